@@ -5,19 +5,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ftp_proto::security::DataProtection;
 use ftp_proto::types::{
     Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, TransferKind,
 };
 use ftp_wire::command::{Family, Secret};
 use ftp_wire::path::FtpPath;
-use gridftp_data::Watch;
+use gridftp_data::{Peers, Watch};
 use gridftp_dsi::Dsi;
 use tokio::sync::{mpsc, oneshot};
+use xio::tls::TlsSession;
 
 use crate::admission::SessionPermit;
-use crate::auth::Admitted;
+use crate::auth::{self, Admitted, Refused};
 use crate::config::{Policy, ThirdParty};
-use crate::data::{Buffers, DataSide, Ends, Mover, Reporter};
+use crate::data::{Buffers, DataSide, DataTls, Ends, Mover, Reporter};
 use crate::error::{AbortedBy, Error, chain};
 use crate::log::TransferLine;
 use crate::names;
@@ -40,6 +42,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) side: Option<Box<DataSide>>,
     /// The value of `SITE TASKID`.
     pub(crate) task: Arc<str>,
+    /// The TLS session of the control connection.
+    pub(crate) tls: Option<Arc<TlsSession>>,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -76,6 +80,21 @@ impl Finished {
         }
     }
 
+    fn of_login(login: Result<Admitted, Refused>) -> Self {
+        let account = match login {
+            Ok(account) => account,
+            Err(refused) => return Self::new(Err(Error::Login(refused))),
+        };
+        let home = account.user.home.as_bytes();
+        let mut finished = Self::new(Ok(Outcome::LoggedIn {
+            user: None,
+            home: FtpPath::new(home).unwrap_or_else(FtpPath::root),
+            message: Vec::new(),
+        }));
+        finished.account = Some(Arc::new(account));
+        finished
+    }
+
     /// Returns the data side that was lent to the action.
     fn with(mut self, side: Box<DataSide>) -> Self {
         self.side = Some(side);
@@ -100,11 +119,14 @@ impl<D: Dsi> Executor<D> {
                 family,
                 send_buffer,
                 receive_buffer,
-                protection: _,
-            } => self.listen(family, Buffers::new(send_buffer, receive_buffer)),
-            Action::Connect(to, _) => {
-                let (ends, third_party) = (self.ends, self.may_third_party());
-                self.set_up(|side| side.connect_to(to, ends, third_party))
+                protection,
+            } => {
+                let buffers = Buffers::new(send_buffer, receive_buffer);
+                self.listen(family, buffers, &protection)
+            }
+            Action::Connect(to, protection) => {
+                let (ends, rule) = (self.ends, self.rule(&protection));
+                self.set_up(|side| side.connect_to(to, ends, rule))
             }
             Action::Stack(of, stack) => self.set_up(|side| side.set_stack(of, stack.as_deref())),
             Action::Transfer(transfer) => {
@@ -112,8 +134,12 @@ impl<D: Dsi> Executor<D> {
                 self.transfer(*transfer, reporter)
             }
             Action::Names(action) => self.names(action, sender, cancelled),
-            // The settings offer neither yet.
-            Action::LoginCertified { .. } | Action::DataCredential(_) => {
+            Action::LoginCertified { user } => {
+                let login = auth::certified(&self.policy, &user, self.permit.reserve());
+                Box::pin(std::future::ready(Finished::of_login(login)))
+            }
+            // The settings do not offer it.
+            Action::DataCredential(_) => {
                 let refused = Finished::new(Err(Error::NotLoggedIn));
                 Box::pin(std::future::ready(refused))
             }
@@ -170,15 +196,30 @@ impl<D: Dsi> Executor<D> {
             .unwrap_or_else(|| Box::new(self.shared.data_side(&self.policy)))
     }
 
-    /// Says whether this user may exchange data with hosts other than the client's.
-    fn may_third_party(&self) -> bool {
-        match self.shared.config.third_party {
-            ThirdParty::Off => false,
-            ThirdParty::Users => {
-                let account = self.account.as_ref();
-                account.is_some_and(|account| account.by_password)
+    /// The hosts of data connections with this protection, and the layer of it.
+    fn rule(&self, protection: &DataProtection) -> (Peers, Option<DataTls>) {
+        let tls = match (&self.policy.tls, &self.tls) {
+            (Some(tls), Some(session)) if protection.is_tls() => {
+                Some(DataTls::new(Arc::clone(session), tls.reuse, self.ends.peer))
             }
-            ThirdParty::All => true,
+            _ => None,
+        };
+        (self.peers(protection), tls)
+    }
+
+    /// The hosts that data connections with this protection may be of.
+    fn peers(&self, protection: &DataProtection) -> Peers {
+        let own = self.ends.peer;
+        let account = self.account.as_ref();
+        match &self.shared.config.third_party {
+            // With authenticated connections a stranger gets nothing.
+            _ if protection.is_some() => Peers::AnyBeside(own),
+            ThirdParty::All => Peers::AnyBeside(own),
+            ThirdParty::Users if account.is_some_and(|account| account.by_password) => {
+                Peers::AnyBeside(own)
+            }
+            ThirdParty::Networks(networks) => Peers::Among(own, Arc::clone(networks)),
+            ThirdParty::Off | ThirdParty::Users => Peers::Only(own),
         }
     }
 
@@ -189,36 +230,27 @@ impl<D: Dsi> Executor<D> {
         Box::pin(async move {
             let authenticator = &shared.authenticator;
             let login = match person {
-                Some(person) => crate::auth::given(person, reservation),
+                Some(person) => auth::given(person, reservation),
                 None => {
                     authenticator
                         .login(policy, name, password, peer, reservation)
                         .await
                 }
             };
-            match login {
-                Ok(account) => {
-                    let home = account.user.home.as_bytes();
-                    let home = FtpPath::new(home).unwrap_or_else(FtpPath::root);
-                    let message = Vec::new();
-                    let mut finished = Finished::new(Ok(Outcome::LoggedIn {
-                        user: None,
-                        home,
-                        message,
-                    }));
-                    finished.account = Some(Arc::new(account));
-                    finished
-                }
-                Err(refused) => Finished::new(Err(Error::Login(refused))),
-            }
+            Finished::of_login(login)
         })
     }
 
-    fn listen(&mut self, family: Option<Family>, buffers: Buffers) -> Work {
-        let (ends, third_party) = (self.ends, self.may_third_party());
+    fn listen(
+        &mut self,
+        family: Option<Family>,
+        buffers: Buffers,
+        protection: &DataProtection,
+    ) -> Work {
+        let (ends, rule) = (self.ends, self.rule(protection));
         let mut side = self.side();
         Box::pin(async move {
-            let listening = side.listen(ends, family, buffers, third_party).await;
+            let listening = side.listen(ends, family, buffers, rule).await;
             let listening = listening.map(|address| Outcome::Listening(vec![address]));
             Finished::new(listening).with(side)
         })
@@ -247,8 +279,12 @@ impl<D: Dsi> Executor<D> {
     fn transfer(&mut self, transfer: Transfer, mut reporter: Reporter) -> Work {
         let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
         let (task, peer) = (Arc::clone(&self.task), self.ends.peer);
-        let own_host = !self.may_third_party();
+        let protection = &transfer.channel.protection;
+        let own_host = matches!(self.peers(protection), Peers::Only(_));
         let mut side = self.side();
+        if protection.is_tls() {
+            reporter.announce(side.channel.is_cached());
+        }
         Box::pin(async move {
             let Some(account) = account else {
                 return Finished::new(Err(Error::NotLoggedIn)).with(side);

@@ -36,7 +36,7 @@ pub(crate) enum Entry {
 pub(crate) async fn run(
     config: Config,
     entry: Entry,
-    ready: impl FnOnce(SocketAddr) + Send,
+    ready: impl FnOnce(SocketAddr, Option<SocketAddr>) + Send,
 ) -> anyhow::Result<()> {
     if matches!(entry, Entry::Listener(..)) {
         warn(&config);
@@ -71,7 +71,7 @@ async fn serve<D: Dsi>(
     config: Config,
     dsi: D,
     entry: Entry,
-    ready: impl FnOnce(SocketAddr) + Send,
+    ready: impl FnOnce(SocketAddr, Option<SocketAddr>) + Send,
 ) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -98,7 +98,7 @@ async fn serve<D: Dsi>(
             })?;
             let hangup = signal(SignalKind::hangup())?;
             let reload = tokio::spawn(reload(hangup, server.control(), running, file, *flags));
-            ready(server.local_addr());
+            ready(server.local_addr(), server.local_tls_addr());
             server.run(stopped, hurried).await;
             reload.abort();
             Ok(())
@@ -121,7 +121,7 @@ async fn expire(posix: Posix, age: Duration) {
     }
 }
 
-/// Reads the file and the accounts again after each signal; a mistake changes nothing.
+/// Reads the file, the accounts and the certificates again after each signal; a mistake changes nothing.
 async fn reload<D: Dsi>(
     mut signal: Signal,
     control: Control<D>,
@@ -143,7 +143,7 @@ async fn reload<D: Dsi>(
                 let policy = Policy::clone(&config.policy);
                 control.set_policy(Arc::new(within_descriptors(policy)));
                 tracing::info!(
-                    "configuration read again: limits and accounts hold for new sessions"
+                    "configuration read again: limits, accounts and certificates hold for new sessions"
                 );
             }
             Ok(Err(error)) => {
@@ -216,6 +216,11 @@ fn share_out(descriptors: u64, users: usize, unauthenticated: usize) -> Shares {
 fn warn(config: &Config) {
     if !config.policy.admits_anybody() {
         tracing::warn!("nobody can log in: neither --anonymous nor --users names anybody");
+    }
+    if config.policy.needs_tls() {
+        tracing::warn!(
+            "users of other hosts cannot log in: passwords need TLS; name a certificate by --tls-cert, or see --allow-clear-passwords"
+        );
     }
     if rustix::process::geteuid().is_root() {
         tracing::warn!(

@@ -32,6 +32,7 @@
 //! | `server`, `admission`, `control` | Accepting, limits, draining |
 //! | `stdio` | One session on standard input and output, as under ssh |
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
+//! | `upgrade`, `certificates` | Handshakes on control connections, and logins by certificate |
 //! | `action`, `names`, `listing`, `data` | The machine's actions, run against storage and data channel |
 //! | `reply_for` | The one table from errors to replies |
 //! | [`manual`] | The administrator's manual |
@@ -40,6 +41,7 @@
 mod action;
 mod admission;
 pub mod auth;
+mod certificates;
 pub mod config;
 mod control;
 mod data;
@@ -55,6 +57,7 @@ mod reply_for;
 mod server;
 mod session;
 mod stdio;
+mod upgrade;
 
 pub use server::{Control, Server};
 pub use stdio::serve_stdio;

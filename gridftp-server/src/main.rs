@@ -7,6 +7,7 @@
 )]
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,8 +27,8 @@ mod passwd;
 /// Serves a directory tree over FTP and GridFTP.
 ///
 /// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users no login is
-/// possible. SIGTERM lets running transfers end and then stops; SIGHUP reads --config and --users
-/// again.
+/// possible. SIGTERM lets running transfers end and then stops; SIGHUP reads --config, --users and
+/// the certificates again.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -38,7 +39,7 @@ struct Cli {
 
     /// Serve one session on standard input and output, as the person who runs this program: for
     /// ssh, whose login it trusts. Serves / unless --root says otherwise, and logs errors only
-    #[arg(long, conflicts_with_all = ["bind", "port", "anonymous", "users"])]
+    #[arg(long, conflicts_with_all = ["bind", "port", "anonymous", "users", "tls_port"])]
     stdio: bool,
 
     #[command(flatten)]
@@ -86,10 +87,12 @@ fn serve(file: Option<PathBuf>, flags: Options, stdio: bool) -> anyhow::Result<(
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let ready = |address| {
+    let ready = |address, tls: Option<SocketAddr>| {
+        let tls = tls.map(|address| format!("listening with TLS on {address}\n"));
+        let lines = format!("{}listening on {address}\n", tls.unwrap_or_default());
         // Standard output may be closed.
         let mut out = std::io::stdout();
-        drop(writeln!(out, "listening on {address}").and_then(|()| out.flush()));
+        drop(out.write_all(lines.as_bytes()).and_then(|()| out.flush()));
     };
     // On a worker rather than here: a connection stays on the thread that accepted it.
     let entry = match stdio {

@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ftp_proto::security::{Demands, Mechanism};
 use ftp_proto::server::{Limits, ServerSession, Settings};
 use gridftp_data::{Descriptors, Options};
 use gridftp_dsi::Dsi;
@@ -67,6 +68,8 @@ const LINGER: Duration = Duration::from_millis(250);
 /// Dropping it, or the future of [`run`](Self::run), ends all its sessions.
 pub struct Server<D: Dsi> {
     listener: TcpListener,
+    /// For TLS from the first byte.
+    tls_listener: Option<TcpListener>,
     address: SocketAddr,
     shared: Arc<Shared<D>>,
 }
@@ -90,6 +93,14 @@ pub(crate) struct Shared<D: Dsi> {
 pub(crate) struct Rules {
     pub(crate) policy: Arc<Policy>,
     settings: Arc<Settings>,
+}
+
+/// The origin of a connected stream.
+pub(crate) enum Entry {
+    /// The network, with this handshake before the greeting.
+    Network(Option<Mechanism>),
+    /// Somebody to whom it belongs already: the account of every login.
+    Given(Admitted),
 }
 
 /// Changes the policy of a running server.
@@ -129,17 +140,15 @@ impl<D: Dsi> Server<D> {
     /// # Errors
     /// Those of binding the last address that was tried.
     pub fn bind(config: Config, dsi: D) -> io::Result<Self> {
-        let mut result = Err(io::ErrorKind::AddrNotAvailable.into());
-        for address in &config.listen {
-            result = listen(*address);
-            if result.is_ok() {
-                break;
-            }
-        }
-        let listener = result?;
+        let listener = listen_at_one(&config.listen)?;
         let address = listener.local_addr()?;
+        let tls_listener = match config.listen_tls.as_slice() {
+            [] => None,
+            addresses => Some(listen_at_one(addresses)?),
+        };
         Ok(Self {
             listener,
+            tls_listener,
             address,
             shared: Shared::new(config, dsi),
         })
@@ -148,6 +157,11 @@ impl<D: Dsi> Server<D> {
     /// The listening address with its port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address for TLS from the first byte, with its port.
+    pub fn local_tls_addr(&self) -> Option<SocketAddr> {
+        self.tls_listener.as_ref()?.local_addr().ok()
     }
 
     /// Returns a handle to change the running server.
@@ -165,7 +179,10 @@ impl<D: Dsi> Server<D> {
     /// Dropped, all sessions end at once; incomplete uploads never show under their names.
     pub async fn run(self, shutdown: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self {
-            listener, shared, ..
+            listener,
+            tls_listener,
+            shared,
+            ..
         } = self;
         let (mut shutdown, hurry) = (pin!(shutdown), pin!(hurry));
         let (stop, stopping) = watch::channel(0);
@@ -180,9 +197,9 @@ impl<D: Dsi> Server<D> {
                 () = &mut shutdown => break,
                 _ = trim.tick() => shared.pool.trim(),
                 Some(ended) = sessions.join_next(), if !sessions.is_empty() => report(ended),
-                accepted = listener.accept(), if !shared.admission.is_closing_many() => match accepted {
+                (accepted, handshake) = accept(&listener, tls_listener.as_ref()), if !shared.admission.is_closing_many() => match accepted {
                     Ok((stream, _)) => {
-                        if let Some(session) = shared.receive(stream, &stopping) {
+                        if let Some(session) = shared.receive(stream, handshake, &stopping) {
                             sessions.spawn(session.run());
                         }
                     }
@@ -200,8 +217,22 @@ impl<D: Dsi> Server<D> {
                 },
             }
         }
-        drop(listener);
+        drop((listener, tls_listener));
         drain(sessions, shared.config.drain_timeout, &stop, hurry).await;
+    }
+}
+
+/// Accepts a connection, and says which handshake precedes its greeting.
+async fn accept(
+    listener: &TcpListener,
+    tls: Option<&TcpListener>,
+) -> (io::Result<(TcpStream, SocketAddr)>, Option<Mechanism>) {
+    let Some(tls) = tls else {
+        return (listener.accept().await, None);
+    };
+    tokio::select! {
+        accepted = listener.accept() => (accepted, None),
+        accepted = tls.accept() => (accepted, Some(Mechanism::Tls)),
     }
 }
 
@@ -264,6 +295,7 @@ impl<D: Dsi> Shared<D> {
     fn receive(
         self: &Arc<Self>,
         stream: TcpStream,
+        handshake: Option<Mechanism>,
         stopping: &watch::Receiver<u8>,
     ) -> Option<Box<Session<D>>> {
         // An error here means that the connection has ended.
@@ -282,12 +314,15 @@ impl<D: Dsi> Shared<D> {
         let Ok(permit) = self.admit(&rules.policy, peer) else {
             let limit = rules.policy.max_sessions;
             tracing::warn!(%peer, limit, "connection refused: too many sessions");
-            refuse_connection(&stream);
+            if handshake.is_none() {
+                refuse_connection(&stream);
+            }
             return None;
         };
         let stream = Box::new(ControlStream::new(stream).ok()?);
         tracing::debug!(%peer, "connection");
-        Some(self.session(stream, ends, (rules, permit), None, stopping.clone()))
+        let entry = Entry::Network(handshake);
+        Some(self.session(stream, ends, (rules, permit), entry, stopping.clone()))
     }
 
     /// Counts a connection.
@@ -304,17 +339,30 @@ impl<D: Dsi> Shared<D> {
         self.admission.enter(limits, peer)
     }
 
-    /// A session on a connected stream; `person` is the account of every login, where the stream
-    /// belongs to somebody already.
+    /// A session on a connected stream.
     pub(crate) fn session(
         self: &Arc<Self>,
         stream: BoxStream,
         ends: Ends,
         (rules, permit): (Rules, SessionPermit),
-        person: Option<Admitted>,
+        entry: Entry,
         stopping: watch::Receiver<u8>,
     ) -> Box<Session<D>> {
-        let machine = ServerSession::new(Instant::now(), rules.settings, ends.peer);
+        let mut machine = ServerSession::new(Instant::now(), rules.settings, ends.peer);
+        let person = match entry {
+            Entry::Network(handshake) => {
+                machine = machine.with_demands(rules.policy.requirements.on(ends.peer));
+                if let Some(mechanism) = handshake {
+                    machine = machine.with_handshake(mechanism);
+                }
+                None
+            }
+            // Nothing crosses a network in clear here.
+            Entry::Given(person) => {
+                machine = machine.with_demands(Demands::default());
+                Some(person)
+            }
+        };
         let executor = Executor {
             shared: Arc::clone(self),
             policy: rules.policy,
@@ -322,6 +370,7 @@ impl<D: Dsi> Shared<D> {
             person,
             account: None,
             side: None,
+            tls: None,
             task: "".into(),
             permit,
         };
@@ -378,6 +427,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .map(|(algorithm, cost)| (algorithm.to_string(), *cost))
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
+    settings.tls = policy.tls.is_some();
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;
@@ -385,6 +435,18 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     limits.parallelism = policy.max_streams;
     settings.limits = limits;
     settings
+}
+
+/// Listens at the first of these addresses that can be bound.
+fn listen_at_one(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut result = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in addresses {
+        result = listen(*address);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

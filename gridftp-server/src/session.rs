@@ -7,7 +7,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use ftp_proto::server::{Ending, Input, Output, ServerSession, UpgradeFailure};
+use ftp_proto::security::Mechanism;
+use ftp_proto::server::{Ending, Input, Output, ServerSession};
 use ftp_proto::types::{Action, Event, Outcome};
 use ftp_wire::line::LineSplitter;
 use gridftp_dsi::Dsi;
@@ -33,22 +34,25 @@ thread_local! {
 /// One control connection.
 pub(crate) struct Session<D: Dsi> {
     machine: ServerSession,
-    stream: BoxStream,
-    lines: LineSplitter,
-    out: Outbox,
+    /// `None` during a handshake, and after one that failed.
+    pub(crate) stream: Option<BoxStream>,
+    pub(crate) lines: LineSplitter,
+    pub(crate) out: Outbox,
+    /// Set when the machine asks for a handshake.
+    upgrade: Option<Mechanism>,
     /// Set while a 125 or 150 is unsent; the transfer continues behind it.
     announcing: bool,
-    executor: Executor<D>,
+    pub(crate) executor: Executor<D>,
     running: Option<Running>,
     /// The number of requests to stop, and of those handled here.
-    stopping: watch::Receiver<u8>,
-    heard: u8,
+    pub(crate) stopping: watch::Receiver<u8>,
+    pub(crate) heard: u8,
     /// Set at the end of reading.
     read_closed: bool,
     /// Set at the end of writing.
     write_closed: bool,
     /// The machine's deadline.
-    deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     /// Deadline for closing an unused data port, so that the range is not exhausted.
     port_until: Option<Instant>,
 }
@@ -78,7 +82,8 @@ impl<D: Dsi> Session<D> {
     ) -> Self {
         Self {
             machine,
-            stream,
+            stream: Some(stream),
+            upgrade: None,
             lines: LineSplitter::new(),
             out: Outbox::new(Instant::now()),
             announcing: false,
@@ -100,8 +105,11 @@ impl<D: Dsi> Session<D> {
     pub(crate) async fn run(mut self: Box<Self>) {
         let ending = self.drive().await;
         let flush = async {
-            self.stream.write_all(self.out.rest()).await?;
-            self.stream.shutdown().await
+            let Some(stream) = &mut self.stream else {
+                return Ok(());
+            };
+            stream.write_all(self.out.rest()).await?;
+            stream.shutdown().await
         };
         // An evicted client's last replies are not awaited: its place is taken already.
         let within = match ending {
@@ -127,6 +135,13 @@ impl<D: Dsi> Session<D> {
             return Some(ending);
         }
         loop {
+            if let Some(mechanism) = self.upgrade.take() {
+                let result = self.upgrade(mechanism).await;
+                self.machine.handle(Instant::now(), result);
+                if let Some(ending) = self.settle() {
+                    return Some(ending);
+                }
+            }
             let wake = poll_fn(|cx| self.poll_wake(cx, timer.as_mut(), stop.as_mut())).await;
             let now = Instant::now();
             match wake {
@@ -233,11 +248,7 @@ impl<D: Dsi> Session<D> {
                         self.running = Some(running);
                     }
                 }
-                // No mechanism is offered yet.
-                Output::Upgrade(_) => self.machine.handle(
-                    Instant::now(),
-                    Input::UpgradeFailed(UpgradeFailure::Handshake(None)),
-                ),
+                Output::Upgrade(mechanism) => self.upgrade = Some(mechanism),
                 Output::Close(ending) => return Some(ending),
                 Output::Wait(deadline) => {
                     self.deadline = deadline;
@@ -322,7 +333,10 @@ impl<D: Dsi> Session<D> {
             self.out.clear();
             return Ok(());
         }
-        let sent = self.out.poll_send(&mut self.stream, cx);
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        let sent = self.out.poll_send(stream, cx);
         if sent.is_err() {
             (self.read_closed, self.write_closed) = (true, true);
         }
@@ -334,9 +348,12 @@ impl<D: Dsi> Session<D> {
         if self.read_closed || !self.may_run_more() {
             return Poll::Pending;
         }
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Wake::Lost);
+        };
         let read: Poll<io::Result<usize>> = SCRATCH.with_borrow_mut(|scratch| {
             let mut buffer = ReadBuf::new(scratch.as_mut_slice());
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+            match Pin::new(stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) => {
                     self.lines.push(buffer.filled());
                     let read = buffer.filled().len();
@@ -413,7 +430,7 @@ impl<D: Dsi> Session<D> {
 }
 
 /// Waits for the next request to stop.
-async fn asked(mut stopping: watch::Receiver<u8>, heard: u8) {
+pub(crate) async fn asked(mut stopping: watch::Receiver<u8>, heard: u8) {
     if stopping.wait_for(|asked| *asked > heard).await.is_err() {
         // The server has ended, and its task ends this one.
         std::future::pending().await

@@ -12,7 +12,7 @@ use xio::{BoxStream, Target, Transport as _};
 use crate::auth::{Admitted, admit};
 use crate::config::Config;
 use crate::data::Ends;
-use crate::server::Shared;
+use crate::server::{Entry, Shared};
 
 /// Serves one session on standard input and output until the client ends it.
 ///
@@ -48,7 +48,13 @@ pub async fn serve_stdio<D: Dsi>(
         .admit(&rules.policy, peer)
         .map_err(|_| io::Error::other("max-sessions is 0"))?;
     let (stop, stopping) = watch::channel(0);
-    let session = shared.session(stream, ends, (rules, permit), Some(person), stopping);
+    let session = shared.session(
+        stream,
+        ends,
+        (rules, permit),
+        Entry::Given(person),
+        stopping,
+    );
     let ask = async {
         shutdown.await;
         // The session may have ended.

@@ -3,31 +3,36 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
 use tracing::debug;
 use xio_core::{BoxIncoming, BoxListener, Incoming, Listener};
 
 use crate::conn::Opened;
 use crate::descriptors::Permit;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::{Options, Peers};
 
 /// Most simultaneous handshakes.
 const OPENING: usize = 32;
 
-/// A peer's handshakes; `None` when one failed.
-type Opening = Pin<Box<dyn Future<Output = Option<Opened>> + Send>>;
+/// Time for the peer to connect after a failed handshake, which may have been a stranger's.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// A peer's handshakes.
+type Opening = Pin<Box<dyn Future<Output = Result<Opened>> + Send>>;
 
 /// The listener of a channel.
 #[derive(Debug)]
 pub(crate) enum DataListener {
     /// Peers stay in the backlog until a transfer asks for them.
-    Plain(Acceptor),
+    Plain(Box<Acceptor>),
     /// A task accepts them at once: a peer may send its reply only after the handshake of a layer,
     /// which needs this end while this end waits for the reply.
     Attended {
@@ -53,9 +58,10 @@ impl DataListener {
             peers,
             within: options.open_within,
             opening: Vec::new(),
+            first: First::Awaited,
         };
         if !layered {
-            return Self::Plain(acceptor);
+            return Self::Plain(Box::new(acceptor));
         }
         let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
         let (to, accepted) = mpsc::channel(most.clamp(1, Semaphore::MAX_PERMITS));
@@ -122,6 +128,16 @@ pub(crate) struct Acceptor {
     /// Longest time for one peer's handshakes.
     within: Duration,
     opening: Vec<Opening>,
+    first: First,
+}
+
+/// The first connection of a listener.
+enum First {
+    Awaited,
+    /// A handshake failed. The transfer fails with it unless another connection follows soon.
+    Failed(Error, Pin<Box<Sleep>>),
+    /// Later failures are those of strangers, or of a few of many connections.
+    Opened,
 }
 
 impl fmt::Debug for Acceptor {
@@ -132,7 +148,9 @@ impl fmt::Debug for Acceptor {
 
 enum Step {
     Accepted(BoxIncoming),
-    Opened(Opened),
+    Opened(Result<Opened>),
+    /// No other connection followed a failed handshake.
+    GaveUp,
 }
 
 impl Acceptor {
@@ -141,7 +159,10 @@ impl Acceptor {
         loop {
             let step = {
                 let Self {
-                    listener, opening, ..
+                    listener,
+                    opening,
+                    first,
+                    ..
                 } = self;
                 let mut accept = pin!(listener.accept());
                 poll_fn(|cx| {
@@ -151,13 +172,34 @@ impl Acceptor {
                     if opening.len() >= OPENING {
                         return Poll::Pending;
                     }
-                    accept.as_mut().poll(cx).map_ok(Step::Accepted)
+                    if let Poll::Ready(accepted) = accept.as_mut().poll(cx) {
+                        return Poll::Ready(accepted.map(Step::Accepted));
+                    }
+                    match first {
+                        First::Failed(_, retry) if opening.is_empty() => {
+                            retry.as_mut().poll(cx).map(|()| Ok(Step::GaveUp))
+                        }
+                        _ => Poll::Pending,
+                    }
                 })
                 .await
                 .map_err(|e| Error::open("accept", "the data port failed", e))?
             };
             match step {
-                Step::Opened(stream) => return Ok(stream),
+                Step::GaveUp => {
+                    if let First::Failed(error, _) = mem::replace(&mut self.first, First::Awaited) {
+                        return Err(error);
+                    }
+                }
+                Step::Opened(Ok(stream)) => {
+                    self.first = First::Opened;
+                    return Ok(stream);
+                }
+                Step::Opened(Err(error)) => {
+                    if matches!(self.first, First::Awaited) {
+                        self.first = First::Failed(error, Box::pin(sleep(RETRY)));
+                    }
+                }
                 Step::Accepted(incoming) => self.admit(incoming)?,
             }
         }
@@ -173,18 +215,26 @@ impl Acceptor {
             debug!(peer = ?info.peer, local = ?info.local, "data connection from another host refused");
             return Ok(());
         }
+        // Strangers leave half of the handshakes to the peer's own host.
+        if self.opening.len() >= OPENING / 2
+            && info.peer.is_some_and(|peer| self.peers.is_foreign(peer))
+        {
+            debug!(peer = ?info.peer, "data connection refused: too many handshakes");
+            return Ok(());
+        }
         let permit = self.port.more(1)?;
         let within = self.within;
         self.opening.push(Box::pin(async move {
             match tokio::time::timeout(within, incoming.open()).await {
-                Ok(Ok(stream)) => Some((stream, permit)),
+                Ok(Ok(stream)) => Ok((stream, permit)),
                 Ok(Err(error)) => {
                     debug!(peer = ?info.peer, %error, "handshake of a data connection failed");
-                    None
+                    let fact = "the handshake of the data connection failed";
+                    Err(Error::open("accept", fact, error))
                 }
                 Err(_) => {
                     debug!(peer = ?info.peer, "handshake of a data connection timed out");
-                    None
+                    Err(Error::timeout(Wait::Accept, within))
                 }
             }
         }));
@@ -192,17 +242,15 @@ impl Acceptor {
     }
 }
 
-/// Polls the handshakes; failed ones are dropped, and their peers may try again.
-fn poll_opening(opening: &mut Vec<Opening>, cx: &mut Context<'_>) -> Option<Opened> {
+/// Polls the handshakes.
+fn poll_opening(opening: &mut Vec<Opening>, cx: &mut Context<'_>) -> Option<Result<Opened>> {
     let mut at = 0;
     while let Some(future) = opening.get_mut(at) {
         match future.as_mut().poll(cx) {
             Poll::Pending => at += 1,
             Poll::Ready(done) => {
                 drop(opening.swap_remove(at));
-                if done.is_some() {
-                    return done;
-                }
+                return Some(done);
             }
         }
     }

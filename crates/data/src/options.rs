@@ -1,27 +1,48 @@
 //! `Options`: deadlines, limits and the rule for peers of one session's data connections.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mode_e::Limits;
 use xio_core::SocketHints;
 
+use crate::network::Network;
+
 /// The hosts that may connect to a data port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Peers {
     /// Only this address, normally that of the control connection.
     Only(IpAddr),
-    /// Any address, for transfers between two servers.
+    /// This address and those of these networks.
+    Among(IpAddr, Arc<[Network]>),
+    /// Any address, for transfers between two servers; this one is never kept out by the others.
+    AnyBeside(IpAddr),
+    /// Any address.
     #[default]
     Any,
 }
 
 impl Peers {
     /// Whether to serve a connection from `from`. An IPv4-mapped address equals the IPv4 address.
-    pub fn admits(self, from: SocketAddr) -> bool {
+    pub fn admits(&self, from: SocketAddr) -> bool {
+        let is = |peer: &IpAddr| peer.to_canonical() == from.ip().to_canonical();
         match self {
-            Self::Only(peer) => peer.to_canonical() == from.ip().to_canonical(),
-            Self::Any => true,
+            Self::Only(peer) => is(peer),
+            Self::Among(peer, networks) => {
+                is(peer) || networks.iter().any(|network| network.contains(from.ip()))
+            }
+            Self::AnyBeside(_) | Self::Any => true,
+        }
+    }
+
+    /// Whether `from` is a host other than the peer's own.
+    pub(crate) fn is_foreign(&self, from: SocketAddr) -> bool {
+        match self {
+            Self::Only(own) | Self::Among(own, _) | Self::AnyBeside(own) => {
+                own.to_canonical() != from.ip().to_canonical()
+            }
+            Self::Any => false,
         }
     }
 }

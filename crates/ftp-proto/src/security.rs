@@ -108,6 +108,11 @@ impl DataProtection {
         }
     }
 
+    /// Says whether it is the TLS of RFC 4217.
+    pub fn is_tls(&self) -> bool {
+        *self == Self::new(Dcau::None, Level::Private)
+    }
+
     /// Says whether data connections begin with a handshake.
     pub fn is_some(&self) -> bool {
         *self != Self::default()

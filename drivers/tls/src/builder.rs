@@ -14,6 +14,7 @@ use xio_core::{ErrorKind, Result};
 use crate::credentials::{Identity, Roots, refused};
 use crate::end::TlsEnd;
 use crate::options::{DEFAULT_HANDSHAKE_TIMEOUT, MinVersion};
+use crate::paired::TlsServer;
 use crate::sessions::Sessions;
 use crate::{Active, Tls};
 
@@ -206,6 +207,22 @@ impl TlsBuilder<Client> {
             true => end.close_notify_optional(),
             false => end,
         })
+    }
+}
+
+impl TlsBuilder<Server> {
+    /// Makes the server of control connections whose data connections resume their sessions.
+    ///
+    /// # Errors
+    /// A key that does not belong to its certificate.
+    pub fn build_server(mut self) -> Result<TlsServer> {
+        // Sessions are remembered by control connection, and not in tickets of the whole server.
+        self.shared.resume = false;
+        let identity = self
+            .identity
+            .ok_or_else(|| refused("a server needs a certificate"))?;
+        let config = responder(identity, self.clients, &self.shared)?;
+        Ok(TlsServer::new(Arc::unwrap_or_clone(config)))
     }
 }
 

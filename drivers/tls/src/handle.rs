@@ -144,6 +144,11 @@ impl<S: Stream> TlsHandle<S> {
         }
     }
 
+    /// The negotiated parameters and the identity of the peer.
+    pub fn tls_info(&self) -> &TlsInfo {
+        &self.info
+    }
+
     pub(crate) async fn handshake(&mut self, op: Operation) -> Result<()> {
         std::future::poll_fn(|cx| self.poll_handshake(cx, op)).await?;
         self.filter = None;

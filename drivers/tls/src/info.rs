@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustls::pki_types::CertificateDer;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// The result of a TLS handshake; a fact in [`Info`](xio_core::Info).
 ///
@@ -20,6 +20,8 @@ pub struct TlsInfo {
     pub alpn: Option<String>,
     /// Subject of the peer's verified certificate, as `CN=host, O=Grid`.
     pub peer_subject: Option<String>,
+    /// Alternative names of that certificate, as `DNS:host`, `email:ann@example.org` and `URI:...`.
+    pub peer_names: Vec<String>,
     /// The peer's certificate chain, its own first, in DER.
     pub peer_certificates: Vec<Vec<u8>>,
     /// Whether an earlier session was resumed, without certificates.
@@ -44,6 +46,7 @@ impl TlsInfo {
                 .alpn_protocol()
                 .map(|name| String::from_utf8_lossy(name).into_owned()),
             peer_subject: certificates.first().and_then(subject),
+            peer_names: certificates.first().map(names).unwrap_or_default(),
             peer_certificates: certificates.iter().map(|cert| cert.to_vec()).collect(),
             resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
         }
@@ -63,6 +66,23 @@ fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
             .map(printable)
             .collect(),
     )
+}
+
+/// The alternative names of a verified certificate.
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return Vec::new();
+    };
+    let Ok(Some(names)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let text = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some(format!("DNS:{name}")),
+        GeneralName::RFC822Name(name) => Some(format!("email:{name}")),
+        GeneralName::URI(name) => Some(format!("URI:{name}")),
+        _ => None,
+    };
+    names.value.general_names.iter().filter_map(text).collect()
 }
 
 impl fmt::Display for TlsInfo {

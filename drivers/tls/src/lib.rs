@@ -95,6 +95,7 @@ mod error;
 mod handle;
 mod info;
 mod options;
+mod paired;
 mod refusal;
 mod send;
 mod session;
@@ -124,6 +125,7 @@ pub use error::CertificateFault;
 pub use handle::TlsHandle;
 pub use info::TlsInfo;
 pub use options::{ClientCertificates, MinVersion, TlsOptions};
+pub use paired::{TlsServer, TlsSession};
 
 /// The layer, for one role or both.
 pub struct Tls {

@@ -8,6 +8,7 @@ mod users;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ftp_proto::security::is_anonymous;
 use ftp_wire::command::Secret;
 use gridftp_dsi::{DsiPath, User};
 use tokio::sync::oneshot;
@@ -38,7 +39,7 @@ pub(crate) struct Authenticator {
 pub(crate) struct Admitted {
     /// The user of the session.
     pub(crate) user: User,
-    /// Whether a password was checked.
+    /// Whether a password was checked, or a certificate.
     pub(crate) by_password: bool,
 }
 
@@ -162,11 +163,14 @@ impl Try {
             return Err(Refused::LockedOut);
         }
         let account = self.policy.users.get(name);
-        if let Some(account) = account.filter(|account| self.matches(&account.hash, memory)) {
+        let hash = account.and_then(|account| account.hash.as_ref());
+        if let (Some(account), Some(hash)) = (account, hash)
+            && self.matches(hash, memory)
+        {
             self.throttle().succeeded(key);
             return Ok(admit(name, account.home.clone(), account.may_write, true));
         }
-        if account.is_none()
+        if hash.is_none()
             && let Some(decoy) = self.policy.users.decoy(name)
         {
             self.matches(decoy, memory);
@@ -196,16 +200,25 @@ fn overwrite_stack() {
     std::hint::black_box(&mut [0u8; 16 << 10]);
 }
 
+/// Logs in a user whose certificate was verified; the account gives home and access.
+pub(crate) fn certified(
+    policy: &Policy,
+    name: &str,
+    reservation: Reservation,
+) -> Result<Admitted, Refused> {
+    let account = policy.users.get(name).ok_or(Refused::Incorrect)?;
+    given(
+        admit(name, account.home.clone(), account.may_write, true),
+        reservation,
+    )
+}
+
 /// Logs in the person to whom the control connection belongs.
 pub(crate) fn given(person: Admitted, reservation: Reservation) -> Result<Admitted, Refused> {
     reservation
         .commit()
         .map_err(|admission::Full| Refused::Full)?;
     Ok(person)
-}
-
-fn is_anonymous(name: &str) -> bool {
-    name.eq_ignore_ascii_case("anonymous") || name.eq_ignore_ascii_case("ftp")
 }
 
 fn root() -> DsiPath {

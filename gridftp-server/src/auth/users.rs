@@ -10,6 +10,7 @@ use super::password::{BadHash, Hashed};
 /// The accounts of a users file.
 ///
 /// Each line is `name:hash[:ro|rw[:home]]`; blank lines and lines that begin with `#` are skipped.
+/// With `*` in place of the hash no password logs in, only a certificate does.
 #[derive(Debug, Clone, Default)]
 pub struct Users {
     accounts: HashMap<Box<str>, Account>,
@@ -18,8 +19,8 @@ pub struct Users {
 /// One account.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// Hash of the password.
-    pub(crate) hash: Hashed,
+    /// Hash of the password; `None` where none logs in.
+    pub(crate) hash: Option<Hashed>,
     /// Whether it may write.
     pub(crate) may_write: bool,
     /// Initial directory of its sessions.
@@ -80,9 +81,13 @@ impl Users {
 
     /// Returns a hash to verify in vain for an unknown name, always the same one for a name.
     pub(crate) fn decoy(&self, name: &str) -> Option<&Hashed> {
-        let mut hashes = self.accounts.values().map(|account| &account.hash);
-        let draw = self.accounts.hasher().hash_one(name) % (self.accounts.len().max(1) as u64);
-        hashes.nth(usize::try_from(draw).ok()?)
+        let hashes = || {
+            self.accounts
+                .values()
+                .filter_map(|account| account.hash.as_ref())
+        };
+        let draw = self.accounts.hasher().hash_one(name) % (hashes().count().max(1) as u64);
+        hashes().nth(usize::try_from(draw).ok()?)
     }
 
     /// Returns the number of accounts.
@@ -114,7 +119,10 @@ fn account(line: &str) -> Result<(&str, Account), Fault> {
     if !is_name(name) {
         return Err(Fault::Name);
     }
-    let hash = Hashed::parse(hash.trim_end()).map_err(Fault::Hash)?;
+    let hash = match hash.trim_end() {
+        "*" => None,
+        hash => Some(Hashed::parse(hash).map_err(Fault::Hash)?),
+    };
     let may_write = match fields.next().map(str::trim_end) {
         None | Some("" | "rw") => true,
         Some("ro") => false,

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use xio::{ByteSize, PortRange, read_value};
 
+use super::security::{NetworkOption, Require, SessionReuse, ThirdParty};
 use super::values::{in_file, seconds, seconds_in_file};
 
 /// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
@@ -40,9 +41,10 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<IpAddr>,
 
-    /// Users that may exchange data with hosts other than their own, as transfers between two
-    /// servers need: `off` for none, `users` for those with a password, or `all`. A data port then
-    /// serves any host that connects first [default: off].
+    /// Clear data connections with hosts other than the client's, as transfers between two servers
+    /// need: `off` for none, `users` for any host and users with a password, `anonymous` (or `all`)
+    /// for anonymous users too, or the networks of those hosts. A data port then serves any such
+    /// host that connects first; authenticated connections are always allowed [default: off].
     #[arg(long, value_name = "WHO", help_heading = "Network")]
     pub third_party: Option<ThirdParty>,
 
@@ -108,6 +110,61 @@ pub struct Options {
     /// prints a line.
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub users: Option<PathBuf>,
+
+    /// Certificate of this server and its chain, in PEM: offers TLS to clients (AUTH TLS).
+    #[arg(long, value_name = "FILE", help_heading = "Protection")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert, in PEM and without a password [default: in the same file].
+    #[arg(long, value_name = "FILE", help_heading = "Protection")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Port for clients that begin with TLS at once (ftps:// on port 990), 0 for any free one; the
+    /// other port offers AUTH TLS [default: none].
+    #[arg(long, value_name = "N", help_heading = "Protection")]
+    pub tls_port: Option<u16>,
+
+    /// Authorities of client certificates, in PEM: asks clients for one, and logs in the users that
+    /// --tls-map gives it without a password.
+    #[arg(long, value_name = "FILE", help_heading = "Protection")]
+    pub tls_client_ca: Option<PathBuf>,
+
+    /// File of lines `"NAME" user[,user...]`, where the name is the subject of a certificate, as
+    /// /O=Example/CN=Ann, or an alternative name, as email:ann@example.org.
+    #[arg(long, value_name = "FILE", help_heading = "Protection")]
+    pub tls_map: Option<PathBuf>,
+
+    /// Demand that data connections resume the TLS session of their control connection: `required`,
+    /// or `optional` for clients that cannot, as long as they never did [default: optional].
+    #[arg(long, value_name = "WHEN", help_heading = "Protection")]
+    pub tls_session_reuse: Option<SessionReuse>,
+
+    /// Networks whose clients may send passwords without TLS, for example 10.0.0.0/8,192.0.2.7
+    /// [default: this host alone].
+    #[arg(
+        long,
+        value_name = "NETWORKS",
+        value_delimiter = ',',
+        help_heading = "Protection"
+    )]
+    pub allow_clear_passwords: Option<Vec<NetworkOption>>,
+
+    /// Least protection of the control channel for users with a password: `clear`, `integrity` or
+    /// `private` [default: private, and clear from this host].
+    #[arg(long, value_name = "LEVEL", help_heading = "Protection")]
+    pub require_control: Option<Require>,
+
+    /// Least protection of their data connections [default: clear].
+    #[arg(long, value_name = "LEVEL", help_heading = "Protection")]
+    pub require_data: Option<Require>,
+
+    /// Least protection of the control channel for anonymous users [default: clear].
+    #[arg(long, value_name = "LEVEL", help_heading = "Protection")]
+    pub require_anonymous_control: Option<Require>,
+
+    /// Least protection of their data connections [default: clear].
+    #[arg(long, value_name = "LEVEL", help_heading = "Protection")]
+    pub require_anonymous_data: Option<Require>,
 
     /// Delay of the answer to a refused login [default: 1].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
@@ -179,19 +236,6 @@ pub struct Options {
     pub log_level: Option<LogLevel>,
 }
 
-/// Users that may exchange data with hosts other than their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ThirdParty {
-    /// None.
-    #[default]
-    Off,
-    /// Those with a password.
-    Users,
-    /// Anonymous users too.
-    All,
-}
-
 /// A kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -251,7 +295,9 @@ impl Options {
         }
         first! {
             bind port data_ports net_stacks disk_stacks advertise third_party root backend
-            in_place sync_writes partial_expiry partial_index block_size anonymous users
+            tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
+            allow_clear_passwords require_control require_data require_anonymous_control
+            require_anonymous_data in_place sync_writes partial_expiry partial_index block_size anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
             max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
             log_format log_level

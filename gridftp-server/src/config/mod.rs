@@ -2,6 +2,7 @@
 
 mod low;
 mod reload;
+mod security;
 mod stacks;
 mod values;
 
@@ -11,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::low::{Access, Backend, LogFormat, LogLevel, Options, ThirdParty};
+pub use self::low::{Access, Backend, LogFormat, LogLevel, Options};
+pub use self::security::{NetworkOption, Require, SessionReuse, ThirdParty};
+pub(crate) use self::security::{Requirements, TlsPolicy};
 use xio::{ByteSize, Entry, PortRange};
 
 use crate::auth::Users;
@@ -25,6 +28,8 @@ pub const DEFAULT_PORT: u16 = 2811;
 pub struct Config {
     /// Listening addresses: the first that can be bound is used.
     pub listen: Vec<SocketAddr>,
+    /// Listening addresses of TLS from the first byte; none where the list is empty.
+    pub listen_tls: Vec<SocketAddr>,
     /// The exported tree, for backends that need one.
     pub root: Option<PathBuf>,
     /// The kind of storage.
@@ -47,7 +52,7 @@ pub struct Config {
     pub disk_stacks: Vec<Entry>,
     /// Address that clients are told for data, where it is not the control connection's.
     pub advertise: Option<IpAddr>,
-    /// Users that may exchange data with other hosts.
+    /// Hosts other than the client's that clear data may be exchanged with.
     pub third_party: ThirdParty,
     /// Time for running transfers after a request to stop.
     pub drain_timeout: Duration,
@@ -68,6 +73,10 @@ pub struct Policy {
     pub anonymous: Option<Access>,
     /// The accounts of the users file.
     pub users: Users,
+    /// TLS; `None` for none.
+    pub(crate) tls: Option<Arc<TlsPolicy>>,
+    /// The demands on both channels.
+    pub(crate) requirements: Requirements,
     /// Most sessions at a time that are logged in.
     pub max_sessions: usize,
     /// Most connections at a time that have not logged in.
@@ -108,6 +117,31 @@ pub enum BadConfig {
     /// The users file does not parse.
     #[error("config: users file {}", .0.display())]
     Users(PathBuf, #[source] crate::auth::BadUsers),
+    /// A certificate, a key or a list of authorities cannot be used.
+    #[error("config: {key}")]
+    Tls {
+        /// The option.
+        key: &'static str,
+        /// The fault in it.
+        #[source]
+        why: xio::Error,
+    },
+    /// The map of certificates does not parse.
+    #[error("config: {}: line {line}: need \"NAME\" user[,user...]", .path.display())]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// The line at fault.
+        line: usize,
+    },
+    /// An option has no effect without another one.
+    #[error("config: {key} needs {needed}")]
+    Needs {
+        /// The option.
+        key: &'static str,
+        /// The other one.
+        needed: &'static str,
+    },
     /// A list of drivers for clients names one that they may never use.
     #[error("config: {key}")]
     Stack {
@@ -147,7 +181,7 @@ impl Config {
     pub fn check(options: &Options) -> Result<Self, BadConfig> {
         let range = |key, accepts| BadConfig::Range { key, accepts };
         let port = options.port.unwrap_or(DEFAULT_PORT);
-        let listen = match options.bind {
+        let at = |port| match options.bind {
             Some(ip) => vec![SocketAddr::new(ip, port)],
             None => vec![
                 SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
@@ -167,7 +201,8 @@ impl Config {
         }
         let expiry = options.partial_expiry.unwrap_or(168);
         Ok(Self {
-            listen,
+            listen: at(port),
+            listen_tls: options.tls_port.map(at).unwrap_or_default(),
             root: options.root.clone(),
             backend: options.backend.unwrap_or_default(),
             block_size: usize::try_from(block_size)
@@ -180,7 +215,7 @@ impl Config {
             net_stacks: stacks::net(options.net_stacks.as_deref())?,
             disk_stacks: stacks::disk(options.disk_stacks.as_deref())?,
             advertise: options.advertise,
-            third_party: options.third_party.unwrap_or_default(),
+            third_party: options.third_party.clone().unwrap_or_default(),
             drain_timeout: seconds(options.drain_timeout, 30),
             log_format: options.log_format.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default(),
@@ -206,6 +241,8 @@ impl Policy {
         Ok(Self {
             anonymous: options.anonymous,
             users,
+            tls: TlsPolicy::load(options)?,
+            requirements: Requirements::new(options),
             max_sessions: count("max-sessions", options.max_sessions, 1000)?,
             max_unauthenticated: count("max-unauthenticated", options.max_unauthenticated, 200)?,
             max_per_address: match options.max_per_address {
@@ -222,6 +259,11 @@ impl Policy {
             login_attempts: options.login_attempts.unwrap_or(5),
             lockout: wait("lockout", options.lockout, 300)?,
         })
+    }
+
+    /// Says whether users of other hosts cannot log in for lack of a certificate.
+    pub fn needs_tls(&self) -> bool {
+        !self.users.is_empty() && self.tls.is_none() && !self.requirements.allow_clear()
     }
 
     /// Says whether any login is possible.

@@ -14,7 +14,7 @@ impl Config {
             }};
         }
         changed! {
-            "bind and port" listen, "root" root, "backend" backend, "block-size" block_size,
+            "bind and port" listen, "tls-port" listen_tls, "root" root, "backend" backend, "block-size" block_size,
             "in-place" in_place, "sync-writes" sync_writes, "partial-expiry" partial_expiry,
             "partial-index" partial_index, "data-ports" data_ports, "net-stacks" net_stacks,
             "disk-stacks" disk_stacks, "advertise" advertise, "third-party" third_party,

@@ -2,6 +2,7 @@
 
 mod disk;
 mod mover;
+mod protect;
 mod reporter;
 mod retrieve;
 mod stacks;
@@ -18,6 +19,7 @@ use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
 pub(crate) use self::mover::{FILE, Mover};
+pub(crate) use self::protect::DataTls;
 pub(crate) use self::reporter::{Reporter, every, tenths, tick};
 pub(crate) use self::stacks::Stacks;
 use self::store::Store;
@@ -124,13 +126,13 @@ impl DataSide {
         }
     }
 
-    /// Listens for data connections and returns the address for the client.
+    /// Listens for data connections of these hosts and returns the address for the client.
     pub(crate) async fn listen(
         &mut self,
         ends: Ends,
         family: Option<Family>,
         buffers: Buffers,
-        third_party: bool,
+        (peers, protection): (Peers, Option<DataTls>),
     ) -> Result<SocketAddr, Error> {
         let told = ends
             .advertise
@@ -140,30 +142,26 @@ impl DataSide {
             return Err(Forbidden::Family(if told.is_ipv4() { 1 } else { 2 }).into());
         }
         self.listens = false;
-        let peers = if third_party {
-            Peers::Any
-        } else {
-            Peers::Only(ends.peer)
-        };
         let at = ends.on_link(SocketAddr::new(ends.local, 0));
         let at = Target::from(at).with(self.stacks.hints(buffers));
-        let bound = self.channel.listen(&self.net, &at, peers).await?;
+        let stack = self.protected(protection);
+        let bound = self.channel.listen(&stack, &at, peers).await?;
         self.listens = true;
         Ok(SocketAddr::new(told, bound.port()))
     }
 
-    /// Remembers the addresses to connect to.
+    /// Remembers the addresses to connect to, which must be of these hosts.
     pub(crate) fn connect_to(
         &mut self,
         to: Vec<SocketAddr>,
         ends: Ends,
-        third_party: bool,
+        (peers, protection): (Peers, Option<DataTls>),
     ) -> Result<(), Error> {
         for address in &to {
             if address.port() < 1024 {
                 return Err(Forbidden::LowPort.into());
             }
-            if !third_party && address.ip().to_canonical() != ends.peer {
+            if !peers.admits(*address) {
                 return Err(Forbidden::ThirdParty.into());
             }
         }
@@ -174,7 +172,8 @@ impl DataSide {
             None
         };
         let to = to.into_iter().map(|address| ends.on_link(address));
-        self.channel.connect_to(self.net.clone(), to.collect());
+        let stack = self.protected(protection);
+        self.channel.connect_to(stack, to.collect());
         Ok(())
     }
 

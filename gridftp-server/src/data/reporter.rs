@@ -26,6 +26,8 @@ pub(crate) struct Reporter {
     /// Whether recorded ranges are sent to the client.
     tells: bool,
     started: bool,
+    /// Whether to report the opening before it begins, and whether connections serve again.
+    ahead: Option<bool>,
 }
 
 impl Reporter {
@@ -44,7 +46,14 @@ impl Reporter {
             },
             tells: transfer.restart_every.is_some(),
             started: false,
+            ahead: None,
         }
+    }
+
+    /// Reports the opening of the data connections before it begins: clients of FTP over TLS begin
+    /// the handshake of a data connection after the 150.
+    pub(crate) const fn announce(&mut self, reused: bool) {
+        self.ahead = Some(reused);
     }
 
     /// Runs `work` to its end, and reports its opening and, at intervals, its progress.
@@ -66,6 +75,9 @@ impl Reporter {
         let mut work = pin!(work);
         let mut perf = self.perf.map(every);
         let mut restart = self.restart.map(every);
+        if let Some(reused) = self.ahead.take() {
+            self.opened(reused).await;
+        }
         loop {
             tokio::select! {
                 biased;
@@ -246,6 +258,7 @@ mod tests {
         let (events, mut told) = mpsc::channel(64);
         let (_never, cancel) = oneshot::channel();
         let reporter = Reporter {
+            ahead: None,
             events,
             cancel,
             perf: Some(Duration::from_secs(5)),

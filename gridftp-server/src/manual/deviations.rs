@@ -80,5 +80,10 @@
 //!   its code has been sent.
 //! - A `CKSM` ends with the control connection, also where `QUIT` was sent behind it.
 //!
-//! Not implemented: GSSAPI and TLS (`AUTH`), `DCAU A` and `S`, `PROT P`, striping over several
-//! hosts and `SITE DSI`.
+//! - `AUTH TLS` is answered `234` where the server has a certificate. `AUTH SSL` and `TLS-P` are
+//!   not known (`504`), `CCC` is answered `534`, and a second `AUTH` `503`. The data connections of
+//!   a session behind TLS are private after `PROT P` and clear otherwise; their handshake follows
+//!   the `150`, so a failed one is answered `425` behind it.
+//! - A name whose login needs a protected channel is answered `534`, not `331`.
+//!
+//! Not implemented: GSSAPI (`AUTH`), `DCAU A` and `S`, striping over several hosts and `SITE DSI`.

@@ -1,7 +1,57 @@
 //! Trust: logins, floods, the exported tree, data connections, and the state of uploads.
 //!
-//! This release speaks clear FTP: anyone who can see the network reads names, passwords and data.
-//! Use it on a trusted network, or for public data.
+//! A clear channel can be read by anyone who can see the network: names, passwords and data. With a
+//! certificate the server speaks TLS 1.2 and 1.3.
+//!
+//! # TLS
+//!
+//! ```text
+//! gridftp-server --root /srv/data --users /etc/gridftp/users \
+//!     --tls-cert /etc/gridftp/cert.pem --tls-key /etc/gridftp/key.pem
+//! ```
+//!
+//! The certificate file holds the server's certificate and then its chain; the key may stand in the
+//! same file. Clients protect the control channel by `AUTH TLS` on the usual port (`ftpes://`, or
+//! `curl --ssl-reqd ftp://`), and data connections by `PBSZ 0` and `PROT P`. `--tls-port 990` opens
+//! a second port for clients that begin with TLS at once (`ftps://`). After SIGHUP new sessions use
+//! the renewed files; a mistake in them changes nothing, and the log names it. `CCC` is refused: a
+//! protected channel stays so.
+//!
+//! On data connections the server is the server of TLS whichever end connects. A client proves that
+//! a data connection is its own by resuming the TLS session of its control connection; no other
+//! connection knows this session. Clients such as Python's `ftplib` cannot resume. By default
+//! (`--tls-session-reuse optional`) one that never did is known by its host, as on a clear channel;
+//! a client that has resumed once must go on, and a connection of another host must always resume.
+//! With `required` every data connection must. A refused connection does not take the place of the
+//! client's own; where none follows within three seconds, the transfer is answered `425` with the
+//! reason. An upload that ends without the end mark of TLS is not published.
+//!
+//! With `--tls-client-ca` clients are asked for a certificate of these authorities, and may have
+//! none. `--tls-map` names the users that a certificate logs in without a password (`USER` is
+//! answered `232`); their accounts stand in the users file, with `*` for the hash where no password
+//! shall do:
+//!
+//! ```text
+//! "/O=Example/CN=Ann Example" ann
+//! email:bob@example.org bob,operator
+//! ```
+//!
+//! # Demands on both channels
+//!
+//! | Login | Control channel | Data connections | Options |
+//! | --- | --- | --- | --- |
+//! | with a password, from this host | clear | clear | `require-control`, `require-data` |
+//! | with a password, from a network of `allow-clear-passwords` | clear | clear | `require-data` |
+//! | with a password, from elsewhere | private | clear | `require-control`, `require-data` |
+//! | by certificate | private | clear | `require-data` |
+//! | anonymous | clear | clear | `require-anonymous-control`, `require-anonymous-data` |
+//!
+//! The table has the defaults; each option takes `clear`, `integrity` or `private` and then holds
+//! for every host, this one included. A login on a channel that is too weak is answered `534` at
+//! `USER`, before the password is sent; the reply names the remedy. A transfer whose data would be
+//! too weakly protected is answered `521`, and a `PROT` below the demand `534`.
+//!
+//! # Bounds and rules
 //!
 //! - **No login by default.** `--anonymous` and `--users` allow logins.
 //! - **Logins.** A refused login is answered `--login-delay` seconds after the attempt, whatever
@@ -27,14 +77,19 @@
 //! - **The tree.** The kernel resolves paths beneath the root: neither `..` nor a symbolic link nor
 //!   a link of `/proc` leads out of it at any moment. FIFOs, devices and sockets are refused. After
 //!   `SITE CHROOT` or `SITE RESTRICT` a session follows no symbolic link at all, and makes none.
-//! - **Data connections.** A data port serves the host of the control connection only, and data is
-//!   sent only to that host; connections from other hosts are dropped, and the client is still
-//!   served. Transfers between two servers need other hosts: `--third-party users` allows them to
-//!   users with a password, `all` to anonymous users too; the default is neither. The data port of
-//!   such a user serves any host that connects, since a clear channel has nothing to identify the
-//!   other server by. Data never goes to a port below 1024. It goes to loopback and link-local
-//!   addresses only for clients on this host or link, so that services that trust them cannot be
-//!   reached through the server.
+//! - **Handshakes.** A connection in a handshake counts as one without a login: their number is
+//!   bounded as above, and the time of the handshake is part of the time for the login. Bytes that
+//!   arrive in clear behind `AUTH` end the session, so that a command injected there never runs.
+//! - **Data connections.** A clear data port serves the host of the control connection only, and
+//!   data is sent only to that host; connections from other hosts are dropped, and the client is
+//!   still served. Transfers between two servers need other hosts: `--third-party users` allows
+//!   them to users with a password, `anonymous` to anonymous users too, and a list of networks
+//!   (`192.0.2.0/24,2001:db8::/32`) to everybody with hosts of these networks; the default is
+//!   `off`. The data port then serves any such host that connects, since a clear channel has
+//!   nothing to identify the other server by. Authenticated data connections (`PROT P` with the
+//!   session of the control connection) are always allowed, since a stranger cannot pass. Data
+//!   never goes to a port below 1024. It goes to loopback and link-local addresses only for clients
+//!   on this host or link, so that services that trust them cannot be reached through the server.
 //! - **Uploads.** A final name shows a whole file or nothing: the data goes to a hidden file in the
 //!   same directory, or for a small file of known size to one without a name, which gets the final
 //!   name when all data has arrived. This holds for the death of the server at any moment. For a

@@ -19,6 +19,8 @@
 //! gridftp-server --root /srv/data --users /etc/gridftp/users
 //! ```
 //!
+//! Users of other hosts log in behind TLS only: see [security](super::security) for `--tls-cert`.
+//!
 //! A line of the file is `name:hash[:ro|rw[:home]]`. `passwd` makes argon2id hashes; `$6$`, `$5$`
 //! and `$y$` hashes of the system's `crypt` are accepted too.
 //!
@@ -35,8 +37,8 @@
 //!
 //! # Reloading
 //!
-//! After SIGHUP the server reads the files given by `--config` and `--users` again. Accounts,
-//! access, limits and timeouts apply to sessions that begin later. Addresses, ports, storage and
+//! After SIGHUP the server reads the files given by `--config` and `--users` again, and the
+//! certificates. They, accounts, access, limits and timeouts apply to sessions that begin later. Addresses, ports, storage and
 //! log need a restart; the log names such options where they have changed. A file with a mistake
 //! changes nothing, and the log names the mistake.
 //!

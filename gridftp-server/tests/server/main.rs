@@ -26,4 +26,6 @@ mod stdio;
 mod stuck;
 mod support;
 mod tagged;
+mod tls;
+mod tls_support;
 mod tree;

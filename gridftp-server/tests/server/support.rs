@@ -20,6 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// A running server; dropping it ends its sessions and removes its tree.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
+    pub(crate) tls_address: Option<SocketAddr>,
     pub(crate) root: PathBuf,
     pub(crate) control: Control<Posix>,
     /// Held: the server runs until this is gone.
@@ -60,11 +61,13 @@ impl TestServer {
             Server::bind(config, Posix::open(&root).unwrap()).unwrap()
         };
         let (address, control) = (server.local_addr(), server.control());
+        let tls_address = server.local_tls_addr();
         let (stop, stopped) = oneshot::channel();
         let stop_when = async { drop(stopped.await) };
         runtime.spawn(server.run(stop_when, std::future::pending()));
         Self {
             address,
+            tls_address,
             root,
             control,
             _stop: stop,

@@ -123,6 +123,73 @@ async fn a_listener_that_fails_is_polled_again_once_its_error_is_read() {
     }
 }
 
+/// Refuses the first handshakes.
+#[derive(Debug)]
+struct Picky(AtomicUsize);
+
+impl<S: xio_core::Stream> Transform<S> for Picky {
+    type Handle = S;
+
+    async fn initiate(&self, inner: S, _: &Target) -> xio_core::Result<S> {
+        Ok(inner)
+    }
+
+    async fn respond(&self, inner: S) -> xio_core::Result<S> {
+        let left = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        match left {
+            Err(_) => Ok(inner),
+            Ok(_) => Err(Error::new(
+                ErrorKind::Security,
+                "picky",
+                Operation::Open,
+                "a stranger",
+            )),
+        }
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("picky");
+    }
+}
+
+fn picky(refusals: usize) -> DynStack {
+    let layer = xio_core::DynLayer::new(Picky(refusals.into()));
+    tcp().layer(layer, &xio_core::Entry::new("picky").unwrap())
+}
+
+#[tokio::test]
+async fn a_strangers_handshake_does_not_end_the_transfer() {
+    let (mut from, mut to) = (channel(), channel());
+    let address = to.listen(&picky(2), &here(), Peers::Any).await.unwrap();
+    // The port may close them at once.
+    let _strangers = [
+        TcpStream::connect(address).await,
+        TcpStream::connect(address).await,
+    ];
+    from.connect_to(tcp(), vec![address]);
+    let (file, plan, sink) = (
+        Memory(bytes(70_000)),
+        whole(Mode::Stream, 70_000),
+        Kept::default(),
+    );
+    move_file(&mut from, &mut to, &file, &plan, &sink).await;
+    assert_eq!(sink.data(), bytes(70_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_handshake_is_the_reason_where_no_connection_follows() {
+    let mut to = channel();
+    let address = to.listen(&picky(1), &here(), Peers::Any).await.unwrap();
+    let _client = TcpStream::connect(address).await.unwrap();
+    let (sink, watch, plan) = (Kept::default(), Watch::new(), incoming(Mode::Stream));
+    let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
+    assert_eq!(error.kind(), DataErrorKind::Open);
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("a stranger"), "{cause}");
+}
+
 #[tokio::test]
 async fn a_connection_refused_after_its_transfer_is_no_failure_of_the_next() {
     let (mut from, mut to) = (channel(), channel().with_descriptors(Descriptors::new(2)));

@@ -33,7 +33,7 @@ use self::settings::Bounds;
 pub use self::settings::{Limits, Settings};
 use self::state::{Activity, State, Trigger};
 use crate::error::PeerMisbehaved;
-use crate::security::{Demands, Protection};
+use crate::security::{Demands, Mechanism, Protection};
 use crate::types::{Action, Event, Outcome, Ticket};
 
 /// The answer before login to a command that needs one.
@@ -58,6 +58,7 @@ pub struct ServerSession {
     active: Instant,
     /// Whether the session ends as soon as nothing runs, and why.
     ending: Option<Ending>,
+    greeted: bool,
 }
 
 impl fmt::Debug for ServerSession {
@@ -72,24 +73,21 @@ impl fmt::Debug for ServerSession {
 impl ServerSession {
     /// Starts a session with the host `peer`; the greeting is its first output.
     pub fn new(now: Instant, settings: Arc<Settings>, peer: IpAddr) -> Self {
-        let mut out = Out::default();
-        let mut banner = settings.banner.clone();
-        if banner.len() > 1 {
-            banner.push("End.".to_owned());
-        }
-        out.lines::<220>(banner);
-        Self {
+        let mut session = Self {
             login_by: now + settings.limits.login,
             settings,
             security: Security::new(peer),
             peer,
             state: State::Greeted,
             queue: Queue::default(),
-            out,
+            out: Out::default(),
             failures: FailureCounts::default(),
             active: now,
             ending: None,
-        }
+            greeted: false,
+        };
+        session.greet();
+        session
     }
 
     /// Puts the demands of a configuration in place of [`Demands::of_peer`].
@@ -99,11 +97,24 @@ impl ServerSession {
         self
     }
 
-    /// Begins on a channel that is protected already, as with TLS on a port of its own.
+    /// Begins with a handshake, as with TLS on a port of its own; the greeting follows it.
     #[must_use]
-    pub fn with_protection(mut self, protection: Protection) -> Self {
-        self.security.upgrade(protection);
+    pub fn with_handshake(mut self, mechanism: Mechanism) -> Self {
+        self.out = Out::default();
+        self.out.upgrade(mechanism);
+        self.state.shift(Trigger::Auth, State::Upgrading);
+        self.greeted = false;
         self
+    }
+
+    /// Sends the greeting.
+    fn greet(&mut self) {
+        let mut banner = self.settings.banner.clone();
+        if banner.len() > 1 {
+            banner.push("End.".to_owned());
+        }
+        self.out.lines::<220>(banner);
+        self.greeted = true;
     }
 
     /// The protection of the control channel.

@@ -105,6 +105,9 @@ impl ServerSession {
         if matches!(self.state, State::Upgrading) {
             self.security.upgrade(protection);
             self.state.shift(Trigger::Secured, State::Greeted);
+            if !self.greeted {
+                self.greet();
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use ftp_wire::reply::Reply;
 use super::{Rig, listening, path, refused, settings};
 use crate::error::PeerMisbehaved;
 use crate::security::{DataProtection, Demand, Demands, Level, Mechanism, Protection};
-use crate::server::{Ending, Input, Settings, UpgradeFailure};
+use crate::server::{Ending, Input, ServerSession, Settings, UpgradeFailure};
 use crate::types::{Action, Outcome};
 
 const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
@@ -353,9 +353,17 @@ fn protected_data_may_go_to_another_host() {
 
 /// TLS on a port of its own.
 #[test]
-fn a_session_may_begin_protected() {
+fn a_session_may_begin_with_the_handshake() {
     let mut rig = Rig::from(REMOTE, secure());
-    rig.session = rig.session.with_protection(Protection::new(Mechanism::Tls));
+    rig.session =
+        ServerSession::new(rig.now, secure().into(), REMOTE).with_handshake(Mechanism::Tls);
+    rig.drain();
+    assert_eq!(
+        (rig.take().as_str(), rig.upgrading),
+        ("", Some(Mechanism::Tls))
+    );
+    rig.input(Input::Upgraded(Protection::new(Mechanism::Tls)));
+    assert!(rig.take().starts_with("220 "));
     assert!(rig.ask("USER ann").starts_with("331 "));
     assert_eq!(rig.session.protection().level(), Level::Private);
     assert!(rig.ask("AUTH TLS").starts_with("503 "));

@@ -1,0 +1,201 @@
+//! `TlsServer` and `TlsSession`: a control connection, and data connections that resume its session.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::server::StoresServerSessions;
+use xio_core::{Error, ErrorKind, Operation, Result, Stream};
+
+use crate::end::TlsEnd;
+use crate::error::LAYER;
+use crate::handle::TlsHandle;
+
+/// Tickets of a control connection in TLS 1.3: clients that use each once need several.
+const TICKETS: usize = 4;
+
+/// Tickets that data connections may add, the oldest of which is forgotten.
+const MORE_TICKETS: usize = 16;
+
+/// The server's end of control and data connections; made by
+/// [`TlsBuilder::build_server`](crate::TlsBuilder::build_server).
+#[derive(Clone)]
+pub struct TlsServer(Arc<ServerConfig>);
+
+/// One control connection and its data connections.
+///
+/// Its sessions are remembered in this value only, so a connection that resumes one of them belongs
+/// to the client of this control connection.
+pub struct TlsSession {
+    config: Arc<ServerConfig>,
+    kept: Arc<Mutex<Kept>>,
+    resumed: AtomicBool,
+}
+
+/// A session's key and its value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// The remembered sessions.
+#[derive(Default)]
+struct Kept {
+    of_control: Vec<Entry>,
+    of_data: VecDeque<Entry>,
+}
+
+/// The view of one connection on the remembered sessions.
+struct View {
+    kept: Arc<Mutex<Kept>>,
+    /// Sessions of a data connection, kept once it has proved to belong here.
+    staged: Option<Mutex<Vec<Entry>>>,
+}
+
+impl TlsServer {
+    /// `config` must remember no session by itself.
+    pub(crate) fn new(mut config: ServerConfig) -> Self {
+        config.send_tls13_tickets = TICKETS;
+        Self(Arc::new(config))
+    }
+
+    /// Prepares a control connection.
+    #[must_use]
+    pub fn session(&self) -> TlsSession {
+        TlsSession {
+            config: Arc::clone(&self.0),
+            kept: Arc::default(),
+            resumed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl TlsSession {
+    /// Runs the handshake of the control connection on `inner`.
+    ///
+    /// # Errors
+    /// The peer is refused, refuses this end, speaks no TLS, or takes too long.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `inner`, which closes it.
+    pub async fn control<S: Stream>(&self, inner: S, within: Duration) -> Result<TlsHandle<S>> {
+        let view = View {
+            kept: Arc::clone(&self.kept),
+            staged: None,
+        };
+        self.end(Arc::new(view), within)
+            .open(inner, Operation::Open)
+            .await
+    }
+
+    /// Runs the handshake of a data connection on `inner`, as the server whichever end connected.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control), and [`ErrorKind::Security`] where the connection `must_resume`
+    /// and does not.
+    ///
+    /// # Cancel safety
+    /// As [`control`](Self::control).
+    pub async fn data<S: Stream>(
+        &self,
+        inner: S,
+        within: Duration,
+        must_resume: bool,
+    ) -> Result<TlsHandle<S>> {
+        let view = Arc::new(View {
+            kept: Arc::clone(&self.kept),
+            staged: Some(Mutex::default()),
+        });
+        let op = Operation::Open;
+        let end = self.end(Arc::clone(&view), within);
+        let handle = end.open(inner, op).await?;
+        if handle.tls_info().resumed {
+            self.resumed.store(true, Ordering::Relaxed);
+            view.keep_staged();
+        } else if must_resume {
+            return Err(Error::new(
+                ErrorKind::Security,
+                LAYER,
+                op,
+                "the data connection does not resume the TLS session of its control connection, \
+                 so it may be a stranger's; use a client that resumes",
+            ));
+        }
+        Ok(handle)
+    }
+
+    /// Whether a data connection has resumed the session: the client is able to.
+    pub fn has_resumed(&self) -> bool {
+        self.resumed.load(Ordering::Relaxed)
+    }
+
+    fn end(&self, view: Arc<View>, within: Duration) -> TlsEnd {
+        let mut config = ServerConfig::clone(&self.config);
+        config.session_storage = view;
+        TlsEnd::server(Arc::new(config)).handshake_timeout(within)
+    }
+}
+
+impl View {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the sessions of a data connection that has proved to belong here.
+    fn keep_staged(&self) {
+        let Some(staged) = &self.staged else { return };
+        let staged = std::mem::take(&mut *staged.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut kept = self.kept();
+        kept.of_data.extend(staged);
+        let surplus = kept.of_data.len().saturating_sub(MORE_TICKETS);
+        kept.of_data.drain(..surplus);
+    }
+}
+
+impl StoresServerSessions for View {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        match &self.staged {
+            Some(staged) => staged
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((key, value)),
+            None => self.kept().of_control.push((key, value)),
+        }
+        true
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let kept = self.kept();
+        let mut all = kept.of_control.iter().chain(&kept.of_data);
+        all.find(|entry| entry.0 == key)
+            .map(|entry| entry.1.clone())
+    }
+
+    /// Not removed: FTP clients use the session of the control connection for every data connection.
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get(key)
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+/// Prints nothing of the sessions, which are secret.
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("View")
+    }
+}
+
+impl fmt::Debug for TlsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsServer")
+    }
+}
+
+impl fmt::Debug for TlsSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TlsSession(resumed: {})", self.has_resumed())
+    }
+}

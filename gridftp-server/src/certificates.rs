@@ -1,0 +1,88 @@
+//! `CertificateMap`: the users that a client's certificate logs in.
+
+use gsi::certificate::Certificate;
+use xio::tls::TlsInfo;
+
+/// Lines of a name in a certificate and the users that it logs in.
+///
+/// A name is the subject in the form of Grid tools (`/O=Example/CN=Ann`), or an alternative name
+/// (`email:ann@example.org`, `DNS:host`, `URI:...`). Letters match in any case.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CertificateMap(Vec<(String, Vec<String>)>);
+
+impl CertificateMap {
+    /// Parses lines of `"NAME" user[,user...]`; names without blanks need no quotes.
+    ///
+    /// # Errors
+    /// The number of the first line at fault.
+    pub(crate) fn parse(text: &str) -> Result<Self, usize> {
+        let mut lines = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, users) = split(line).ok_or(index + 1)?;
+            let users: Vec<String> = users.split(',').map(|user| user.trim().into()).collect();
+            if name.is_empty() || users.iter().any(String::is_empty) {
+                return Err(index + 1);
+            }
+            lines.push((name.to_owned(), users));
+        }
+        Ok(Self(lines))
+    }
+
+    /// The identity of a verified certificate, and its users; `None` without one.
+    pub(crate) fn find(&self, peer: &TlsInfo) -> Option<(String, Vec<String>)> {
+        let der = peer.peer_certificates.first()?.as_slice();
+        let subject = Certificate::parse(der.into()).ok()?.subject().to_string();
+        let users = self.users(std::iter::once(&subject).chain(&peer.peer_names));
+        Some((subject, users))
+    }
+
+    fn users<'a, N: Iterator<Item = &'a String> + Clone>(&self, names: N) -> Vec<String> {
+        let of_peer = |name: &str| names.clone().any(|own| own.eq_ignore_ascii_case(name));
+        let lines = self.0.iter().filter(|(name, _)| of_peer(name));
+        lines.flat_map(|(_, users)| users.iter().cloned()).collect()
+    }
+}
+
+/// The name and the rest of a line.
+fn split(line: &str) -> Option<(&str, &str)> {
+    match line.strip_prefix('"') {
+        Some(rest) => rest.split_once('"'),
+        None => line.split_once(char::is_whitespace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_logs_in_the_users_of_its_names() {
+        let map = "# people\n\"/CN=Ann Example\" ann,ops\nemail:bob@example.org bob\n";
+        let map = CertificateMap::parse(map).unwrap();
+        let users = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            map.users(names.iter()).join(",")
+        };
+        assert_eq!(users(&["/CN=Ann Example"]), "ann,ops");
+        assert_eq!(users(&["/CN=x", "DNS:x", "email:Bob@example.org"]), "bob");
+        assert_eq!(users(&["/CN=Somebody", "email:ann"]), "");
+        assert!(map.find(&TlsInfo::default()).is_none());
+    }
+
+    #[test]
+    fn the_line_at_fault_is_numbered() {
+        for (text, line) in [
+            ("\"/CN=Ann ann", 1),
+            ("\n/CN=Ann", 2),
+            ("/CN=Ann ann,,bob", 1),
+            ("\"\" ann", 1),
+            ("\"/CN=Ann\"", 1),
+        ] {
+            assert_eq!(CertificateMap::parse(text).unwrap_err(), line, "{text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `DataTls`: TLS on data connections, whose session is that of the control connection.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xio::tls::{TlsHandle, TlsSession};
+use xio::{BoxStream, DynLayer, Entry, Info, Result, Stream as _, Target, Transform};
+
+use super::DataSide;
+use crate::config::SessionReuse;
+
+/// The longest handshake.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// The layer of data connections behind `AUTH TLS` and `PROT P` (RFC 4217 §9).
+///
+/// This end is the server of the handshake, whichever end connected. The client proves itself by
+/// resuming the session of its control connection. Some clients cannot: as long as one never did,
+/// and where the administrator does not demand it, its host is enough, as on a clear channel.
+pub(crate) struct DataTls {
+    session: Arc<TlsSession>,
+    reuse: SessionReuse,
+    /// The client's host.
+    peer: IpAddr,
+}
+
+impl DataTls {
+    pub(crate) fn new(session: Arc<TlsSession>, reuse: SessionReuse, peer: IpAddr) -> Self {
+        Self {
+            session,
+            reuse,
+            peer,
+        }
+    }
+
+    async fn open(&self, inner: BoxStream) -> Result<TlsHandle<BoxStream>> {
+        let from = inner.info().peer;
+        let own_host = from.is_some_and(|from| from.ip().to_canonical() == self.peer);
+        let required = self.reuse == SessionReuse::Required;
+        let must_resume = required || !own_host || self.session.has_resumed();
+        self.session.data(inner, HANDSHAKE, must_resume).await
+    }
+}
+
+impl Transform<BoxStream> for DataTls {
+    type Handle = TlsHandle<BoxStream>;
+
+    async fn initiate(&self, inner: BoxStream, _: &Target) -> Result<Self::Handle> {
+        self.open(inner).await
+    }
+
+    async fn respond(&self, inner: BoxStream) -> Result<Self::Handle> {
+        self.open(inner).await
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("tls");
+    }
+}
+
+impl fmt::Debug for DataTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tls")
+    }
+}
+
+impl DataSide {
+    /// The stack of the next data connections, with a layer of protection on top.
+    pub(super) fn protected(&self, layer: Option<DataTls>) -> xio::DynStack {
+        let net = self.net.clone();
+        match layer {
+            Some(layer) => {
+                let entry = Entry::new("tls").expect("the driver has this name");
+                net.layer(DynLayer::new(layer), &entry)
+            }
+            None => net,
+        }
+    }
+}

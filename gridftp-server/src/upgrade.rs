@@ -1,0 +1,89 @@
+//! The handshakes of a session's control connection, and the protection that they give.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ftp_proto::security::{Mechanism, Protection};
+use ftp_proto::server::{Input, UpgradeFailure};
+use gridftp_dsi::Dsi;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time;
+use xio::BoxStream;
+
+use crate::action::Executor;
+use crate::error::chain;
+use crate::session::{Session, asked};
+
+/// Longest handshake, where the login may take longer.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+impl<D: Dsi> Session<D> {
+    /// Sends the replies so far, runs the handshake, and returns its result for the machine.
+    ///
+    /// Bytes that arrived in clear behind `AUTH` are never read as protected ones: they end the
+    /// session.
+    ///
+    /// # Cancel safety
+    /// Dropped, the control connection closes.
+    pub(crate) async fn upgrade(&mut self, mechanism: Mechanism) -> Input<'static> {
+        let peer = self.executor.ends.peer;
+        let failed = |reply| Input::UpgradeFailed(UpgradeFailure::Handshake(reply));
+        if self.lines.buffered() > 0 {
+            tracing::warn!(%peer, "bytes in clear behind AUTH: connection closed");
+            return Input::UpgradeFailed(UpgradeFailure::Injected);
+        }
+        let Some(mut stream) = self.stream.take() else {
+            return failed(None);
+        };
+        let stop = asked(self.stopping.clone(), self.heard);
+        let within = self.deadline.map(Into::into);
+        let within = within.unwrap_or_else(|| time::Instant::now() + HANDSHAKE);
+        let Executor { policy, permit, .. } = &mut self.executor;
+        let out = &mut self.out;
+        let handshake = async {
+            stream.write_all(out.rest()).await?;
+            out.clear();
+            stream.flush().await?;
+            match (mechanism, &policy.tls) {
+                (Mechanism::Tls, Some(tls)) => {
+                    let session = tls.server.session();
+                    let stream = session.control(stream, HANDSHAKE).await?;
+                    let mut protection = Protection::new(mechanism);
+                    if let Some((identity, users)) = tls.map.find(stream.tls_info()) {
+                        (protection.identity, protection.users) = (Some(identity), users);
+                    }
+                    tracing::debug!(%peer, tls = %stream.tls_info(), "handshake");
+                    let stream: BoxStream = Box::new(stream);
+                    Ok((stream, Arc::new(session), protection))
+                }
+                (Mechanism::Tls | Mechanism::Gssapi, _) => Err(std::io::Error::other(
+                    "the server no longer has a certificate; see its --tls-cert",
+                )),
+            }
+        };
+        // The connection counts as one that has not logged in: their number is bounded, and a new
+        // one evicts an older one at the bound.
+        let done = tokio::select! {
+            biased;
+            () = stop => return failed(None),
+            () = poll_fn(|cx| permit.poll_evicted(cx)) => return Input::Evict,
+            done = time::timeout_at(within, handshake) => done,
+        };
+        match done {
+            Ok(Ok((stream, session, protection))) => {
+                self.stream = Some(stream);
+                self.executor.tls = Some(session);
+                Input::Upgraded(protection)
+            }
+            Ok(Err(error)) => {
+                tracing::info!(%peer, error = %chain(&error), "handshake failed");
+                failed(None)
+            }
+            Err(_) => {
+                tracing::info!(%peer, "handshake not done within the time for a login");
+                Input::Timeout
+            }
+        }
+    }
+}
