@@ -11,6 +11,7 @@ mod captured;
 mod cases;
 mod curl;
 mod foreign;
+mod grid;
 mod http;
 mod interrupted;
 mod lftp;

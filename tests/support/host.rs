@@ -9,6 +9,14 @@ use rustix::process::Signal;
 
 use crate::{Daemon, Peer, binary, is_root};
 
+/// Flags by which the Globus server stays on this machine.
+const LOOPBACK: [&str; 4] = [
+    "-control-interface",
+    "127.0.0.1",
+    "-data-interface",
+    "127.0.0.1",
+];
+
 /// A running server and the directory it serves.
 #[derive(Debug)]
 pub struct Host {
@@ -68,12 +76,7 @@ impl Host {
     /// Starts the Globus server by `command`, whose last word is the program.
     pub fn globus_from(command: &mut Command, root: &Path, flags: &[&str]) -> Result<Self> {
         if !flags.contains(&"-control-interface") {
-            command.args([
-                "-control-interface",
-                "127.0.0.1",
-                "-data-interface",
-                "127.0.0.1",
-            ]);
+            command.args(LOOPBACK);
         }
         command
             .args(["-p", "0", "-aa", "-home-dir"])
@@ -83,6 +86,20 @@ impl Host {
             // Run as root, it requires a local user for anonymous sessions.
             command.args(["-anonymous-user", "root", "-allow-root"]);
         }
+        Self::globus_daemon(command, root)
+    }
+
+    /// Starts the Globus server for users of a Grid, whose variables `command` has.
+    pub fn globus_secured(command: &mut Command, root: &Path) -> Result<Self> {
+        command.args(LOOPBACK).args(["-p", "0", "-s", "-home-dir"]);
+        command.arg(root);
+        if is_root() {
+            command.arg("-allow-root");
+        }
+        Self::globus_daemon(command, root)
+    }
+
+    fn globus_daemon(command: &mut Command, root: &Path) -> Result<Self> {
         let daemon = Daemon::start(command, |line| {
             let port = line
                 .strip_prefix("Server listening at ")?

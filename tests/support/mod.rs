@@ -13,6 +13,7 @@
 mod daemon;
 mod digest;
 mod ftp_server;
+mod grid;
 mod host;
 mod inetd;
 mod noise;
@@ -30,6 +31,7 @@ mod xioperf;
 pub use daemon::Daemon;
 pub use digest::{Digests, same_file, same_tree, sha256, sha256_of, sha256_range, tree_digests};
 pub use ftp_server::{FtpServer, FtpServerKind, python};
+pub use grid::GridLab;
 pub use host::{Host, file_url};
 pub use inetd::Inetd;
 pub use noise::Noise;

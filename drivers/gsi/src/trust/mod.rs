@@ -87,10 +87,10 @@ impl TrustDirectory {
             looked: Some(Instant::now()),
             ..Loaded::default()
         };
-        directory
-            .load(&mut loaded)
-            .map_err(NoTrust::Directory)?
-            .ok_or_else(|| NoTrust::Empty(directory.path.clone()))?;
+        directory.load(&mut loaded).map_err(NoTrust::Directory)?;
+        if directory.store().authorities().next().is_none() {
+            return Err(NoTrust::Empty(directory.path));
+        }
         directory.loaded = Mutex::new(loaded);
         Ok(directory)
     }
@@ -145,7 +145,8 @@ impl TrustDirectory {
         }
     }
 
-    /// Reads the files that changed, and tells whether there were any; `None` without authorities.
+    /// Reads the files that changed, and tells whether there were any; `None` without the file of an
+    /// authority.
     fn load(&self, loaded: &mut Loaded) -> Result<Option<bool>, FileError> {
         let listing = files::list(&self.path)?;
         if !listing.values().any(|(kind, _)| *kind == Kind::Authority) {
@@ -178,10 +179,6 @@ impl TrustDirectory {
         }
         if changed {
             let store = Arc::new(self.build(&loaded.files));
-            let trusts = store.authorities().next().is_some();
-            if !trusts {
-                return Ok(None);
-            }
             *self.store.write().unwrap_or_else(PoisonError::into_inner) = store;
         }
         Ok(Some(changed))

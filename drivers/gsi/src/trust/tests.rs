@@ -105,6 +105,21 @@ fn an_authority_is_trusted_under_its_own_hash_and_with_a_readable_list() {
 }
 
 #[test]
+fn a_new_list_that_cannot_be_read_takes_the_trust_away() {
+    let grid = Grid::new();
+    let directory = open(&grid);
+    let start = Instant::now();
+    let list = format!("certificates/{}.r0", grid.hash());
+    grid.write(&list, "garbage", 0o644);
+    directory.refresh(start + INTERVAL);
+    let alice = || verdict(&directory, &grid, "Alice Lab");
+    assert!(matches!(alice(), Err(Rule::UnknownIssuer { .. })));
+    grid.revoke(&[]);
+    directory.refresh(start + 2 * INTERVAL);
+    assert!(alice().is_ok());
+}
+
+#[test]
 fn both_hashes_name_an_authority() {
     let grid = Grid::new();
     let certificates = grid.certificates();
