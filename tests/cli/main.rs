@@ -14,6 +14,7 @@ mod messages;
 mod names;
 mod output;
 mod plain;
+mod proxy;
 mod rules;
 mod safety;
 mod secured;

@@ -20,6 +20,7 @@ mod names;
 #[path = "../udt/peer.rs"]
 #[expect(clippy::unwrap_used, reason = "a failed test names its line")]
 mod peer;
+mod proxy;
 mod remote;
 mod restart;
 mod resume;

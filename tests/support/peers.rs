@@ -25,6 +25,10 @@ pub enum Peer {
     GlobusServer,
     /// The copy program of the Grid Community Toolkit.
     GlobusUrlCopy,
+    /// The program of the Grid Community Toolkit that makes proxies.
+    GridProxyInit,
+    /// The program of the Grid Community Toolkit that shows proxies.
+    GridProxyInfo,
     /// The `curl` program.
     Curl,
     /// The `lftp` program.
@@ -73,9 +77,11 @@ pub enum Peer {
 
 impl Peer {
     /// All peers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
+        Self::GridProxyInit,
+        Self::GridProxyInfo,
         Self::Curl,
         Self::Lftp,
         Self::Openssl,
@@ -105,6 +111,8 @@ impl Peer {
         match self {
             Self::GlobusServer => "globus-gridftp-server",
             Self::GlobusUrlCopy => "globus-url-copy",
+            Self::GridProxyInit => "grid-proxy-init",
+            Self::GridProxyInfo => "grid-proxy-info",
             Self::Curl => "curl",
             Self::Lftp => "lftp",
             Self::Openssl => "openssl",
@@ -135,6 +143,7 @@ impl Peer {
         match self {
             Self::GlobusServer => "globus-gridftp-server-progs",
             Self::GlobusUrlCopy => "globus-gass-copy-progs",
+            Self::GridProxyInit | Self::GridProxyInfo => "globus-proxy-utils",
             Self::Curl => "curl",
             Self::Lftp => "lftp",
             Self::Openssl => "openssl",
@@ -167,9 +176,14 @@ impl Peer {
                 "interop: gridftp-cp against globus-gridftp-server, third-party copies; bench"
             }
             Self::GlobusUrlCopy => "interop: globus-url-copy against gridftp-server; bench",
+            Self::GridProxyInit | Self::GridProxyInfo => {
+                "interop: gridftp-cp proxy against the programs of the Globus project"
+            }
             Self::Curl => "interop: curl against gridftp-server",
             Self::Lftp => "interop: lftp against gridftp-server",
-            Self::Openssl => "interop: TLS; bench: bulk speed of TLS",
+            Self::Openssl => {
+                "cli, interop: keys with a passphrase, proxies, TLS; bench: bulk speed of TLS"
+            }
             Self::Python => {
                 "interop: HTTP against the server of its library, its ftplib against gridftp-server"
             }

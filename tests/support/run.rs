@@ -59,10 +59,15 @@ impl Finished {
 /// Runs `command` for at most `limit`; then kills the program and its children, and returns an
 /// error.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
+    run_with_input(command, Stdio::null(), limit)
+}
+
+/// Runs `command` like [`run`], with `input` as its standard input.
+pub fn run_with_input(command: &mut Command, input: Stdio, limit: Duration) -> Result<Finished> {
     let what = describe(command);
     let started = Instant::now();
     let mut child = command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)

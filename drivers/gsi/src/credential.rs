@@ -1,5 +1,6 @@
 //! Credentials of users and hosts, found in the places of the Globus programs.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use gsi::credential::{Credential, CredentialError};
@@ -95,6 +96,14 @@ pub enum NoCredential {
         /// The fault.
         error: CredentialError,
     },
+    /// There is no passphrase for the key.
+    #[error("{}: the passphrase of the private key: {error}", .path.display())]
+    Passphrase {
+        /// The file with the key.
+        path: PathBuf,
+        /// The fault.
+        error: io::Error,
+    },
     /// The credential is too old.
     #[error(
         "{}: the credential of {subject} has expired: make a new proxy with `gridftp-cp proxy \
@@ -137,6 +146,16 @@ impl CredentialFiles {
         }
     }
 
+    /// The files of a user's own certificate: those of `$X509_USER_CERT` and `$X509_USER_KEY`, or
+    /// else `usercert.pem` and `userkey.pem` in `~/.globus`; `None` without a home.
+    pub fn of_user(environment: &Environment) -> Option<Self> {
+        let places = [Place::PairVariables, Place::User];
+        let mut files = places
+            .map(|place| candidates(environment, place))
+            .into_iter();
+        files.find_map(|files| files.into_iter().next())
+    }
+
     /// Reads the credential as the user `uid`.
     ///
     /// A file with a key must be regular, belong to that user, and have the mode 0600 or 0400; one
@@ -145,30 +164,7 @@ impl CredentialFiles {
     /// # Errors
     /// Any [`NoCredential`] but `None`.
     pub fn read(&self, uid: u32, now: UnixTime) -> Result<Credential, NoCredential> {
-        let secret = Protection::Secret { uid };
-        let pem = match &self.key {
-            None => file::read(&self.certificate, secret)?,
-            Some(key) => {
-                let certificate = file::read(&self.certificate, Protection::Certificate)?;
-                let key = file::read(key, secret)?;
-                let mut both =
-                    Zeroizing::new(Vec::with_capacity(certificate.len() + key.len() + 1));
-                both.extend_from_slice(&certificate);
-                both.push(b'\n');
-                both.extend_from_slice(&key);
-                both
-            }
-        };
-        let path = || self.key.as_ref().unwrap_or(&self.certificate).clone();
-        let credential = Credential::from_pem(&pem).map_err(|error| NoCredential::Malformed {
-            path: match error {
-                CredentialError::NoCertificate | CredentialError::Certificate(_) => {
-                    self.certificate.clone()
-                }
-                _ => path(),
-            },
-            error,
-        })?;
+        let credential = self.read_of_any_age(uid)?;
         if credential.not_after() < now {
             return Err(NoCredential::Expired {
                 path: self.certificate.clone(),
@@ -176,6 +172,71 @@ impl CredentialFiles {
             });
         }
         Ok(credential)
+    }
+
+    /// Reads the credential like [`read`](Self::read), be it expired or not.
+    ///
+    /// # Errors
+    /// Any [`NoCredential`] but `Expired` and `None`.
+    pub fn read_of_any_age(&self, uid: u32) -> Result<Credential, NoCredential> {
+        let pem = self.contents(uid)?;
+        Credential::from_pem(&pem).map_err(|error| self.malformed(error))
+    }
+
+    /// Reads the credential like [`read_of_any_age`](Self::read_of_any_age). If the key is
+    /// encrypted, `ask` returns the passphrase of the file with the key.
+    ///
+    /// # Errors
+    /// Any [`NoCredential`] but `Expired` and `None`.
+    pub fn unlock(
+        &self,
+        uid: u32,
+        ask: impl FnOnce(&Path) -> io::Result<Zeroizing<String>>,
+    ) -> Result<Credential, NoCredential> {
+        let pem = self.contents(uid)?;
+        let credential = match Credential::from_pem(&pem) {
+            Err(CredentialError::Encrypted) => {
+                let path = self.key_file();
+                let passphrase = ask(path).map_err(|error| NoCredential::Passphrase {
+                    path: path.to_owned(),
+                    error,
+                })?;
+                Credential::from_pem_with_passphrase(&pem, passphrase.as_bytes())
+            }
+            other => other,
+        };
+        credential.map_err(|error| self.malformed(error))
+    }
+
+    fn key_file(&self) -> &Path {
+        self.key.as_ref().unwrap_or(&self.certificate)
+    }
+
+    /// Reads the files, one after the other.
+    fn contents(&self, uid: u32) -> Result<Zeroizing<Vec<u8>>, FileError> {
+        let secret = Protection::Secret { uid };
+        let Some(key) = &self.key else {
+            return file::read(&self.certificate, secret);
+        };
+        let certificate = file::read(&self.certificate, Protection::Certificate)?;
+        let key = file::read(key, secret)?;
+        let mut both = Zeroizing::new(Vec::with_capacity(certificate.len() + key.len() + 1));
+        both.extend_from_slice(&certificate);
+        both.push(b'\n');
+        both.extend_from_slice(&key);
+        Ok(both)
+    }
+
+    /// Names the file at fault.
+    fn malformed(&self, error: CredentialError) -> NoCredential {
+        let path = match error {
+            CredentialError::NoCertificate | CredentialError::Certificate(_) => &self.certificate,
+            _ => self.key_file(),
+        };
+        NoCredential::Malformed {
+            path: path.to_owned(),
+            error,
+        }
     }
 }
 
@@ -228,7 +289,10 @@ fn candidates(environment: &Environment, place: Place) -> Vec<CredentialFiles> {
         Place::PairVariables => {
             let certificate = environment.path("X509_USER_CERT");
             let key = environment.path("X509_USER_KEY");
-            let files = certificate.map(|certificate| CredentialFiles { certificate, key });
+            let files = certificate.map(|certificate| {
+                let key = key.unwrap_or_else(|| certificate.clone());
+                CredentialFiles::pair(certificate, key)
+            });
             files.into_iter().collect()
         }
         Place::Proxy => vec![CredentialFiles::one(environment.default_proxy_file())],
@@ -324,6 +388,26 @@ mod tests {
         // A file in a variable is not passed over.
         let here = here.variable("X509_USER_PROXY", grid.folder().join("gone"));
         assert!(subject(&here, Purpose::Client).contains("gone: No such file"));
+    }
+
+    #[test]
+    fn the_files_of_a_user_are_those_in_variables_or_at_home() {
+        let files = |here: &Environment| CredentialFiles::of_user(here);
+        let here = Environment::new(1000);
+        assert_eq!(files(&here), None);
+        let here = here.home("/home/pat");
+        let pair = CredentialFiles::pair(
+            "/home/pat/.globus/usercert.pem",
+            "/home/pat/.globus/userkey.pem",
+        );
+        assert_eq!(files(&here), Some(pair));
+        let here = here.variable("X509_USER_CERT", "/c");
+        assert_eq!(files(&here), Some(CredentialFiles::one("/c")));
+        // A proxy is often named in both.
+        let both = here.clone().variable("X509_USER_KEY", "/c");
+        assert_eq!(files(&both), Some(CredentialFiles::one("/c")));
+        let here = here.variable("X509_USER_KEY", "/k");
+        assert_eq!(files(&here), Some(CredentialFiles::pair("/c", "/k")));
     }
 
     #[test]

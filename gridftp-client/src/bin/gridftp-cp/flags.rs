@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, ValueEnum, ValueHint};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
 use gridftp_client::options::{
@@ -13,7 +13,7 @@ use gridftp_client::options::{
 use gridftp_dsi::types::ChecksumAlgorithm;
 use xio_core::{ByteSize, parse_duration};
 
-use crate::exit;
+use crate::{exit, proxy};
 
 /// The text of `--help` before the flags.
 const ABOUT: &str = "\
@@ -31,7 +31,10 @@ the destination lies in, is refused.
 A copy lands under a temporary name beside its target and is renamed when it is complete and \
 checked, at servers that rename too; a part of a file (--offset, --length) is written into a file \
 at a server that has it. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
-written directly.";
+written directly.
+
+With the word proxy first, it makes, shows and destroys proxies of the Grid instead; a file called \
+proxy is copied as ./proxy.";
 
 /// Copies files to, from and between GridFTP servers.
 #[derive(Debug, Parser)]
@@ -41,9 +44,16 @@ written directly.";
     long_about = ABOUT,
     after_help = exit::TABLE,
     max_term_width = 100,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
 )]
 pub(crate) struct Flags {
+    /// A command that copies nothing.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
     /// Source and destination: one or more sources, then the destination
     #[arg(value_name = "SOURCE... DEST", value_hint = ValueHint::AnyPath,
           required_unless_present_any = ["list", "completions", "man"])]
@@ -194,6 +204,14 @@ pub(crate) struct Flags {
     /// Write the man page to standard output
     #[arg(long, exclusive = true)]
     pub(crate) man: bool,
+}
+
+/// The commands beside copies. A file of such a name is written as `./proxy`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a proxy of a user certificate, show it, or destroy it
+    #[command(long_about = proxy::ABOUT, disable_help_subcommand = true)]
+    Proxy(proxy::Args),
 }
 
 /// `--mode`.

@@ -6,6 +6,7 @@ mod accounts;
 mod exit;
 mod flags;
 mod list;
+mod proxy;
 mod report;
 
 use std::ffi::OsStr;
@@ -13,6 +14,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use gridftp_client::error::TransferError;
 use gridftp_client::{Location, Totals, copy};
@@ -20,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::accounts::Accounts;
 use crate::exit::Status;
-use crate::flags::Flags;
+use crate::flags::{Command, Flags};
 use crate::report::Report;
 
 fn main() -> ExitCode {
@@ -29,6 +31,12 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nobody is left to tell when standard error is closed.
             let _gone = error.print();
+            if error.kind() == ErrorKind::InvalidSubcommand {
+                let _gone = writeln!(
+                    std::io::stderr(),
+                    "A file called proxy is copied as ./proxy."
+                );
+            }
             let status = if error.use_stderr() {
                 Status::Usage
             } else {
@@ -44,9 +52,14 @@ fn main() -> ExitCode {
     }
     if flags.man {
         let mut text = Vec::new();
-        let man = clap_mangen::Man::new(Flags::command()).render(&mut text);
-        man.expect("memory takes all that is written to it");
+        let mut command = Flags::command();
+        command.build();
+        write_pages(command, &mut text).expect("memory takes all that is written to it");
         return print(&flags, &text).into();
+    }
+    if let Some(Command::Proxy(args)) = &flags.command {
+        let report = args.report();
+        return ended(args.run(&report), &report);
     }
     raise_descriptors();
     let piped = flags.locations.last().is_some_and(|last| last == "-");
@@ -72,6 +85,11 @@ fn main() -> ExitCode {
         });
     // A thread that waits for standard input must not keep the program.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    ended(status, &report)
+}
+
+/// Tells of output that was lost.
+fn ended(status: Status, report: &Report) -> ExitCode {
     let Some(error) = report.lost() else {
         return status.into();
     };
@@ -80,6 +98,15 @@ fn main() -> ExitCode {
         Status::Done => Status::Failed.into(),
         other => other.into(),
     }
+}
+
+/// Writes the man page of a command, and then those of the commands in it.
+fn write_pages(command: clap::Command, text: &mut Vec<u8>) -> std::io::Result<()> {
+    clap_mangen::Man::new(command.clone()).render(text)?;
+    for inner in command.get_subcommands() {
+        write_pages(inner.clone(), text)?;
+    }
+    Ok(())
 }
 
 /// Writes the whole output of a program that does nothing else.

@@ -45,13 +45,25 @@ impl Report {
             bar
         });
         Self {
-            json: flags.json,
             listing: flags.list.is_some(),
-            quiet: flags.quiet,
             verbose: flags.verbose,
             debug: flags.debug,
             piped: AtomicBool::new(piped),
             bar,
+            ..Self::of_lines(flags.json, flags.quiet)
+        }
+    }
+
+    /// The report of a command that copies nothing.
+    pub(crate) fn of_lines(json: bool, quiet: bool) -> Self {
+        Self {
+            json,
+            listing: false,
+            quiet,
+            verbose: 0,
+            debug: false,
+            piped: AtomicBool::new(false),
+            bar: None,
             connected: Mutex::default(),
             line: Mutex::new(()),
             lost: OnceLock::new(),
@@ -72,6 +84,11 @@ impl Report {
     /// Whether lines are JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// Whether errors only are wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Tells the end of a copy.
