@@ -136,7 +136,8 @@ impl<D: Dsi> Session<D> {
         }
         loop {
             if let Some(mechanism) = self.upgrade.take() {
-                let result = self.upgrade(mechanism).await;
+                // Boxed: an idle session holds no memory for it.
+                let result = Box::pin(self.upgrade(mechanism)).await;
                 self.machine.handle(Instant::now(), result);
                 if let Some(ending) = self.settle() {
                     return Some(ending);

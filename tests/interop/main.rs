@@ -11,6 +11,7 @@ mod captured;
 mod cases;
 mod curl;
 mod foreign;
+mod ftps;
 mod grid;
 mod http;
 mod interrupted;

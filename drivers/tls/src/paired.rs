@@ -110,7 +110,11 @@ impl TlsSession {
         let end = self.end(Arc::clone(&view), within);
         let handle = end.open(inner, op).await?;
         if handle.tls_info().resumed {
-            self.resumed.store(true, Ordering::Relaxed);
+            // In TLS 1.3 clients of OpenSSL use each ticket once, and read no new one where they only
+            // send, so they run out.
+            if handle.tls_info().version == "TLS 1.2" {
+                self.resumed.store(true, Ordering::Relaxed);
+            }
             view.keep_staged();
         } else if must_resume {
             return Err(Error::new(
@@ -124,8 +128,8 @@ impl TlsSession {
         Ok(handle)
     }
 
-    /// Whether a data connection has resumed the session: the client is able to.
-    pub fn has_resumed(&self) -> bool {
+    /// Whether a data connection has resumed a session of TLS 1.2: the client can do it every time.
+    pub fn can_resume(&self) -> bool {
         self.resumed.load(Ordering::Relaxed)
     }
 
@@ -196,6 +200,6 @@ impl fmt::Debug for TlsServer {
 
 impl fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TlsSession(resumed: {})", self.has_resumed())
+        write!(f, "TlsSession(can resume: {})", self.can_resume())
     }
 }

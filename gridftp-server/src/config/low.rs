@@ -135,7 +135,7 @@ pub struct Options {
     pub tls_map: Option<PathBuf>,
 
     /// Demand that data connections resume the TLS session of their control connection: `required`,
-    /// or `optional` for clients that cannot, as long as they never did [default: optional].
+    /// or `optional` for clients that cannot and connect from their own host [default: optional].
     #[arg(long, value_name = "WHEN", help_heading = "Protection")]
     pub tls_session_reuse: Option<SessionReuse>,
 

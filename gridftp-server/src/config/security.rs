@@ -110,7 +110,7 @@ impl From<Require> for Level {
 pub enum SessionReuse {
     /// Always.
     Required,
-    /// Once the client has done it, and from other hosts than the client's.
+    /// From other hosts than the client's, and in TLS 1.2 once the client has done it.
     #[default]
     Optional,
 }

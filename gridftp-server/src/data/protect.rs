@@ -17,8 +17,9 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 /// The layer of data connections behind `AUTH TLS` and `PROT P` (RFC 4217 §9).
 ///
 /// This end is the server of the handshake, whichever end connected. The client proves itself by
-/// resuming the session of its control connection. Some clients cannot: as long as one never did,
-/// and where the administrator does not demand it, its host is enough, as on a clear channel.
+/// resuming the session of its control connection. Some clients cannot, or run out of tickets:
+/// unless one has resumed a session of TLS 1.2, which lasts, or the administrator demands it, its
+/// host is enough, as on a clear channel.
 pub(crate) struct DataTls {
     session: Arc<TlsSession>,
     reuse: SessionReuse,
@@ -39,7 +40,7 @@ impl DataTls {
         let from = inner.info().peer;
         let own_host = from.is_some_and(|from| from.ip().to_canonical() == self.peer);
         let required = self.reuse == SessionReuse::Required;
-        let must_resume = required || !own_host || self.session.has_resumed();
+        let must_resume = required || !own_host || self.session.can_resume();
         self.session.data(inner, HANDSHAKE, must_resume).await
     }
 }

@@ -19,10 +19,11 @@
 //!
 //! On data connections the server is the server of TLS whichever end connects. A client proves that
 //! a data connection is its own by resuming the TLS session of its control connection; no other
-//! connection knows this session. Clients such as Python's `ftplib` cannot resume. By default
-//! (`--tls-session-reuse optional`) one that never did is known by its host, as on a clear channel;
-//! a client that has resumed once must go on, and a connection of another host must always resume.
-//! With `required` every data connection must. A refused connection does not take the place of the
+//! connection knows this session. Clients such as Python's `ftplib` cannot resume, and `curl` with
+//! TLS 1.3 runs out of tickets after the first of several uploads. By default
+//! (`--tls-session-reuse optional`) such a connection is known by its host, as on a clear channel;
+//! a connection of another host must resume, and so must one of a client that has resumed a session
+//! of TLS 1.2. With `required` every data connection must. A refused connection does not take the place of the
 //! client's own; where none follows within three seconds, the transfer is answered `425` with the
 //! reason. An upload that ends without the end mark of TLS is not published.
 //!

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gridftp_server::config::{Config, Require, SessionReuse};
 use rustls::version::TLS12;
+use xio_testkit::{Credential, Validity};
 
 use crate::support::{Data, Ftp, TestServer, bytes};
 use crate::tls_support::{
@@ -176,14 +177,18 @@ fn a_client_refuses_a_foreign_authority() {
     server.server.wait_for_sessions(0);
 }
 
-/// A stranger on the same host has no session to resume: once the client has shown that it can,
-/// only resumed connections are served, and the client's own still is.
+/// A stranger on the same host has no session to resume: on demand, and once the client has shown
+/// that it can, only resumed connections are served, and the client's own still is.
 #[test]
 fn a_stolen_data_connection_is_refused_and_the_client_still_served() {
     for reuse in [SessionReuse::Optional, SessionReuse::Required] {
         let server = TlsServer::with(|o, _| o.tls_session_reuse = Some(reuse));
         server.server.put("f", "secret");
-        let mut ftp = server.login();
+        let mut ftp = server.connect_with(match reuse {
+            SessionReuse::Optional => config_of(&server.authority, None, &[&TLS12]),
+            _ => server.config(),
+        });
+        ftp.login();
         if reuse == SessionReuse::Optional {
             assert_eq!(ftp.get("RETR f"), b"secret");
         }
@@ -219,6 +224,8 @@ fn a_client_that_cannot_resume_learns_the_reason() {
     let server = TlsServer::new();
     server.server.put("f", "text");
     let mut ftp = server.login();
+    // Also after it resumed once, when it may have run out of tickets.
+    assert_eq!(ftp.get("RETR f"), b"text");
     for _ in 0..3 {
         let data = TcpStream::connect(ftp.pasv()).unwrap();
         ftp.ok("RETR f", 150);
@@ -272,11 +279,35 @@ fn a_certificate_logs_in() {
         ftp.private();
         ftp.get("LIST");
     }
-    // No certificate, and one of another authority.
     server.login().get("LIST");
-    let other = xio_testkit::Authority::new("another").issue("Bob Example", &[]);
+}
+
+/// Row 49: certificates that are none.
+#[test]
+fn a_bad_certificate_of_a_client_is_refused() {
+    let server = TlsServer::with(|o, ca| o.tls_client_ca = Some(ca.into()));
+    for own in [
+        xio_testkit::Authority::new("another").issue("Bob Example", &[]),
+        server
+            .authority
+            .issue_valid("Bob Example", &[], Validity::Expired),
+        server
+            .authority
+            .issue_valid("Bob Example", &[], Validity::NotYet),
+    ] {
+        refuses(&server, &own);
+    }
+    // A user without a password is not let in by any.
+    let mut ftp = server.connect();
+    ftp.ok("USER bob", 331);
+    ftp.ok("PASS *", 530);
+}
+
+/// In TLS 1.3 the client is done before the server has looked at its certificate.
+#[track_caller]
+fn refuses(server: &TlsServer, own: &Credential) {
     let mut ftp = half(&server.server);
-    let config = Arc::new(config(&server.authority, Some(&other)));
+    let config = Arc::new(config(&server.authority, Some(own)));
     let refused = Secure::over(ftp.stream.try_clone().unwrap(), config).and_then(|mut secure| {
         secure
             .stream
@@ -285,10 +316,6 @@ fn a_certificate_logs_in() {
     });
     assert!(refused.is_err(), "{refused:?}");
     let _ = ftp.reader.read_to_end(&mut Vec::new());
-    // A user without a password is not let in by any.
-    let mut ftp = server.connect();
-    ftp.ok("USER bob", 331);
-    ftp.ok("PASS *", 530);
 }
 
 #[test]
