@@ -49,8 +49,7 @@ pub struct Client {
     pub(crate) stack: DynStack,
     /// Protection of the control connection, as its layer tells it.
     pub(crate) security: Option<String>,
-    /// Protection of data connections.
-    pub(crate) data: Level,
+    pub(crate) guard: Guard,
     pub(crate) options: Arc<ConnectOptions>,
     pub(crate) abilities: Abilities,
     pub(crate) state: ChannelState,
@@ -137,7 +136,7 @@ impl Client {
         let guard = Guard::of(site, &options, peer)?;
         let (stream, security) = match guard.steps() {
             Security::Implicit(_) => {
-                let stream = guard.protect(stream).await;
+                let stream = Box::pin(guard.protect(stream)).await;
                 let stream = stream.map_err(|cause| tls_failed(site, cause))?;
                 let security = Stream::info(&stream).security;
                 (stream, security)
@@ -168,23 +167,23 @@ impl Client {
             channel: Exclusive(Mutex::new(DataChannel::new(data, pool()))),
             stack: guard.over(stack),
             security,
-            data: guard.data(),
+            guard,
             options,
             abilities: Abilities::default(),
             state: ChannelState::default(),
             observer,
         };
         let greeting = last(&mut banner).await?;
-        within(limit, &name, async {
-            client.login(site, &greeting, &guard).await?;
+        let login = Box::pin(async {
+            client.login(site, &greeting).await?;
             stacks::tell(&client.control, &client.options).await
-        })
-        .await?;
+        });
+        within(limit, &name, login).await?;
         client.observer.event(&Event::Connected {
             site: &name,
             round_trip,
             control: client.security.as_deref(),
-            data: client.data,
+            data: client.data_protection(),
         });
         Ok(client)
     }
@@ -207,7 +206,7 @@ impl Client {
 
     /// Protection of data connections.
     pub fn data_protection(&self) -> Level {
-        self.data
+        self.guard.data()
     }
 
     /// How long the connection took to be made: about one round trip.

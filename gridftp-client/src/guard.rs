@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ftp_proto::client::Security as Steps;
 use ftp_proto::security::{Level, Mechanism, is_anonymous};
-use xio::tls::{CertificateFault, Tls, TlsEnd};
+use xio::tls::{CertificateFault, Tickets, Tls, TlsEnd};
 use xio_core::{BoxStream, DynLayer, DynStack, Operation, Plan};
 
 use crate::error::ConnectError;
@@ -17,7 +17,7 @@ use crate::url::{FTPS_PORT, Scheme, Site};
 pub(crate) struct Guard {
     steps: Steps,
     /// The TLS of a protected session.
-    tls: Option<TlsEnd>,
+    tls: Option<(TlsEnd, Tickets)>,
     /// Whether it was chosen for the password, and not asked for.
     for_password: bool,
 }
@@ -75,15 +75,22 @@ impl Guard {
     /// Runs the handshake on a control connection.
     pub(crate) async fn protect(&self, stream: BoxStream) -> xio_core::Result<BoxStream> {
         match &self.tls {
-            Some(tls) => Ok(Box::new(tls.open(stream, Operation::Connect).await?)),
+            Some((tls, _)) => Ok(Box::new(tls.open(stream, Operation::Connect).await?)),
             None => Ok(stream),
         }
+    }
+
+    /// Whether the next data connection cannot resume the session of the control connection, which
+    /// some servers demand of it, although earlier ones could.
+    pub(crate) fn is_spent(&self) -> bool {
+        let tickets = self.tls.as_ref().map(|(_, tickets)| tickets);
+        self.data() == Level::Private && tickets.is_some_and(Tickets::are_spent)
     }
 
     /// The stack of data connections with their protection on top.
     pub(crate) fn over(&self, stack: DynStack) -> DynStack {
         match (&self.tls, self.data()) {
-            (Some(tls), Level::Private) => {
+            (Some((tls, _)), Level::Private) => {
                 let plan: Plan = "tls".parse().expect("it is the name of a driver");
                 let entry = plan.entries().first().expect("it has one entry");
                 stack.layer(DynLayer::new(tls.clone()), entry)

@@ -12,7 +12,7 @@ use crate::abilities::Abilities;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ConnectError, ControlError};
-use crate::guard::{Guard, tls_failed};
+use crate::guard::tls_failed;
 use crate::options::ConnectOptions;
 use crate::ssh;
 use crate::url::{Scheme, Site};
@@ -27,7 +27,6 @@ impl Client {
         &mut self,
         site: &Site,
         greeting: &Reply,
-        guard: &Guard,
     ) -> Result<(), ConnectError> {
         let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = match (&site.password, &site.user) {
@@ -35,6 +34,7 @@ impl Client {
             (None, None) => Secret::new(self.options.anonymous_password.clone()),
             (None, Some(_)) => Secret::new(""),
         };
+        let guard = &self.guard;
         let mut login = Login::new(&user, password, self.options.mode).with_security(guard.steps());
         login.reply(greeting);
         let mut due = VecDeque::new();

@@ -15,7 +15,7 @@ use crate::credentials::{Identity, Roots, refused};
 use crate::end::TlsEnd;
 use crate::options::{DEFAULT_HANDSHAKE_TIMEOUT, MinVersion};
 use crate::paired::TlsServer;
-use crate::sessions::Sessions;
+use crate::sessions::Tickets;
 use crate::{Active, Tls};
 
 /// Marks a layer that is the client of its handshakes.
@@ -190,23 +190,25 @@ impl TlsBuilder<Client> {
     /// Makes the client of control connections to the server of this name, and of the data
     /// connections that resume their sessions, whichever end connected (RFC 4217 §7).
     ///
-    /// Clones share their sessions. The authorities of the system are read now.
+    /// Clones share their sessions, which the tickets tell of. The authorities of the system are read now.
     ///
     /// # Errors
     /// A key that does not belong to its certificate, a bad name, or unreadable authorities.
-    pub fn build_client(self, name: impl Into<String>) -> Result<TlsEnd> {
+    pub fn build_client(self, name: impl Into<String>) -> Result<(TlsEnd, Tickets)> {
         let roots = self.roots.unwrap_or(Roots::system());
         let config = initiator(&roots, self.own, &self.shared)?;
         let mut config = Arc::unwrap_or_clone(config);
+        let tickets = Tickets(Arc::default());
         if self.shared.resume {
-            config.resumption = Resumption::store(Arc::new(Sessions::default()));
+            config.resumption = Resumption::store(Arc::clone(&tickets.0) as Arc<_>);
         }
         let end = TlsEnd::client(Arc::new(config), server_name(name.into())?)
             .handshake_timeout(self.shared.handshake_timeout);
-        Ok(match self.shared.unmarked_end {
+        let end = match self.shared.unmarked_end {
             true => end.close_notify_optional(),
             false => end,
-        })
+        };
+        Ok((end, tickets))
     }
 }
 

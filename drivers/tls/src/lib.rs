@@ -126,6 +126,7 @@ pub use handle::TlsHandle;
 pub use info::TlsInfo;
 pub use options::{ClientCertificates, MinVersion, TlsOptions};
 pub use paired::{TlsServer, TlsSession};
+pub use sessions::Tickets;
 
 /// The layer, for one role or both.
 pub struct Tls {

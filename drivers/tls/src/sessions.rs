@@ -1,8 +1,8 @@
-//! `Sessions`: the sessions of a client with one server, for its many data connections to resume.
+//! `Sessions` and `Tickets`: the sessions of a client with one server, for its many data connections to resume.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
@@ -10,6 +10,21 @@ use rustls::pki_types::ServerName;
 
 /// Most tickets kept. Each serves one connection, and as many may be opened at a time.
 const TICKETS: usize = 256;
+
+/// A view on the tickets of a client, made by
+/// [`TlsBuilder::build_client`](crate::TlsBuilder::build_client).
+#[derive(Debug, Clone)]
+pub struct Tickets(pub(crate) Arc<Sessions>);
+
+impl Tickets {
+    /// Whether the next connection cannot resume although earlier ones could: each ticket of TLS 1.3
+    /// serves once, and the server brings no new ones.
+    #[must_use]
+    pub fn are_spent(&self) -> bool {
+        let kept = self.0.kept();
+        kept.issued && kept.tickets.is_empty()
+    }
+}
 
 /// The sessions with one server. rustls's own store keeps eight tickets, fewer than the data
 /// connections of one transfer.
@@ -22,6 +37,8 @@ struct Kept {
     /// The session of TLS 1.2, which serves any number of connections.
     old: Option<Tls12ClientSessionValue>,
     tickets: VecDeque<Tls13ClientSessionValue>,
+    /// Whether there has been a ticket.
+    issued: bool,
 }
 
 impl Sessions {
@@ -57,6 +74,7 @@ impl ClientSessionStore for Sessions {
             kept.tickets.pop_front();
         }
         kept.tickets.push_back(value);
+        kept.issued = true;
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {

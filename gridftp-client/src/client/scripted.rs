@@ -26,7 +26,7 @@ pub(crate) async fn session(
         channel: Exclusive(Mutex::new(DataChannel::new(Options::default(), pool()))),
         stack: stacks::of_data(&options).unwrap(),
         security: None,
-        data: Level::Clear,
+        guard: Guard::of(&Site::new("server", 1), &options, None).unwrap(),
         options,
         abilities: Abilities::default(),
         state: ChannelState::default(),

@@ -122,7 +122,7 @@ async fn a_client_keeps_every_ticket_of_its_control_connection() {
     let mut config = Arc::unwrap_or_clone(server.passive.unwrap());
     config.send_tls13_tickets = TICKETS;
     let server = TlsEnd::server(Arc::new(config));
-    let client = Tls::client(roots(&authority)).build_client(HOST).unwrap();
+    let (client, tickets) = Tls::client(roots(&authority)).build_client(HOST).unwrap();
     let mut control = None;
     for at in 0..=TICKETS + 1 {
         let (near, far) = Mem::new().pair();
@@ -131,6 +131,7 @@ async fn a_client_keeps_every_ticket_of_its_control_connection() {
         let (mut near, mut far) = (near.unwrap(), far.unwrap());
         let resumed = near.info().get::<TlsInfo>().unwrap().resumed;
         assert_eq!(resumed, (1..=TICKETS).contains(&at), "connection {at}");
+        assert_eq!(tickets.are_spent(), at >= TICKETS, "connection {at}");
         if at == 0 {
             far.write_all(b"220").await.unwrap();
             near.read_exact(&mut [0; 3]).await.unwrap();

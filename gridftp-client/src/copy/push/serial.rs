@@ -52,6 +52,10 @@ impl<'a> Route for Serial<'a> {
         if let Some(gone) = control.gone() {
             return Err(Stop::Lost(gone.into()));
         }
+        // A new session has new tickets; uploads bring none at some servers (ProFTPD).
+        if client.guard.is_spent() {
+            return Err(Stop::Replace);
+        }
         if matches!(taken.item(), Item::Dir(_)) {
             make_dir(control, shared, taken, dirs).await;
             return Ok(None);

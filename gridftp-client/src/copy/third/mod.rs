@@ -92,7 +92,7 @@ pub(crate) async fn run(
     destination: &mut Client,
     shared: &Arc<CopyState>,
 ) -> Result<(), Stop> {
-    if source.data.max(destination.data) > Level::Clear {
+    if source.data_protection().max(destination.data_protection()) > Level::Clear {
         // Each server would be the TLS server of the connection between them.
         let what = "third party: two servers cannot protect the data between them by TLS";
         let remedy = "--protect clear leaves it in clear text, or copy by way of this machine";
