@@ -27,4 +27,5 @@ mod restart;
 mod resume;
 mod ssh;
 mod tls;
+mod tls_servers;
 mod udt;

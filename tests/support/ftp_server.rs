@@ -1,5 +1,6 @@
 //! `FtpServer`: widely used plain FTP servers, each over its own tree.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -29,6 +30,42 @@ impl FtpServerKind {
     pub const ALL: [Self; 4] = [Self::Vsftpd, Self::Proftpd, Self::PureFtpd, Self::Pyftpdlib];
 }
 
+/// The TLS of a server, which admits nobody without it; data connections must be private and resume
+/// the session of the control connection where the program can demand that.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FtpTls {
+    /// PEM file of the certificate and its key.
+    pub credential: PathBuf,
+    /// Whether TLS 1.3 is off.
+    pub old: bool,
+    /// Whether it begins with the first byte.
+    pub implicit: bool,
+}
+
+impl FtpTls {
+    /// Makes the TLS of this certificate.
+    pub fn new(credential: impl Into<PathBuf>, old: bool, implicit: bool) -> Self {
+        Self {
+            credential: credential.into(),
+            old,
+            implicit,
+        }
+    }
+
+    /// Configures OpenSSL for the server, by the environment that it starts in.
+    fn environment(&self, tree: &Tree) -> Result<Vec<(&'static str, PathBuf)>> {
+        if !self.old {
+            return Ok(Vec::new());
+        }
+        let path = tree.path("openssl.cnf");
+        let text = "openssl_conf = top\n[top]\nssl_conf = tls\n[tls]\nsystem_default = all\n\
+                    [all]\nMaxProtocol = TLSv1.2\n";
+        fs::write(&path, text)?;
+        Ok(vec![("OPENSSL_CONF", path)])
+    }
+}
+
 /// One running server; files lie in [`path`](Self::path), and [`url`](Self::url) names them.
 #[derive(Debug)]
 pub struct FtpServer {
@@ -46,6 +83,9 @@ enum Running {
     Daemon { _daemon: Daemon },
 }
 
+/// A server, its address, and the user information of URLs.
+type Started = (Running, SocketAddr, &'static str);
+
 /// User information of URLs for servers without anonymous access.
 const ACCOUNT: &str = "joe:secret@";
 /// SHA-512 crypt of `secret`.
@@ -55,6 +95,18 @@ const HASH: &str =
 impl FtpServer {
     /// Starts a server, or returns nothing where it is missing or cannot run.
     pub fn start(kind: FtpServerKind) -> Result<Option<Self>> {
+        Self::run(kind, None)
+    }
+
+    /// As [`start`](Self::start), with TLS.
+    pub fn start_with_tls(kind: FtpServerKind, tls: &FtpTls) -> Result<Option<Self>> {
+        if kind == FtpServerKind::Proftpd && Peer::ProftpdTls.require("FTP servers").is_none() {
+            return Ok(None);
+        }
+        Self::run(kind, Some(tls))
+    }
+
+    fn run(kind: FtpServerKind, tls: Option<&FtpTls>) -> Result<Option<Self>> {
         let peer = match kind {
             FtpServerKind::Vsftpd => Peer::Vsftpd,
             FtpServerKind::Proftpd => Peer::Proftpd,
@@ -79,10 +131,10 @@ impl FtpServer {
         let served = tree.dir("root/pub")?;
         fs::set_permissions(&served, fs::Permissions::from_mode(0o777))?;
         let (running, addr, account) = match kind {
-            FtpServerKind::Vsftpd => vsftpd(program, &tree)?,
-            FtpServerKind::Proftpd => proftpd(program, &tree)?,
-            FtpServerKind::PureFtpd => pure_ftpd(program, &tree)?,
-            FtpServerKind::Pyftpdlib => pyftpdlib(&tree)?,
+            FtpServerKind::Vsftpd => vsftpd(program, &tree, tls)?,
+            FtpServerKind::Proftpd => proftpd(program, &tree, tls)?,
+            FtpServerKind::PureFtpd => pure_ftpd(program, &tree, tls)?,
+            FtpServerKind::Pyftpdlib => pyftpdlib(&tree, tls)?,
         };
         Ok(Some(Self {
             tree,
@@ -112,6 +164,12 @@ impl FtpServer {
         (!self.account.is_empty()).then(|| format!("ftp://joe:wrong@{}/pub/", self.addr))
     }
 
+    /// Returns the URL of a file over TLS, by the name `localhost`.
+    pub fn secure_url(&self, name: &str) -> String {
+        let port = self.addr.port();
+        format!("ftps://{}localhost:{port}/pub/{name}", self.account)
+    }
+
     /// Returns the local path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.tree.path("root/pub").join(name)
@@ -125,20 +183,24 @@ impl FtpServer {
     }
 }
 
+fn environment(tls: Option<&FtpTls>, tree: &Tree) -> Result<Vec<(&'static str, PathBuf)>> {
+    tls.map_or(Ok(Vec::new()), |tls| tls.environment(tree))
+}
+
 fn inetd(command: impl Fn() -> Command + Send + 'static) -> Result<(Running, SocketAddr)> {
     let inetd = Inetd::start(command)?;
     let addr = inetd.addr();
     Ok((Running::Inetd { _inetd: inetd }, addr))
 }
 
-fn vsftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
+fn vsftpd(program: PathBuf, tree: &Tree, tls: Option<&FtpTls>) -> Result<Started> {
     let (root, empty, conf) = (
         tree.path("root"),
         tree.dir("empty")?,
         tree.path("vsftpd.conf"),
     );
     // The home directory of `ftp_username` must exist; that of `daemon` exists everywhere.
-    let text = format!(
+    let mut text = format!(
         "listen=NO\nbackground=NO\nanonymous_enable=YES\nlocal_enable=NO\nno_anon_password=YES\n\
          anon_root={}\nftp_username=daemon\nwrite_enable=YES\nanon_upload_enable=YES\n\
          anon_mkdir_write_enable=YES\nanon_other_write_enable=YES\nanon_world_readable_only=NO\n\
@@ -147,16 +209,28 @@ fn vsftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'stati
         root.display(),
         empty.display()
     );
+    if let Some(tls) = tls {
+        let (credential, implicit) = (
+            tls.credential.display(),
+            if tls.implicit { "YES" } else { "NO" },
+        );
+        text += &format!(
+            "ssl_enable=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\n\
+             require_ssl_reuse=YES\nssl_ciphers=HIGH\nrsa_cert_file={credential}\n\
+             rsa_private_key_file={credential}\nimplicit_ssl={implicit}\n"
+        );
+    }
     fs::write(&conf, text)?;
+    let environment = environment(tls, tree)?;
     let (running, addr) = inetd(move || {
         let mut command = Command::new(&program);
-        command.arg(&conf);
+        command.arg(&conf).envs(environment.clone());
         command
     })?;
     Ok((running, addr, ""))
 }
 
-fn proftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
+fn proftpd(program: PathBuf, tree: &Tree, tls: Option<&FtpTls>) -> Result<Started> {
     let (root, conf) = (tree.path("root"), tree.path("proftpd.conf"));
     let (users, groups) = (tree.path("passwd"), tree.path("group"));
     fs::write(&users, format!("joe:{HASH}:65534:65534::/:/bin/sh\n"))?;
@@ -164,7 +238,7 @@ fn proftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'stat
     for secret in [&users, &groups] {
         fs::set_permissions(secret, fs::Permissions::from_mode(0o600))?;
     }
-    let text = format!(
+    let mut text = format!(
         "ServerType inetd\nServerName peer\nDefaultServer on\nUseReverseDNS off\nWtmpLog off\n\
          TransferLog none\nSystemLog none\nScoreboardFile none\nPidFile {0}/proftpd.pid\nDelayEngine off\n\
          AuthOrder mod_auth_file.c\nAuthUserFile {1}\nAuthGroupFile {2}\nRequireValidShell off\n\
@@ -175,16 +249,29 @@ fn proftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'stat
         groups.display(),
         root.display()
     );
+    if let Some(tls) = tls {
+        let module = Peer::ProftpdTls.find().context("no module for TLS")?;
+        let credential = tls.credential.display();
+        text += &format!(
+            "ModulePath {}\nLoadModule mod_tls.c\nTLSEngine on\nTLSRequired on\nTLSLog none\n\
+             TLSECCertificateFile {credential}\nTLSECCertificateKeyFile {credential}\n",
+            module.parent().context("no folder")?.display()
+        );
+        if tls.implicit {
+            text += "TLSOptions UseImplicitSSL\n";
+        }
+    }
     fs::write(&conf, text)?;
+    let environment = environment(tls, tree)?;
     let (running, addr) = inetd(move || {
         let mut command = Command::new(&program);
-        command.arg("-c").arg(&conf);
+        command.arg("-c").arg(&conf).envs(environment.clone());
         command
     })?;
     Ok((running, addr, ACCOUNT))
 }
 
-fn pure_ftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
+fn pure_ftpd(program: PathBuf, tree: &Tree, tls: Option<&FtpTls>) -> Result<Started> {
     let pure_pw = Peer::PurePw.find().context("pure-pw is missing")?;
     let (users, database) = (tree.path("pureftpd.passwd"), tree.path("pureftpd.pdb"));
     let mut adding = Command::new(&pure_pw)
@@ -207,15 +294,35 @@ fn pure_ftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'st
         .status()?;
     ensure!(made.success(), "pure-pw made no database");
     let database = format!("puredb:{}", database.display());
+    let mut words = ["-l", &database, "-u", "1", "-H", "-E", "-D"]
+        .map(str::to_owned)
+        .to_vec();
+    if let Some(tls) = tls {
+        let credential = tls.credential.display().to_string();
+        words.extend(["-Y", "3", "-2", &credential].map(str::to_owned));
+    }
+    let environment = environment(tls, tree)?;
     let (running, addr) = inetd(move || {
         let mut command = Command::new(&program);
-        command.args(["-l", &database, "-u", "1", "-H", "-E", "-D"]);
+        command.args(&words).envs(environment.clone());
         command
     })?;
     Ok((running, addr, ACCOUNT))
 }
 
-fn pyftpdlib(tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
+fn pyftpdlib(tree: &Tree, tls: Option<&FtpTls>) -> Result<Started> {
+    let mut words: Vec<OsString> = ["-u"].map(Into::into).to_vec();
+    match tls {
+        Some(tls) => {
+            words.extend(["-c", PYFTPDLIB].map(Into::into));
+            words.extend([tree.path("root").into(), tls.credential.clone().into()]);
+        }
+        None => {
+            let flags = ["-m", "pyftpdlib", "-i", "127.0.0.1", "-p", "0", "-w", "-d"];
+            words.extend(flags.map(Into::into));
+            words.push(tree.path("root").into());
+        }
+    }
     let python = python();
     let mut command = Command::new("sh");
     // It reports its address on standard error.
@@ -223,18 +330,8 @@ fn pyftpdlib(tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
         .args(["-c", "exec \"$@\" 2>&1", "sh"])
         .arg(python.get_program())
         .args(python.get_args())
-        .args([
-            "-u",
-            "-m",
-            "pyftpdlib",
-            "-i",
-            "127.0.0.1",
-            "-p",
-            "0",
-            "-w",
-            "-d",
-        ])
-        .arg(tree.path("root"));
+        .args(words)
+        .envs(environment(tls, tree)?);
     let daemon = Daemon::start(&mut command, |line| {
         let (_, rest) = line.split_once("server on ")?;
         rest.split_once(',')?.0.parse().ok()
@@ -242,6 +339,23 @@ fn pyftpdlib(tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
     let addr = daemon.addr();
     Ok((Running::Daemon { _daemon: daemon }, addr, ""))
 }
+
+/// A server over TLS for the folder and the certificate in its arguments.
+const PYFTPDLIB: &str = r#"
+import sys
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import TLS_FTPHandler
+from pyftpdlib.log import config_logging
+from pyftpdlib.servers import FTPServer
+import logging
+config_logging(level=logging.INFO)
+authorizer = DummyAuthorizer()
+authorizer.add_anonymous(sys.argv[1], perm="elradfmwMT")
+handler = TLS_FTPHandler
+handler.authorizer, handler.certfile = authorizer, sys.argv[2]
+handler.tls_control_required = handler.tls_data_required = True
+FTPServer(("127.0.0.1", 0), handler).serve_forever()
+"#;
 
 /// Returns a command for the system's Python, which finds the libraries of Debian packages.
 pub fn python() -> Command {

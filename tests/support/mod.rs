@@ -30,7 +30,7 @@ mod xioperf;
 
 pub use daemon::Daemon;
 pub use digest::{Digests, same_file, same_tree, sha256, sha256_of, sha256_range, tree_digests};
-pub use ftp_server::{FtpServer, FtpServerKind, python};
+pub use ftp_server::{FtpServer, FtpServerKind, FtpTls, python};
 pub use grid::GridLab;
 pub use host::{Host, file_url};
 pub use inetd::Inetd;

@@ -63,6 +63,8 @@ pub enum Peer {
     Vsftpd,
     /// The `proftpd` server.
     Proftpd,
+    /// TLS for `proftpd`.
+    ProftpdTls,
     /// The `pure-ftpd` server.
     PureFtpd,
     /// The program that creates accounts of `pure-ftpd`.
@@ -77,7 +79,7 @@ pub enum Peer {
 
 impl Peer {
     /// All peers.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::GridProxyInit,
@@ -99,6 +101,7 @@ impl Peer {
         Self::Java,
         Self::Vsftpd,
         Self::Proftpd,
+        Self::ProftpdTls,
         Self::PureFtpd,
         Self::PurePw,
         Self::Strace,
@@ -130,6 +133,7 @@ impl Peer {
             Self::Java => "java",
             Self::Vsftpd => "vsftpd",
             Self::Proftpd => "proftpd",
+            Self::ProftpdTls => "mod_tls.so",
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-pw",
             Self::Strace => "strace",
@@ -161,6 +165,7 @@ impl Peer {
             Self::Java => "default-jdk-headless",
             Self::Vsftpd => "vsftpd",
             Self::Proftpd => "proftpd-core",
+            Self::ProftpdTls => "proftpd-mod-crypto",
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-ftpd-common",
             Self::Strace => "strace",
@@ -198,9 +203,12 @@ impl Peer {
             Self::Aria2 => "interop: aria2 against gridftp-server",
             Self::PyFilesystem => "interop: PyFilesystem2 against gridftp-server",
             Self::CommonsNet | Self::Java => "interop: Apache Commons Net against gridftp-server",
-            Self::Pyftpdlib | Self::Vsftpd | Self::Proftpd | Self::PureFtpd | Self::PurePw => {
-                "interop: gridftp-cp against widely used FTP servers"
-            }
+            Self::Pyftpdlib
+            | Self::Vsftpd
+            | Self::Proftpd
+            | Self::ProftpdTls
+            | Self::PureFtpd
+            | Self::PurePw => "interop: gridftp-cp against widely used FTP servers",
         }
     }
 
@@ -209,7 +217,7 @@ impl Peer {
     pub fn is_unpacked(self) -> bool {
         matches!(
             self,
-            Self::Vsftpd | Self::Proftpd | Self::PureFtpd | Self::PurePw
+            Self::Vsftpd | Self::Proftpd | Self::ProftpdTls | Self::PureFtpd | Self::PurePw
         )
     }
 
@@ -226,9 +234,9 @@ impl Peer {
         }
         let path = env::var_os("PATH").unwrap_or_default();
         let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-        let unpacked = peers_folder()
-            .into_iter()
-            .flat_map(|peers| ["usr/sbin", "usr/bin"].map(|folder| peers.join(folder)));
+        let unpacked = peers_folder().into_iter().flat_map(|peers| {
+            ["usr/sbin", "usr/bin", "usr/lib/proftpd"].map(|folder| peers.join(folder))
+        });
         env::split_paths(&path)
             .chain(system)
             .chain(unpacked)
