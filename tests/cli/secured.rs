@@ -9,7 +9,7 @@ use std::task::{Context as TaskContext, Poll};
 use anyhow::{Context as _, Result, ensure};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use workspace_tests::{Finished, Tree};
+use workspace_tests::{Finished, Host, Tree, same_file, same_tree};
 use xio_core::{BoxStream, Info, Stream, Transform as _};
 use xio_testkit::{Authority, Credential, Validity};
 use xio_tls::{Identity, Roots, Tls};
@@ -398,6 +398,65 @@ fn data_that_is_cut_off_is_not_taken_for_whole() -> Result<()> {
     ensure!(!bed.tree.path("out").exists());
     let url = bed.server.url("ftps://ann:secret@127.0.0.1");
     fails(&bed.cp(&["--list", &url])?, 1, &[needle])
+}
+
+/// Each connection of TLS 1.3 uses up a ticket, and one on which the server only reads brings none.
+#[test]
+fn data_connections_of_our_server_resume_as_it_demands() -> Result<()> {
+    let (local, there) = (Tree::new()?, Tree::new()?);
+    let authority = Authority::new("test authority");
+    drop(authority.write(local.root()));
+    let own = authority.issue("host", &["127.0.0.1"]);
+    let own = own.write(local.root(), "host").display().to_string();
+    let flags = ["--tls-cert", &own, "--tls-session-reuse", "required"];
+    let server = Host::ours_with(there.root(), &flags)?;
+    for n in 0..5 {
+        local.file(&format!("tree/file{n}"), 5_000_001 + n, n)?;
+    }
+    let url = server.url("copy/").replace("ftp://", "ftps://");
+    for flags in [
+        &["-j", "1", "-p", "16"][..],
+        &["-j", "3", "-p", "2"],
+        &["-j", "1", "--mode", "stream"],
+        &["-j", "3", "--mode", "stream"],
+    ] {
+        let cp = |args: &[&str]| {
+            let common = ["--retries", "0", "--ca", "ca.pem", "-r"];
+            cp_in(&local, &[&common, flags, args].concat())
+        };
+        cp(&["tree/", &url])?.ok()?;
+        same_tree(&local.path("tree"), &there.path("copy"))?;
+        cp(&[&url, "back"])?.ok()?;
+        same_tree(&there.path("copy"), &local.path("back"))?;
+        std::fs::remove_dir_all(local.path("back"))?;
+        std::fs::remove_dir_all(there.path("copy"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn two_servers_leave_the_data_between_them_clear_or_do_not_copy() -> Result<()> {
+    let (local, there) = (Tree::new()?, Tree::new()?);
+    let authority = Authority::new("test authority");
+    drop(authority.write(local.root()));
+    let own = authority.issue("host", &["127.0.0.1"]);
+    let own = own.write(local.root(), "host").display().to_string();
+    let server = Host::ours_with(there.root(), &["--tls-cert", &own])?;
+    there.file("file", 100_001, 1)?;
+    let url = |name: &str| server.url(name).replace("ftp://", "ftps://");
+    let cp = |flags: &[&str]| {
+        let (from, to) = (url("file"), url("copy"));
+        let common = ["--retries", "0", "--ca", "ca.pem"];
+        cp_in(&local, &[&common, flags, &[&from, &to]].concat())
+    };
+    fails(
+        &cp(&[])?,
+        2,
+        &["cannot protect the data between them", "--protect clear"],
+    )?;
+    ensure!(!there.path("copy").exists());
+    cp(&["--protect", "clear"])?.ok()?;
+    same_file(&there.path("file"), &there.path("copy"))
 }
 
 #[test]

@@ -14,11 +14,15 @@ use crate::end::TlsEnd;
 use crate::error::LAYER;
 use crate::handle::TlsHandle;
 
-/// Tickets of a control connection in TLS 1.3: clients that use each once need several.
-const TICKETS: usize = 4;
+/// Tickets of a control connection in TLS 1.3: clients that use each once need one for each of the
+/// data connections that they open together.
+const TICKETS: usize = 32;
+
+/// Tickets of a data connection, in place of the used one.
+const REPLACEMENTS: usize = 1;
 
 /// Tickets that data connections may add, the oldest of which is forgotten.
-const MORE_TICKETS: usize = 16;
+const MORE_TICKETS: usize = 256;
 
 /// The server's end of control and data connections; made by
 /// [`TlsBuilder::build_server`](crate::TlsBuilder::build_server).
@@ -54,8 +58,7 @@ struct View {
 
 impl TlsServer {
     /// `config` must remember no session by itself.
-    pub(crate) fn new(mut config: ServerConfig) -> Self {
-        config.send_tls13_tickets = TICKETS;
+    pub(crate) fn new(config: ServerConfig) -> Self {
         Self(Arc::new(config))
     }
 
@@ -83,7 +86,7 @@ impl TlsSession {
             kept: Arc::clone(&self.kept),
             staged: None,
         };
-        self.end(Arc::new(view), within)
+        self.end(Arc::new(view), TICKETS, within)
             .open(inner, Operation::Open)
             .await
     }
@@ -107,7 +110,7 @@ impl TlsSession {
             staged: Some(Mutex::default()),
         });
         let op = Operation::Open;
-        let end = self.end(Arc::clone(&view), within);
+        let end = self.end(Arc::clone(&view), REPLACEMENTS, within);
         let handle = end.open(inner, op).await?;
         if handle.tls_info().resumed {
             // In TLS 1.3 clients of OpenSSL use each ticket once, and read no new one where they only
@@ -133,8 +136,9 @@ impl TlsSession {
         self.resumed.load(Ordering::Relaxed)
     }
 
-    fn end(&self, view: Arc<View>, within: Duration) -> TlsEnd {
+    fn end(&self, view: Arc<View>, tickets: usize, within: Duration) -> TlsEnd {
         let mut config = ServerConfig::clone(&self.config);
+        config.send_tls13_tickets = tickets;
         config.session_storage = view;
         TlsEnd::server(Arc::new(config)).handshake_timeout(within)
     }

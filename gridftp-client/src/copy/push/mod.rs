@@ -170,6 +170,9 @@ async fn extended(
         return Ok(());
     }
     let streams = shared.streams(first.item(), client.round_trip());
+    if !client.channel.get().is_cached() && client.guard.is_spent() {
+        return Err(Stop::Replace);
+    }
     if let Err(error) = client.set_up_push(streams).await {
         return shared.fail_set_up(first, error);
     }
