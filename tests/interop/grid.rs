@@ -6,13 +6,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use gsi::certificate::ProxyRights;
 use gsi::exchange::Delegation;
 use gsi::host::{Expected, Host as Name};
 use gsi::proxy::ProxyOptions;
 use gsi::trust::TrustOptions;
+use rustls::pki_types::UnixTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use workspace_tests::GridLab;
-use xio::gsi::{Gsi, GssapiInitiator, GssapiStream, Judge, Level, TrustDirectory};
+use workspace_tests::{GridLab, Peer, run};
+use xio::gsi::{
+    CredentialFiles, Gsi, GssapiAcceptor, GssapiInitiator, GssapiStream, Judge, KeyPool, Level,
+    TrustDirectory,
+};
 use xio_core::{BoxStream, Incoming, Listener, Passive, Stream, Target, Transport};
 use xio_tcp::Tcp;
 use xio_testkit::Random;
@@ -33,15 +38,19 @@ fn judge(lab: &GridLab) -> Result<Judge> {
 struct Session<S>(S);
 
 impl<S: Stream> Session<S> {
+    async fn line(&mut self) -> Result<String> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            line.push(self.0.read_u8().await?);
+        }
+        Ok(String::from_utf8(line)?)
+    }
+
     /// Reads a reply whole.
     async fn reply(&mut self) -> Result<String> {
         let mut text = String::new();
         loop {
-            let mut line = Vec::new();
-            while !line.ends_with(b"\n") {
-                line.push(self.0.read_u8().await?);
-            }
-            let line = String::from_utf8(line)?;
+            let line = self.line().await?;
             text.push_str(&line);
             let (code, mark) = line.split_at_checked(3).context("a short line")?;
             if mark.starts_with(' ') && code.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -237,4 +246,58 @@ async fn the_globus_server_refuses_another_identity() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Fact sheet §1.1 to §2.1: `globus-url-copy` logs in at our end and delegates a limited proxy, under
+/// TLS 1.3 and 1.2. The rest of the session is up to the server.
+#[tokio::test]
+async fn globus_url_copy_logs_in_at_our_end() -> Result<()> {
+    let lab = GridLab::new()?;
+    let host = CredentialFiles::pair(lab.path("hostcert.pem"), lab.path("hostkey.pem"));
+    let host = host.read(rustix::process::geteuid().as_raw(), UnixTime::now())?;
+    let keys = Arc::new(KeyPool::new(1)?);
+    let acceptor = GssapiAcceptor::new(&host, judge(&lab)?, keys)?;
+    for variables in [&[][..], &[TLS12]] {
+        let Some(mut command) = Peer::GlobusUrlCopy.require(SUITE) else {
+            return Ok(());
+        };
+        let stack = xio::registry().stack("tcp")?;
+        let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
+        let port = listener.info().local_addr()?.port();
+        lab.login(&mut command).envs(variables.iter().copied());
+        command.args(["-list", &format!("gsiftp://localhost:{port}/")]);
+        let client = tokio::task::spawn_blocking(move || run(&mut command, LIMIT));
+        let work = async {
+            let mut clear = Session(listener.accept().await?.open().await?);
+            clear.0.write_all(b"220 Lab ready.\r\n").await?;
+            let auth = clear.line().await?;
+            ensure!(auth == "AUTH GSSAPI\r\n", "{auth}");
+            let proceed = b"334 Using authentication type; ADAT must follow.\r\n";
+            clear.0.write_all(proceed).await?;
+            let deadline = tokio::time::Instant::now() + LIMIT;
+            let accepted = acceptor.accept(clear.0, deadline).await;
+            let accepted = accepted.map_err(|refused| refused.error)?;
+            ensure!(accepted.peer.identity.to_string() == lab.identity());
+            let delegated = accepted.delegated.context("nothing was delegated")?;
+            let proxy = delegated.certificate().proxy().context("no proxy")?;
+            ensure!(proxy.rights == ProxyRights::Limited, "{proxy:?}");
+            ensure!(delegated.identity().to_string() == lab.identity());
+            let mut session = Session(accepted.stream);
+            let user = session.line().await?;
+            ensure!(user == "USER :globus-mapping:\r\n", "{user}");
+            session
+                .0
+                .write_all(b"530-No account\r\n530 End.\r\n")
+                .await?;
+            session.0.shutdown().await?;
+            Ok(())
+        };
+        limited(work)
+            .await
+            .with_context(|| format!("{variables:?}"))?;
+        let finished = client.await??;
+        let told = format!("{finished:?}");
+        ensure!(told.contains("No account"), "{told}");
+    }
+    Ok(())
 }

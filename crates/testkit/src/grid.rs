@@ -19,6 +19,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTi
 
 use crate::authority::Validity;
 
+/// The year in which validity ends. GCT copies one from 2050 on into proxies in a broken form.
+const END: i32 = 2049;
+
 /// The keys of the authority, of end entities and of proxies: RSA keys are slow to make without
 /// optimization, so the grids of a process share these.
 static KEYS: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
@@ -55,7 +58,7 @@ impl Grid {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2100, 1, 1);
+        params.not_after = date_time_ymd(END, 1, 1);
         let [key, _, _] = &*KEYS;
         let key = rsa(key);
         let root = params
@@ -143,11 +146,11 @@ impl Grid {
             KeyUsagePurpose::KeyEncipherment,
         ];
         params.not_before = date_time_ymd(2021, 1, 1);
-        params.not_after = date_time_ymd(2099, 1, 1);
+        params.not_after = date_time_ymd(END, 1, 1);
         match validity {
             Validity::Good => {}
             Validity::Expired => params.not_after = date_time_ymd(2022, 1, 1),
-            Validity::NotYet => params.not_before = date_time_ymd(2098, 1, 1),
+            Validity::NotYet => params.not_before = date_time_ymd(2048, 1, 1),
         }
         let [_, key, _] = &*KEYS;
         let made = params.signed_by(&rsa(key), &self.issuer);
@@ -181,7 +184,7 @@ impl Grid {
         });
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2022, 1, 1),
-            next_update: date_time_ymd(2099, 1, 1),
+            next_update: date_time_ymd(END, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
             revoked_certs: revoked_certs.collect(),

@@ -21,7 +21,8 @@
 //!
 //! Where no Grid is: `tls` has the rules of the web for certificates, and an end mark. Here the end
 //! of the stream below is an end, since the Globus programs send no close-notify. Delegation is a
-//! matter of control channels.
+//! matter of control channels. Programs of Globus XIO outside GridFTP, as `globus-xioperf -D gsi`,
+//! frame their bytes in a way of their own.
 //!
 //! # String form
 //!

@@ -323,7 +323,7 @@ async fn a_command_in_clear_ends_the_channel() {
     assert!(error.to_string().contains("in clear"), "{error}");
 }
 
-/// `hostile.md` row 49: tokens are good once, in their order, and unchanged.
+/// Tokens are good once, in their order, and unchanged.
 #[tokio::test]
 async fn damaged_and_repeated_tokens_end_the_channel() {
     for changed in [false, true] {

@@ -273,7 +273,6 @@ async fn a_peer_without_a_certificate_is_refused() {
     }
 }
 
-/// `hostile.md` row 50: another protocol on the port.
 #[tokio::test]
 async fn other_protocols_are_named() {
     for level in LEVELS {
