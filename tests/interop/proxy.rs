@@ -23,6 +23,28 @@ const KINDS: [(&[&str], &[&str]); 9] = [
     (&["--valid", "50:30"], &["-valid", "50:30"]),
 ];
 
+/// Runs the program after it on a terminal, answers its first question, and prints its output.
+const ON_A_TERMINAL: &str = r"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+shown, asked = b'', False
+while True:
+    try:
+        part = os.read(terminal, 1024)
+    except OSError:
+        break
+    if not part:
+        break
+    shown += part
+    if not asked and b': ' in shown:
+        asked = True
+        os.write(terminal, sys.argv[1].encode() + b'\n')
+sys.stdout.write(shown.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
 /// A user in a grid.
 struct Lab {
     grid: Grid,
@@ -129,5 +151,46 @@ fn openssl_accepts_our_proxies() -> Result<()> {
         let said = lab.run(openssl, &[&verify, &[&root, "px"]])?;
         ensure!(said.trim_end() == "px: OK", "{kind}: {said}");
     }
+    Ok(())
+}
+
+/// Python has terminals.
+#[test]
+fn the_passphrase_is_asked_for_on_the_terminal_and_not_shown() -> Result<()> {
+    let suite = "interop: prompt for the passphrase";
+    let (Some(python), Some(openssl)) = (Peer::Python.require(suite), Peer::Openssl.require(suite))
+    else {
+        return Ok(());
+    };
+    let lab = Lab::new();
+    let pem = lab.grid.user("Alice Lab").to_pem();
+    let at = pem.find("-----BEGIN PRIVATE").context("no key")?;
+    lab.grid
+        .write("cert", pem.get(..at).unwrap_or_default(), 0o644);
+    lab.grid.write("locked", "", 0o600);
+    let lock = [
+        "pkcs8",
+        "-topk8",
+        "-passout",
+        "pass:open-sesame",
+        "-in",
+        "user",
+    ];
+    lab.run(openssl, &[&lock, &["-out", "locked"]])?;
+    let program = binary("gridftp-cp")?.display().to_string();
+    let terminal = ["-c", ON_A_TERMINAL, "open-sesame", &program];
+    let init = [
+        "proxy", "init", "--cert", "cert", "--key", "locked", "--out", "px",
+    ];
+    let shown = lab.run(python, &[&terminal, &init])?;
+    ensure!(
+        shown.contains("Passphrase of locked: ") && shown.contains("expires  : "),
+        "{shown}"
+    );
+    ensure!(!shown.contains("sesame"), "{shown}");
+    ensure!(
+        lab.ours(&[&["info", "-f", "px", "--identity"]])?
+            .contains("Alice Lab")
+    );
     Ok(())
 }

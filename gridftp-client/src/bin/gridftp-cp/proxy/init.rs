@@ -14,6 +14,7 @@ use gsi::key::{KeyPair, KeySize};
 use gsi::proxy::ProxyOptions;
 use gsi::trust::TrustOptions;
 use gsi::verify::Verifier as _;
+use rustix::termios::{self, LocalModes, OptionalActions};
 use rustls_pki_types::UnixTime;
 use xio_gsi::{CredentialFiles, Environment, TrustDirectory};
 use zeroize::Zeroizing;
@@ -213,10 +214,24 @@ impl Args {
 
 /// Asks on the terminal for the passphrase of a key, or reads a line where there is none.
 fn passphrase(key: &Path) -> io::Result<Zeroizing<String>> {
-    if io::stdin().is_terminal() {
-        let prompt = format!("Passphrase of {}: ", key.display());
-        return rpassword::prompt_password(prompt).map(Zeroizing::new);
+    let input = io::stdin();
+    if !input.is_terminal() {
+        return read_line();
     }
+    let before = termios::tcgetattr(&input)?;
+    let mut silent = before.clone();
+    silent.local_modes.remove(LocalModes::ECHO);
+    // Before the prompt, so that no quick answer is shown.
+    termios::tcsetattr(&input, OptionalActions::Flush, &silent)?;
+    let mut output = io::stderr();
+    let line = write!(output, "Passphrase of {}: ", key.display()).and_then(|()| read_line());
+    termios::tcsetattr(&input, OptionalActions::Flush, &before)?;
+    writeln!(output)?;
+    line
+}
+
+/// Reads a line of standard input.
+fn read_line() -> io::Result<Zeroizing<String>> {
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_PASSPHRASE));
     // By single bytes, so that no buffer of the program keeps a copy.
     let mut byte = [0];
