@@ -129,7 +129,8 @@ pub(crate) struct Requirements {
     /// Of logins with a password; `None` for privacy except from loopback.
     control: Option<Level>,
     data: Level,
-    anonymous: Demand,
+    /// Of anonymous logins; `None` where there are none, and the names are those of users.
+    anonymous: Option<Demand>,
     clear_passwords: Vec<Network>,
 }
 
@@ -140,10 +141,12 @@ impl Requirements {
         Self {
             control: options.require_control.map(Level::from),
             data: level(options.require_data),
-            anonymous: Demand::new(
-                level(options.require_anonymous_control),
-                level(options.require_anonymous_data),
-            ),
+            anonymous: options.anonymous.map(|_| {
+                Demand::new(
+                    level(options.require_anonymous_control),
+                    level(options.require_anonymous_data),
+                )
+            }),
             clear_passwords: blocks.map(|block| block.0).collect(),
         }
     }
@@ -161,7 +164,8 @@ impl Requirements {
             Some(level) => level,
             None => Demands::of_peer(peer).users.control,
         };
-        Demands::new(Demand::new(control, self.data), self.anonymous)
+        let users = Demand::new(control, self.data);
+        Demands::new(users, self.anonymous.unwrap_or(users))
     }
 }
 
@@ -226,6 +230,7 @@ fn read_map(path: Option<&Path>) -> Result<CertificateMap, BadConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Access;
 
     fn demands(peer: &str, change: impl FnOnce(&mut Options)) -> Demands {
         let mut options = Options::default();
@@ -249,10 +254,15 @@ mod tests {
         let all = demands("192.0.2.1", |o| {
             o.require_data = Some(Require::Integrity);
             o.require_anonymous_control = Some(Require::Private);
+            o.anonymous = Some(Access::Ro);
         });
         assert_eq!(all.users.data, Level::Integrity);
         assert_eq!(all.anonymous.control, Level::Private);
         assert_eq!(all.anonymous.data, Level::Clear);
+        // Without anonymous logins the name may be that of an account with a password.
+        let of_ftp = |o: fn(&mut Options)| demands("192.0.2.1", o).of_login("ftp").control;
+        assert_eq!(of_ftp(|_| ()), Level::Private);
+        assert_eq!(of_ftp(|o| o.anonymous = Some(Access::Ro)), Level::Clear);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridftp_server::config::{Config, Require, SessionReuse};
 use rustls::version::TLS12;
-use xio_testkit::{Credential, Validity};
+use xio_testkit::{Authority, Credential, Validity};
 
-use crate::support::{Data, Ftp, TestServer, bytes};
+use crate::process::Daemon;
+use crate::support::{Data, Ftp, PATIENCE, TestServer, bytes};
 use crate::tls_support::{
     Secure, TlsServer, config, config_of, half, handshake, is_resumed, put_credential, read_all,
     write_all,
@@ -172,7 +174,7 @@ fn other_protocols_are_refused() {
 #[test]
 fn a_client_refuses_a_foreign_authority() {
     let server = TlsServer::new();
-    let other = config(&xio_testkit::Authority::new("another"), None);
+    let other = config(&Authority::new("another"), None);
     assert!(Secure::over(half(&server.server).stream, Arc::new(other)).is_err());
     server.server.wait_for_sessions(0);
 }
@@ -287,7 +289,7 @@ fn a_certificate_logs_in() {
 fn a_bad_certificate_of_a_client_is_refused() {
     let server = TlsServer::with(|o, ca| o.tls_client_ca = Some(ca.into()));
     for own in [
-        xio_testkit::Authority::new("another").issue("Bob Example", &[]),
+        Authority::new("another").issue("Bob Example", &[]),
         server
             .authority
             .issue_valid("Bob Example", &[], Validity::Expired),
@@ -322,7 +324,7 @@ fn refuses(server: &TlsServer, own: &Credential) {
 fn a_reload_brings_the_new_certificate() {
     let mut server = TlsServer::new();
     let mut running = server.login();
-    let other = xio_testkit::Authority::new("the next");
+    let other = Authority::new("the next");
     put_credential(&server.cert, &other.issue("server", &["localhost"]));
     let mut options = gridftp_server::config::Options::default();
     options.tls_cert = Some(server.cert.clone());
@@ -331,6 +333,44 @@ fn a_reload_brings_the_new_certificate() {
     running.get("LIST");
     server.authority = other;
     server.connect().ok("NOOP", 200);
+}
+
+#[test]
+fn sighup_reads_the_certificate_again_and_a_broken_one_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let (cert, log) = (root.path().join("cert.pem"), root.path().join("log"));
+    let (old, new) = (Authority::new("the old"), Authority::new("the new"));
+    put_credential(&cert, &old.issue("server", &["localhost"]));
+    let flags = ["--anonymous", "ro", "--tls-cert", cert.to_str().unwrap()];
+    let log_file = std::fs::File::create(&log).unwrap();
+    let daemon = Daemon::start_logging_to(log_file, root.path(), &flags);
+    let trusts = |authority: &Authority| {
+        let mut ftp = Ftp::connect(daemon.address);
+        ftp.ok("AUTH TLS", 234);
+        Secure::over(ftp.stream, Arc::new(config(authority, None))).is_ok()
+    };
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < PATIENCE, "never {what}");
+            std::thread::yield_now();
+        }
+    };
+    assert!(trusts(&old) && !trusts(&new));
+    put_credential(&cert, &new.issue("server", &["localhost"]));
+    daemon.signal("HUP");
+    until("the new certificate", &|| trusts(&new));
+    std::fs::write(&cert, "no certificate").unwrap();
+    daemon.signal("HUP");
+    let logged = || std::fs::read_to_string(&log).unwrap();
+    until("an error", &|| {
+        logged().contains("configuration kept as it was")
+    });
+    assert!(
+        logged().contains("tls-cert") && trusts(&new),
+        "{}",
+        logged()
+    );
 }
 
 #[test]
@@ -401,9 +441,7 @@ fn from_elsewhere(to: std::net::SocketAddr) -> TcpStream {
     socket.bind(&own.into()).unwrap();
     socket.connect(&to.into()).unwrap();
     let stream = TcpStream::from(socket);
-    stream
-        .set_read_timeout(Some(crate::support::PATIENCE))
-        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 

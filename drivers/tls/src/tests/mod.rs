@@ -5,6 +5,7 @@ mod close;
 mod ends;
 mod hostile;
 mod keys;
+mod paired;
 mod refuse;
 
 use std::future::Future;

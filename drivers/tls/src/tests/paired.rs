@@ -1,0 +1,66 @@
+//! Control connections and the data connections that resume their sessions.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use xio_core::{ErrorKind, Operation, Result};
+use xio_testkit::{Authority, Mem};
+
+use super::{HOST, drain, identity, roots};
+use crate::{Tls, TlsEnd, TlsHandle, TlsSession};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+type Handle = TlsHandle<xio_testkit::MemHandle>;
+
+/// Runs a handshake, and a word of the server, behind which the tickets lie.
+async fn opened(
+    near: impl Future<Output = Result<Handle>>,
+    client: &TlsEnd,
+    far: xio_testkit::MemHandle,
+) -> Result<Handle> {
+    let (near, far) = tokio::join!(near, client.open(far, Operation::Connect));
+    let mut near = near?;
+    near.write_all(b"220").await.unwrap();
+    near.shutdown().await.unwrap();
+    assert_eq!(drain(&mut far.unwrap()).await.0, b"220");
+    Ok(near)
+}
+
+async fn control(session: &TlsSession, client: &TlsEnd) {
+    let (near, far) = Mem::new().pair();
+    let opened = opened(session.control(near, LIMIT), client, far).await;
+    assert!(!opened.unwrap().tls_info().resumed);
+}
+
+async fn data(session: &TlsSession, client: &TlsEnd, must_resume: bool) -> Result<bool> {
+    let (near, far) = Mem::new().pair();
+    let opened = opened(session.data(near, LIMIT, must_resume), client, far).await?;
+    Ok(opened.tls_info().resumed)
+}
+
+#[tokio::test]
+async fn only_the_client_of_a_control_connection_resumes_its_session() {
+    let authority = Authority::new("test authority");
+    let own = authority.issue("server", &[HOST]);
+    let server = Tls::server(identity(&own)).build_server().unwrap();
+    let client = || {
+        let built = Tls::client(roots(&authority)).build_client(HOST);
+        built.unwrap().0
+    };
+    let (session, other) = (server.session(), server.session());
+    let (client, stranger) = (client(), client());
+    control(&session, &client).await;
+    for _ in 0..40 {
+        assert!(data(&session, &client, true).await.unwrap());
+    }
+    // A stranger that was served without a session has no more of one afterwards.
+    assert!(!data(&session, &stranger, false).await.unwrap());
+    let refused = data(&session, &stranger, true).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Security);
+    control(&other, &stranger).await;
+    assert!(data(&other, &stranger, true).await.unwrap());
+    assert!(data(&session, &stranger, true).await.is_err());
+    assert!(data(&session, &client, true).await.unwrap());
+}
