@@ -19,8 +19,9 @@ use xio::tls::TlsSession;
 use crate::admission::SessionPermit;
 use crate::auth::{self, Admitted, Refused};
 use crate::config::{Policy, ThirdParty};
-use crate::data::{Buffers, DataSide, DataTls, Ends, Mover, Reporter};
+use crate::data::{Buffers, DataLayer, DataSide, DataTls, Ends, Mover, Reporter};
 use crate::error::{AbortedBy, Error, chain};
+use crate::grid::GridSession;
 use crate::log::TransferLine;
 use crate::names;
 use crate::reply_for::reply_for;
@@ -44,6 +45,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) task: Arc<str>,
     /// The TLS session of the control connection.
     pub(crate) tls: Option<Arc<TlsSession>>,
+    /// Grid security of the control connection and of data connections.
+    pub(crate) grid: GridSession,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -95,6 +98,14 @@ impl Finished {
         finished
     }
 
+    /// Names the user of a login otherwise than the client did.
+    fn named(mut self, name: String) -> Self {
+        if let Outcome::LoggedIn { user, .. } = &mut self.outcome {
+            *user = Some(name);
+        }
+        self
+    }
+
     /// Returns the data side that was lent to the action.
     fn with(mut self, side: Box<DataSide>) -> Self {
         self.side = Some(side);
@@ -126,7 +137,7 @@ impl<D: Dsi> Executor<D> {
             }
             Action::Connect(to, protection) => {
                 let (ends, rule) = (self.ends, self.rule(&protection));
-                self.set_up(|side| side.connect_to(to, ends, rule))
+                self.set_up(|side| side.connect_to(to, ends, rule?))
             }
             Action::Stack(of, stack) => self.set_up(|side| side.set_stack(of, stack.as_deref())),
             Action::Transfer(transfer) => {
@@ -138,10 +149,10 @@ impl<D: Dsi> Executor<D> {
                 let login = auth::certified(&self.policy, &user, self.permit.reserve());
                 Box::pin(std::future::ready(Finished::of_login(login)))
             }
-            // The settings do not offer it.
-            Action::DataCredential(_) => {
-                let refused = Finished::new(Err(Error::NotLoggedIn));
-                Box::pin(std::future::ready(refused))
+            Action::DataCredential(pem) => {
+                let taken = self.grid.take_credential(pem.as_ref().map(Secret::reveal));
+                let taken = taken.map(|()| Outcome::Done).map_err(Error::from);
+                Box::pin(std::future::ready(Finished::new(taken)))
             }
             Action::DropData => {
                 self.drop_data();
@@ -197,14 +208,18 @@ impl<D: Dsi> Executor<D> {
     }
 
     /// The hosts of data connections with this protection, and the layer of it.
-    fn rule(&self, protection: &DataProtection) -> (Peers, Option<DataTls>) {
-        let tls = match (&self.policy.tls, &self.tls) {
+    fn rule(&self, protection: &DataProtection) -> Result<(Peers, Option<DataLayer>), Error> {
+        let layer = match (&self.policy.tls, &self.tls) {
             (Some(tls), Some(session)) if protection.is_tls() => {
-                Some(DataTls::new(Arc::clone(session), tls.reuse, self.ends.peer))
+                let tls = DataTls::new(Arc::clone(session), tls.reuse, self.ends.peer);
+                Some(DataLayer::Tls(tls))
             }
-            _ => None,
+            _ => {
+                let grid = self.grid.layer(protection).map_err(Error::Stack)?;
+                grid.map(|layer| DataLayer::Grid(Box::new(layer)))
+            }
         };
-        (self.peers(protection), tls)
+        Ok((self.peers(protection), layer))
     }
 
     /// The hosts that data connections with this protection may be of.
@@ -226,8 +241,17 @@ impl<D: Dsi> Executor<D> {
     fn login(&self, name: String, password: Secret) -> Work {
         let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&self.policy));
         let (peer, reservation) = (self.ends.peer, self.permit.reserve());
-        let person = self.person.clone();
+        let (person, mapped) = (self.person.clone(), self.grid.local_name(&name));
         Box::pin(async move {
+            if let Some(mapped) = mapped {
+                return match mapped.await {
+                    Ok(name) => {
+                        let login = auth::mapped(&policy, &name, reservation);
+                        Finished::of_login(login).named(name)
+                    }
+                    Err(unmapped) => Finished::new(Err(Error::Unmapped(unmapped))),
+                };
+            }
             let authenticator = &shared.authenticator;
             let login = match person {
                 Some(person) => auth::given(person, reservation),
@@ -250,7 +274,10 @@ impl<D: Dsi> Executor<D> {
         let (ends, rule) = (self.ends, self.rule(protection));
         let mut side = self.side();
         Box::pin(async move {
-            let listening = side.listen(ends, family, buffers, rule).await;
+            let listening = match rule {
+                Ok(rule) => side.listen(ends, family, buffers, rule).await,
+                Err(error) => Err(error),
+            };
             let listening = listening.map(|address| Outcome::Listening(vec![address]));
             Finished::new(listening).with(side)
         })

@@ -10,6 +10,12 @@ pub(crate) enum Error {
     /// The login was refused.
     #[error("login: {0}")]
     Login(Refused),
+    /// No account belongs to the identity of the client.
+    #[error("login: {0}; the server's grid-mapfile needs a line for it")]
+    Unmapped(gsi::gridmap::Unmapped),
+    /// The credential for data connections cannot be used.
+    #[error(transparent)]
+    Credential(#[from] crate::grid::BadCredential),
     /// The action needs a login.
     #[error("session: not logged in")]
     NotLoggedIn,

@@ -34,6 +34,7 @@
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
 //! | `upgrade`, `certificates` | Handshakes on control connections, and logins by certificate |
 //! | `action`, `names`, `listing`, `data` | The machine's actions, run against storage and data channel |
+//! | `grid`, `certificates` | Who clients are by their certificates |
 //! | `reply_for` | The one table from errors to replies |
 //! | [`manual`] | The administrator's manual |
 #![forbid(unsafe_code)]
@@ -46,6 +47,7 @@ pub mod config;
 mod control;
 mod data;
 mod error;
+mod grid;
 mod listing;
 pub mod log;
 mod log_queue;

@@ -48,7 +48,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Login(Refused::Incorrect | Refused::LockedOut) => (Code::of::<530>(), None),
         // The session ends with it.
         Error::Login(Refused::Full | Refused::Busy) => (Code::of::<421>(), None),
-        Error::NotLoggedIn => (Code::of::<530>(), None),
+        Error::NotLoggedIn | Error::Unmapped(_) => (Code::of::<530>(), None),
         Error::Storage(error) => storage(error.kind()),
         Error::Data(error) => match error.kind() {
             Data::NoChannel => (Code::of::<425>(), None),
@@ -72,7 +72,9 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
         Error::NotThroughLayers | Error::RestartOfText => (Code::of::<504>(), None),
-        Error::Stack(_) | Error::NotWhitelisted(_) => (Code::of::<500>(), None),
+        Error::Stack(_) | Error::NotWhitelisted(_) | Error::Credential(_) => {
+            (Code::of::<500>(), None)
+        }
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
         Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),
         Error::Aborted(_) => (Code::of::<426>(), None),

@@ -25,6 +25,7 @@ use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
 use crate::data::{DataSide, Ends, FILE, Stacks};
+use crate::grid::GridSession;
 use crate::owners::Owners;
 use crate::session::Session;
 
@@ -348,7 +349,12 @@ impl<D: Dsi> Shared<D> {
         entry: Entry,
         stopping: watch::Receiver<u8>,
     ) -> Box<Session<D>> {
-        let mut machine = ServerSession::new(Instant::now(), rules.settings, ends.peer);
+        let mut settings = rules.settings;
+        if matches!(entry, Entry::Given(_)) {
+            // Credentials may cross a channel that belongs to one person.
+            Arc::make_mut(&mut settings).dcsc = true;
+        }
+        let mut machine = ServerSession::new(Instant::now(), settings, ends.peer);
         let person = match entry {
             Entry::Network(handshake) => {
                 machine = machine.with_demands(rules.policy.requirements.on(ends.peer));
@@ -365,6 +371,7 @@ impl<D: Dsi> Shared<D> {
         };
         let executor = Executor {
             shared: Arc::clone(self),
+            grid: GridSession::new(rules.policy.grid.clone()),
             policy: rules.policy,
             ends,
             person,
@@ -427,7 +434,8 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .map(|(algorithm, cost)| (algorithm.to_string(), *cost))
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
-    settings.tls = policy.tls.is_some();
+    (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
+    settings.dcsc = policy.grid.is_some();
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

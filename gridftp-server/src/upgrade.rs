@@ -39,7 +39,13 @@ impl<D: Dsi> Session<D> {
         let stop = asked(self.stopping.clone(), self.heard);
         let within = self.deadline.map(Into::into);
         let within = within.unwrap_or_else(|| time::Instant::now() + HANDSHAKE);
-        let Executor { policy, permit, .. } = &mut self.executor;
+        let Executor {
+            policy,
+            permit,
+            tls: session,
+            grid,
+            ..
+        } = &mut self.executor;
         let out = &mut self.out;
         let handshake = async {
             stream.write_all(out.rest()).await?;
@@ -47,17 +53,38 @@ impl<D: Dsi> Session<D> {
             stream.flush().await?;
             match (mechanism, &policy.tls) {
                 (Mechanism::Tls, Some(tls)) => {
-                    let session = tls.server.session();
-                    let stream = session.control(stream, HANDSHAKE).await?;
+                    let started = tls.server.session();
+                    let stream = started.control(stream, HANDSHAKE).await?;
                     let mut protection = Protection::new(mechanism);
                     if let Some((identity, users)) = tls.map.find(stream.tls_info()) {
                         (protection.identity, protection.users) = (Some(identity), users);
                     }
                     tracing::debug!(%peer, tls = %stream.tls_info(), "handshake");
-                    let stream: BoxStream = Box::new(stream);
-                    Ok((stream, Arc::new(session), protection))
+                    *session = Some(Arc::new(started));
+                    Ok((Box::new(stream) as BoxStream, protection))
                 }
-                (Mechanism::Tls | Mechanism::Gssapi, _) => Err(std::io::Error::other(
+                (Mechanism::Gssapi, _) => {
+                    let Some(acceptor) = policy.grid.as_ref().map(|grid| grid.acceptor()) else {
+                        return Err(std::io::Error::other(
+                            "the server no longer has a credential",
+                        ));
+                    };
+                    let done = match acceptor.accept(stream, within).await {
+                        Ok(done) => done,
+                        Err(mut refused) => {
+                            // The client has its reply; the end must not overtake it.
+                            refused.stream.shutdown().await?;
+                            return Err(std::io::Error::other(refused.error));
+                        }
+                    };
+                    let mut protection = Protection::new(mechanism);
+                    protection.identity = Some(done.peer.identity.to_string());
+                    protection.delegated = done.delegated.is_some();
+                    tracing::debug!(%peer, identity = %done.peer.identity, "handshake");
+                    grid.authenticated(done.peer, done.delegated);
+                    Ok((Box::new(done.stream) as BoxStream, protection))
+                }
+                (Mechanism::Tls, None) => Err(std::io::Error::other(
                     "the server no longer has a certificate; see its --tls-cert",
                 )),
             }
@@ -71,9 +98,8 @@ impl<D: Dsi> Session<D> {
             done = time::timeout_at(within, handshake) => done,
         };
         match done {
-            Ok(Ok((stream, session, protection))) => {
+            Ok(Ok((stream, protection))) => {
                 self.stream = Some(stream);
-                self.executor.tls = Some(session);
                 Input::Upgraded(protection)
             }
             Ok(Err(error)) => {

@@ -86,6 +86,12 @@ impl Environment {
         self.uid
     }
 
+    /// Whether a variable has a value that is not empty.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.path(name).is_some()
+    }
+
     /// A path in a variable that is not empty.
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         let value = self.variables.get(name)?;

@@ -213,6 +213,20 @@ pub(crate) fn certified(
     )
 }
 
+/// Logs in a user of the grid-mapfile: an account of the same name gives home and access; without
+/// one it is the root, for reading and writing.
+pub(crate) fn mapped(
+    policy: &Policy,
+    name: &str,
+    reservation: Reservation,
+) -> Result<Admitted, Refused> {
+    let admitted = match policy.users.get(name) {
+        Some(account) => admit(name, account.home.clone(), account.may_write, true),
+        None => admit(name, root(), true, true),
+    };
+    given(admitted, reservation)
+}
+
 /// Logs in the person to whom the control connection belongs.
 pub(crate) fn given(person: Admitted, reservation: Reservation) -> Result<Admitted, Refused> {
     reservation

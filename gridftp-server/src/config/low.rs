@@ -139,6 +139,30 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", help_heading = "Protection")]
     pub tls_session_reuse: Option<SessionReuse>,
 
+    /// Credential of this host for Grid security (AUTH GSSAPI): certificate and chain, in PEM
+    /// [default: where the Globus programs look, if --ca-dir, --gridmap or X509_USER_CERT is set].
+    #[arg(long, value_name = "FILE", help_heading = "Protection")]
+    pub host_cert: Option<PathBuf>,
+
+    /// Private key of --host-cert, in PEM and without a password [default: in the same file].
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "host_cert",
+        help_heading = "Protection"
+    )]
+    pub host_key: Option<PathBuf>,
+
+    /// Directory of the authorities of Grid users, with signing policies and revocation lists
+    /// [default: X509_CERT_DIR, or /etc/grid-security/certificates].
+    #[arg(long, value_name = "DIR", help_heading = "Protection")]
+    pub ca_dir: Option<PathBuf>,
+
+    /// Grid-mapfile: lines of `"DN" user[,user...]` [default: GRIDMAP, or
+    /// /etc/grid-security/grid-mapfile].
+    #[arg(long, value_name = "FILE", help_heading = "Protection")]
+    pub gridmap: Option<PathBuf>,
+
     /// Networks whose clients may send passwords without TLS, for example 10.0.0.0/8,192.0.2.7
     /// [default: this host alone].
     #[arg(
@@ -296,6 +320,7 @@ impl Options {
         first! {
             bind port data_ports net_stacks disk_stacks advertise third_party root backend
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
+            host_cert host_key ca_dir gridmap
             allow_clear_passwords require_control require_data require_anonymous_control
             require_anonymous_data in_place sync_writes partial_expiry partial_index block_size anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address

@@ -17,7 +17,11 @@ pub use self::security::{NetworkOption, Require, SessionReuse, ThirdParty};
 pub(crate) use self::security::{Requirements, TlsPolicy};
 use xio::{ByteSize, Entry, PortRange};
 
+use xio_gsi::Environment;
+
 use crate::auth::Users;
+pub use crate::grid::BadGrid;
+use crate::grid::Grid;
 
 /// The port that GridFTP servers listen on.
 pub const DEFAULT_PORT: u16 = 2811;
@@ -75,6 +79,8 @@ pub struct Policy {
     pub users: Users,
     /// TLS; `None` for none.
     pub(crate) tls: Option<Arc<TlsPolicy>>,
+    /// Grid security; `None` for none.
+    pub(crate) grid: Option<Arc<Grid>>,
     /// The demands on both channels.
     pub(crate) requirements: Requirements,
     /// Most sessions at a time that are logged in.
@@ -126,6 +132,9 @@ pub enum BadConfig {
         #[source]
         why: xio::Error,
     },
+    /// Grid security is asked for and cannot be offered.
+    #[error("config: Grid security")]
+    Grid(#[source] BadGrid),
     /// The map of certificates does not parse.
     #[error("config: {}: line {line}: need \"NAME\" user[,user...]", .path.display())]
     Map {
@@ -242,6 +251,7 @@ impl Policy {
             anonymous: options.anonymous,
             users,
             tls: TlsPolicy::load(options)?,
+            grid: Grid::load(options, &Environment::of_process()).map_err(BadConfig::Grid)?,
             requirements: Requirements::new(options),
             max_sessions: count("max-sessions", options.max_sessions, 1000)?,
             max_unauthenticated: count("max-unauthenticated", options.max_unauthenticated, 200)?,
@@ -268,7 +278,7 @@ impl Policy {
 
     /// Says whether any login is possible.
     pub fn admits_anybody(&self) -> bool {
-        self.anonymous.is_some() || !self.users.is_empty()
+        self.anonymous.is_some() || !self.users.is_empty() || self.grid.is_some()
     }
 }
 

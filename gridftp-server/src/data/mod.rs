@@ -19,7 +19,7 @@ use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
 pub(crate) use self::mover::{FILE, Mover};
-pub(crate) use self::protect::DataTls;
+pub(crate) use self::protect::{DataLayer, DataTls};
 pub(crate) use self::reporter::{Reporter, every, tenths, tick};
 pub(crate) use self::stacks::Stacks;
 use self::store::Store;
@@ -132,7 +132,7 @@ impl DataSide {
         ends: Ends,
         family: Option<Family>,
         buffers: Buffers,
-        (peers, protection): (Peers, Option<DataTls>),
+        (peers, protection): (Peers, Option<DataLayer>),
     ) -> Result<SocketAddr, Error> {
         let told = ends
             .advertise
@@ -155,7 +155,7 @@ impl DataSide {
         &mut self,
         to: Vec<SocketAddr>,
         ends: Ends,
-        (peers, protection): (Peers, Option<DataTls>),
+        (peers, protection): (Peers, Option<DataLayer>),
     ) -> Result<(), Error> {
         for address in &to {
             if address.port() < 1024 {

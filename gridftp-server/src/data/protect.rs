@@ -1,4 +1,5 @@
-//! `DataTls`: TLS on data connections, whose session is that of the control connection.
+//! `DataLayer`: protection of data connections; TLS, whose session is that of the control connection,
+//! or Grid security.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,6 +8,8 @@ use std::time::Duration;
 
 use xio::tls::{TlsHandle, TlsSession};
 use xio::{BoxStream, DynLayer, Entry, Info, Result, Stream as _, Target, Transform};
+
+use xio_gsi::Gsi;
 
 use super::DataSide;
 use crate::config::SessionReuse;
@@ -67,16 +70,24 @@ impl fmt::Debug for DataTls {
     }
 }
 
+/// The protection of data connections.
+pub(crate) enum DataLayer {
+    /// That of FTP over TLS.
+    Tls(DataTls),
+    /// That of Grid security.
+    Grid(Box<Gsi>),
+}
+
 impl DataSide {
     /// The stack of the next data connections, with a layer of protection on top.
-    pub(super) fn protected(&self, layer: Option<DataTls>) -> xio::DynStack {
+    pub(super) fn protected(&self, layer: Option<DataLayer>) -> xio::DynStack {
         let net = self.net.clone();
-        match layer {
-            Some(layer) => {
-                let entry = Entry::new("tls").expect("the driver has this name");
-                net.layer(DynLayer::new(layer), &entry)
-            }
-            None => net,
-        }
+        let (name, layer) = match layer {
+            Some(DataLayer::Tls(layer)) => ("tls", DynLayer::new(layer)),
+            Some(DataLayer::Grid(layer)) => ("gsi", DynLayer::new(*layer)),
+            None => return net,
+        };
+        let entry = Entry::new(name).expect("the driver has this name");
+        net.layer(layer, &entry)
     }
 }

@@ -1,0 +1,229 @@
+//! `Grid`: Grid security of the server and of a session: who clients are, and their credentials.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use base64ct::{Base64, Encoding as _};
+use ftp_proto::security::{DataProtection, Level};
+use ftp_wire::command::Dcau;
+use gsi::credential::{Credential, CredentialError};
+use gsi::gridmap::Unmapped;
+use gsi::trust::{TrustOptions, TrustStore};
+use gsi::verify::Peer;
+use rustls_pki_types::UnixTime;
+use xio_gsi::{
+    CredentialFiles, Environment, Expect, FileError, GridMapFile, Gsi, GssapiAcceptor, Judge,
+    KeyPool, NoCredential, NoTrust, Purpose, TrustDirectory, find,
+};
+use zeroize::Zeroizing;
+
+use crate::config::Options;
+
+/// Keys for delegated credentials that are kept ready.
+const KEYS: usize = 8;
+
+/// The name with which clients ask for the account of their identity.
+const BY_MAPPING: &str = ":globus-mapping:";
+
+/// Grid security of the server.
+pub(crate) struct Grid {
+    acceptor: GssapiAcceptor,
+    trust: Arc<TrustDirectory>,
+    map: Arc<GridMapFile>,
+    /// Of the host: for data connections of clients that delegated nothing, as at GCT.
+    host: Credential,
+}
+
+/// Why Grid security cannot be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum BadGrid {
+    /// No credential of the host.
+    #[error("credential of the host")]
+    Credential(#[from] NoCredential),
+    /// No authorities.
+    #[error(transparent)]
+    Trust(#[from] NoTrust),
+    /// No grid-mapfile.
+    #[error("grid-mapfile, see --gridmap")]
+    Map(#[from] FileError),
+    /// The credential does not fit TLS.
+    #[error("credential of the host: {0}")]
+    Tls(String),
+    /// No thread for keys.
+    #[error("thread for keys")]
+    Keys(#[from] io::Error),
+}
+
+impl Grid {
+    /// Reads the credential of the host, the authorities and the grid-mapfile; `None` unless one of
+    /// the options of Grid security or `X509_USER_CERT` is set.
+    ///
+    /// # Errors
+    /// One of the three is missing or bad.
+    pub(crate) fn load(
+        options: &Options,
+        environment: &Environment,
+    ) -> Result<Option<Arc<Self>>, BadGrid> {
+        let asked = options.host_cert.is_some()
+            || options.ca_dir.is_some()
+            || options.gridmap.is_some()
+            || environment.is_set("X509_USER_CERT");
+        if !asked {
+            return Ok(None);
+        }
+        let now = UnixTime::now();
+        let host = match &options.host_cert {
+            Some(certificate) => {
+                let key = options.host_key.as_ref().unwrap_or(certificate);
+                CredentialFiles::pair(certificate, key).read(environment.uid(), now)?
+            }
+            None => find(environment, Purpose::Server, now)?.credential,
+        };
+        let directory = options.ca_dir.clone();
+        let directory = directory.unwrap_or_else(|| environment.trust_directory());
+        let trust = Arc::new(TrustDirectory::open(directory, TrustOptions::default())?);
+        let map = options.gridmap.clone();
+        let map = map.unwrap_or_else(|| environment.grid_map_file());
+        let map = Arc::new(GridMapFile::open(map)?);
+        let keys = Arc::new(KeyPool::new(KEYS)?);
+        let acceptor = GssapiAcceptor::new(&host, Judge::from(Arc::clone(&trust)), keys)
+            .map_err(|error| BadGrid::Tls(error.to_string()))?;
+        Ok(Some(Arc::new(Self {
+            acceptor,
+            trust,
+            map,
+            host,
+        })))
+    }
+
+    pub(crate) fn acceptor(&self) -> &GssapiAcceptor {
+        &self.acceptor
+    }
+}
+
+impl fmt::Debug for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Grid({})", self.host.subject())
+    }
+}
+
+/// Grid security of one session.
+#[derive(Debug, Default)]
+pub(crate) struct GridSession {
+    grid: Option<Arc<Grid>>,
+    /// The client behind `AUTH GSSAPI`.
+    peer: Option<Peer>,
+    delegated: Option<Credential>,
+    /// The credential of `DCSC P`.
+    given: Option<Credential>,
+}
+
+/// Why a credential of `DCSC` was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadCredential {
+    #[error("Invalid base64 input for credential type P.")]
+    Encoding,
+    #[error("Credential import failed. : {0}")]
+    Credential(#[from] CredentialError),
+}
+
+impl GridSession {
+    /// A session on this server.
+    pub(crate) fn new(grid: Option<Arc<Grid>>) -> Self {
+        Self {
+            grid,
+            ..Self::default()
+        }
+    }
+
+    /// Remembers the client of the control channel, and its credential.
+    pub(crate) fn authenticated(&mut self, peer: Peer, delegated: Option<Credential>) {
+        (self.peer, self.delegated) = (Some(peer), delegated);
+    }
+
+    /// Finds the local name of a client of Grid security: the requested one, if it may have it, or
+    /// else its first. `None` for other clients.
+    ///
+    /// # Cancel safety
+    /// Nothing changes.
+    pub(crate) fn local_name(
+        &self,
+        requested: &str,
+    ) -> Option<impl Future<Output = Result<String, Unmapped>> + Send + use<>> {
+        let map = Arc::clone(&self.grid.as_ref()?.map);
+        let identity = self.peer.as_ref()?.identity.clone();
+        let requested = (requested != BY_MAPPING).then(|| requested.to_owned());
+        Some(async move {
+            map.refreshed().await;
+            map.map().local_name(&identity, requested.as_deref())
+        })
+    }
+
+    /// Takes the credential of `DCSC P`, PEM in base64; none for `DCSC D`.
+    ///
+    /// # Errors
+    /// It cannot be read; the previous one stays.
+    pub(crate) fn take_credential(&mut self, base64: Option<&str>) -> Result<(), BadCredential> {
+        self.given = match base64 {
+            None => None,
+            Some(text) => {
+                let pem = Base64::decode_vec(text).map_err(|_| BadCredential::Encoding)?;
+                let pem = Zeroizing::new(pem);
+                Some(Credential::from_pem(&pem)?)
+            }
+        };
+        Ok(())
+    }
+
+    /// The layer of data connections with this protection.
+    ///
+    /// # Errors
+    /// The credential does not fit TLS.
+    pub(crate) fn layer(&self, protection: &DataProtection) -> xio::Result<Option<Gsi>> {
+        let expect = match &protection.authentication {
+            Dcau::None => return Ok(None),
+            Dcau::Own => Expect::Own,
+            Dcau::Subject(subject) => Expect::Subject(subject.clone()),
+        };
+        let host = self.grid.as_ref().map(|grid| &grid.host);
+        let own = self.given.as_ref().or(self.delegated.as_ref()).or(host);
+        let Some(own) = own else {
+            return Err(no_credential());
+        };
+        let gsi = Gsi::new(own, self.judge(own)?)?;
+        Ok(Some(gsi.expect(expect).level(match protection.level {
+            Level::Clear => xio_gsi::Level::Clear,
+            Level::Integrity => xio_gsi::Level::Safe,
+            Level::Private => xio_gsi::Level::Private,
+        })))
+    }
+
+    /// The judge of the peers of data connections: a credential of `DCSC` brings its own
+    /// authorities.
+    fn judge(&self, own: &Credential) -> xio::Result<Judge> {
+        let trust = self.grid.as_ref().map(|grid| &grid.trust);
+        if self.given.is_none()
+            && let Some(trust) = trust
+        {
+            return Ok(Judge::from(Arc::clone(trust)));
+        }
+        let judge = match trust {
+            Some(trust) => Judge::with_chain(trust, own.chain()),
+            None => Arc::new(TrustStore::new(TrustOptions::default()))
+                .with_chain(own.chain())
+                .map(|trust| Judge::new(Arc::new(trust))),
+        };
+        judge.map_err(|error| unusable(&error.to_string()))
+    }
+}
+
+fn no_credential() -> xio::Error {
+    unusable("there is no credential for data connections: send DCSC P, or DCAU N")
+}
+
+fn unusable(fact: &str) -> xio::Error {
+    let (kind, op) = (xio::ErrorKind::Security, xio::Operation::Plan);
+    xio::Error::new(kind, "gsi", op, fact.to_owned())
+}
