@@ -38,6 +38,7 @@ pub(crate) struct Grid {
 
 /// Why Grid security cannot be offered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadGrid {
     /// No credential of the host.
     #[error("credential of the host")]

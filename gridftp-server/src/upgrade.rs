@@ -1,6 +1,7 @@
 //! The handshakes of a session's control connection, and the protection that they give.
 
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time;
 use xio::BoxStream;
 
+use xio_gsi::Established;
+
 use crate::action::Executor;
+use crate::config::Policy;
 use crate::error::chain;
 use crate::session::{Session, asked};
 
@@ -64,19 +68,7 @@ impl<D: Dsi> Session<D> {
                     Ok((Box::new(stream) as BoxStream, protection))
                 }
                 (Mechanism::Gssapi, _) => {
-                    let Some(acceptor) = policy.grid.as_ref().map(|grid| grid.acceptor()) else {
-                        return Err(std::io::Error::other(
-                            "the server no longer has a credential",
-                        ));
-                    };
-                    let done = match acceptor.accept(stream, within).await {
-                        Ok(done) => done,
-                        Err(mut refused) => {
-                            // The client has its reply; the end must not overtake it.
-                            refused.stream.shutdown().await?;
-                            return Err(std::io::Error::other(refused.error));
-                        }
-                    };
+                    let done = accept_gssapi(policy, stream, within).await?;
                     let mut protection = Protection::new(mechanism);
                     protection.identity = Some(done.peer.identity.to_string());
                     protection.delegated = done.delegated.is_some();
@@ -84,7 +76,7 @@ impl<D: Dsi> Session<D> {
                     grid.authenticated(done.peer, done.delegated);
                     Ok((Box::new(done.stream) as BoxStream, protection))
                 }
-                (Mechanism::Tls, None) => Err(std::io::Error::other(
+                (Mechanism::Tls, None) => Err(io::Error::other(
                     "the server no longer has a certificate; see its --tls-cert",
                 )),
             }
@@ -110,6 +102,23 @@ impl<D: Dsi> Session<D> {
                 tracing::info!(%peer, "handshake not done within the time for a login");
                 Input::Timeout
             }
+        }
+    }
+}
+
+/// Runs the exchange of Grid security; a client that is refused gets its reply before the end.
+async fn accept_gssapi(
+    policy: &Policy,
+    stream: BoxStream,
+    within: time::Instant,
+) -> io::Result<Established<BoxStream>> {
+    let acceptor = policy.grid.as_ref().map(|grid| grid.acceptor());
+    let acceptor = acceptor.ok_or_else(|| io::Error::other("the server has no credential"))?;
+    match acceptor.accept(stream, within).await {
+        Ok(done) => Ok(done),
+        Err(mut refused) => {
+            refused.stream.shutdown().await?;
+            Err(io::Error::other(refused.error))
         }
     }
 }

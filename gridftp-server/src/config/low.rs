@@ -140,7 +140,7 @@ pub struct Options {
     pub tls_session_reuse: Option<SessionReuse>,
 
     /// Credential of this host for Grid security (AUTH GSSAPI): certificate and chain, in PEM
-    /// [default: where the Globus programs look, if --ca-dir, --gridmap or X509_USER_CERT is set].
+    /// [default: where the Globus programs look, if --ca-dir, --gridmap or `X509_USER_CERT` is set].
     #[arg(long, value_name = "FILE", help_heading = "Protection")]
     pub host_cert: Option<PathBuf>,
 
@@ -154,11 +154,11 @@ pub struct Options {
     pub host_key: Option<PathBuf>,
 
     /// Directory of the authorities of Grid users, with signing policies and revocation lists
-    /// [default: X509_CERT_DIR, or /etc/grid-security/certificates].
+    /// [default: `X509_CERT_DIR`, or /etc/grid-security/certificates].
     #[arg(long, value_name = "DIR", help_heading = "Protection")]
     pub ca_dir: Option<PathBuf>,
 
-    /// Grid-mapfile: lines of `"DN" user[,user...]` [default: GRIDMAP, or
+    /// Grid-mapfile: lines of `"DN" user[,user...]` [default: `GRIDMAP`, or
     /// /etc/grid-security/grid-mapfile].
     #[arg(long, value_name = "FILE", help_heading = "Protection")]
     pub gridmap: Option<PathBuf>,

@@ -1,0 +1,101 @@
+//! {our client, our server} × {globus-gridftp-server, globus-url-copy} × TLS version × DCAU × PROT
+//! × mode × direction.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use workspace_tests::{Tree, same_file};
+
+use super::bed::{Kind, Lab, copy, local, url};
+
+/// The protection of data connections, and the flags that ask for it.
+struct Protection {
+    name: &'static str,
+    ours: &'static [&'static str],
+    globus: &'static [&'static str],
+}
+
+const PROTECTIONS: [Protection; 4] = [
+    Protection {
+        name: "DCAU N",
+        ours: &["--dcau", "none", "--protect", "clear"],
+        globus: &["-nodcau"],
+    },
+    Protection {
+        name: "DCAU A, PROT C",
+        ours: &["--protect", "clear"],
+        globus: &[],
+    },
+    Protection {
+        name: "DCAU A, PROT S",
+        ours: &["--protect", "safe"],
+        globus: &["-dcsafe"],
+    },
+    Protection {
+        name: "DCAU A, PROT P",
+        ours: &["--protect", "private"],
+        globus: &["-dcpriv"],
+    },
+];
+
+/// Modes, and the flags that ask for them.
+const MODES: [(&str, &[&str], &[&str]); 2] = [
+    ("MODE S", &["--mode", "stream"], &[]),
+    ("MODE E", &["--mode", "extended", "-p", "4"], &["-p", "4"]),
+];
+
+/// Limits the Globus program to a version of TLS.
+fn limit_tls(command: &mut Command, version: &str) {
+    command.env("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", version);
+}
+
+/// Copies a file up and down in every protection and mode.
+fn all_ways(client: Kind, version: &str) -> Result<()> {
+    let lab = Lab::new()?;
+    let (far, near) = (Tree::new()?, Tree::new()?);
+    let server = match client {
+        Kind::Ours => Kind::Globus,
+        Kind::Globus => Kind::Ours,
+    };
+    let Some(host) = lab.serve_limited(server, &far, version)? else {
+        return Ok(());
+    };
+    near.file("file", 3_000_017, 10)?;
+    for protection in &PROTECTIONS {
+        for (mode, ours, globus) in MODES {
+            let (flags, mode_flags) = match client {
+                Kind::Ours => (protection.ours, ours),
+                Kind::Globus => (protection.globus, globus),
+            };
+            let flags = [flags, mode_flags].concat();
+            let one = |from: &str, to: &str| -> Result<bool> {
+                let Some(mut program) = lab.client(client)? else {
+                    return Ok(false);
+                };
+                limit_tls(&mut program, version);
+                copy(&mut program, &flags, from, to)?.ok()?;
+                Ok(true)
+            };
+            let told = || format!("{} {mode}; the server: {}", protection.name, host.output());
+            if !one(&local(&near, "file"), &url(&host, "up")).with_context(told)? {
+                return Ok(());
+            }
+            same_file(&far.path("up"), &near.path("file")).with_context(told)?;
+            one(&url(&host, "up"), &local(&near, "down")).with_context(told)?;
+            same_file(&near.path("down"), &near.path("file")).with_context(told)?;
+            std::fs::remove_file(near.path("down"))?;
+            std::fs::remove_file(far.path("up"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn globus_url_copy_to_our_server_under_tls_1_3() -> Result<()> {
+    all_ways(Kind::Globus, "TLS1_3_VERSION")
+}
+
+#[test]
+fn globus_url_copy_to_our_server_under_tls_1_2() -> Result<()> {
+    all_ways(Kind::Globus, "TLS1_2_VERSION")
+}
