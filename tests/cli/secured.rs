@@ -3,18 +3,19 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use workspace_tests::{Finished, Host, Tree, same_file, same_tree};
+use workspace_tests::{Finished, Host, Tree, binary, run, same_file, same_tree};
 use xio_core::{BoxStream, Info, Stream, Transform as _};
 use xio_testkit::{Authority, Credential, Validity};
 use xio_tls::{Identity, Roots, Tls};
 
-use crate::{cp_in, fails};
+use crate::{LIMIT, cp_in, fails};
 
 /// The file of the server, longer than a record of TLS.
 const FILE: &[u8] = &[7; 40_000];
@@ -400,16 +401,21 @@ fn data_that_is_cut_off_is_not_taken_for_whole() -> Result<()> {
     fails(&bed.cp(&["--list", &url])?, 1, &[needle])
 }
 
-/// Each connection of TLS 1.3 uses up a ticket, and one on which the server only reads brings none.
-#[test]
-fn data_connections_of_our_server_resume_as_it_demands() -> Result<()> {
+/// Our server over the second tree, whose certificate the authority in the first one has issued.
+fn ours(flags: &[&str]) -> Result<(Tree, Tree, Host)> {
     let (local, there) = (Tree::new()?, Tree::new()?);
     let authority = Authority::new("test authority");
     drop(authority.write(local.root()));
     let own = authority.issue("host", &["127.0.0.1"]);
     let own = own.write(local.root(), "host").display().to_string();
-    let flags = ["--tls-cert", &own, "--tls-session-reuse", "required"];
-    let server = Host::ours_with(there.root(), &flags)?;
+    let server = Host::ours_with(there.root(), &[&["--tls-cert", &own], flags].concat())?;
+    Ok((local, there, server))
+}
+
+/// Each connection of TLS 1.3 uses up a ticket, and one on which the server only reads brings none.
+#[test]
+fn data_connections_of_our_server_resume_as_it_demands() -> Result<()> {
+    let (local, there, server) = ours(&["--tls-session-reuse", "required"])?;
     for n in 0..5 {
         local.file(&format!("tree/file{n}"), 5_000_001 + n, n)?;
     }
@@ -435,13 +441,24 @@ fn data_connections_of_our_server_resume_as_it_demands() -> Result<()> {
 }
 
 #[test]
+fn a_certificate_needs_no_terminal_to_ask_for_a_password() -> Result<()> {
+    let bed = Bed::new(Fault::None)?;
+    let ann = Authority::new("clients").issue("ann", &[]);
+    drop(ann.write(bed.tree.root(), "ann"));
+    let url = bed.server.url("ftps://ann@127.0.0.1");
+    let detached = |flags: &[&str]| {
+        let mut command = Command::new("setsid");
+        command.arg("--wait").arg(binary("gridftp-cp")?);
+        command.args(["--ca", "ca.pem", &url, "out"]).args(flags);
+        run(command.current_dir(bed.tree.root()), LIMIT)
+    };
+    fails(&detached(&[])?, 2, &["no terminal to ask on"])?;
+    detached(&["--cert", "ann.pem"])?.ok().map(drop)
+}
+
+#[test]
 fn two_servers_leave_the_data_between_them_clear_or_do_not_copy() -> Result<()> {
-    let (local, there) = (Tree::new()?, Tree::new()?);
-    let authority = Authority::new("test authority");
-    drop(authority.write(local.root()));
-    let own = authority.issue("host", &["127.0.0.1"]);
-    let own = own.write(local.root(), "host").display().to_string();
-    let server = Host::ours_with(there.root(), &["--tls-cert", &own])?;
+    let (local, there, server) = ours(&[])?;
     there.file("file", 100_001, 1)?;
     let url = |name: &str| server.url(name).replace("ftp://", "ftps://");
     let cp = |flags: &[&str]| {

@@ -14,7 +14,7 @@ use xio_testkit::Authority;
 use crate::bed::LIMIT;
 
 /// Files of a tree: more than a session has tickets.
-const FILES: u64 = 14;
+const FILES: u64 = 7;
 
 /// A server over TLS, and a tree with its authority and its certificate.
 struct Bed {

@@ -60,6 +60,10 @@ impl<'a> Accounts<'a> {
         }
         let prompt = format!("Password of {} at {site}: ", user.escape_default());
         let Ok(typed) = rpassword::prompt_password(prompt) else {
+            // The certificate may log in by itself.
+            if self.flags.cert.is_some() {
+                return Ok(());
+            }
             bail!("login: {user} at {site}: no password and no terminal to ask on; use --netrc");
         };
         let secret = Secret::new(typed);
