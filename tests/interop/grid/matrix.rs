@@ -99,3 +99,67 @@ fn globus_url_copy_to_our_server_under_tls_1_3() -> Result<()> {
 fn globus_url_copy_to_our_server_under_tls_1_2() -> Result<()> {
     all_ways(Kind::Globus, "TLS1_2_VERSION")
 }
+
+/// Two servers of the kinds exchange a file, led by `globus-url-copy`, with these flags more.
+fn third_party(kinds: [Kind; 2], more: &[&str]) -> Result<()> {
+    let lab = Lab::new()?;
+    let trees = [Tree::new()?, Tree::new()?];
+    let [from, to] = &trees;
+    let version = "TLS1_3_VERSION";
+    let (Some(source), Some(target)) = (
+        lab.serve_limited(kinds[0], from, version)?,
+        lab.serve_limited(kinds[1], to, version)?,
+    ) else {
+        return Ok(());
+    };
+    from.file("file", 3_000_017, 11)?;
+    for protection in &PROTECTIONS[1..] {
+        for (mode, _, flags) in MODES {
+            let Some(mut program) = lab.client(Kind::Globus)? else {
+                return Ok(());
+            };
+            let flags = [protection.globus, flags, more].concat();
+            copy(
+                &mut program,
+                &flags,
+                &url(&source, "file"),
+                &url(&target, "copy"),
+            )?
+            .ok()
+            .with_context(|| {
+                let (source, target) = (source.output(), target.output());
+                format!(
+                    "{} {mode}; the servers: {source}\n{target}",
+                    protection.name
+                )
+            })?;
+            same_file(&to.path("copy"), &from.path("file"))?;
+            std::fs::remove_file(to.path("copy"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn globus_url_copy_from_our_server_to_the_globus_one() -> Result<()> {
+    third_party([Kind::Ours, Kind::Globus], &[])
+}
+
+#[test]
+fn globus_url_copy_from_the_globus_server_to_ours() -> Result<()> {
+    third_party([Kind::Globus, Kind::Ours], &[])
+}
+
+#[test]
+fn globus_url_copy_between_our_servers() -> Result<()> {
+    third_party([Kind::Ours, Kind::Ours], &[])
+}
+
+/// `DCSC`: the client makes a credential for the data connections.
+#[test]
+fn globus_url_copy_gives_a_credential_for_the_data_connections() -> Result<()> {
+    let auto = ["-data-cred", "auto"];
+    third_party([Kind::Ours, Kind::Globus], &auto)?;
+    third_party([Kind::Globus, Kind::Ours], &auto)?;
+    third_party([Kind::Ours, Kind::Ours], &auto)
+}
