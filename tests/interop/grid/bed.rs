@@ -1,5 +1,6 @@
 //! A grid for one test: an authority, a person with a proxy, and servers of both kinds.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -24,6 +25,21 @@ impl Lab {
         GridLab::new().map(Self)
     }
 
+    /// The files of the Grid.
+    pub(super) fn files(&self) -> &GridLab {
+        &self.0
+    }
+
+    /// The directory of authorities of our server: one of its own if a test has made it.
+    pub(super) fn authorities(&self) -> PathBuf {
+        let own = self.0.path("own");
+        if own.exists() {
+            own
+        } else {
+            self.0.grid().certificates()
+        }
+    }
+
     /// Starts a server over `tree`, the Globus one limited to a version of TLS; `None` where it is
     /// not installed.
     pub(super) fn serve_limited(
@@ -38,7 +54,7 @@ impl Lab {
                 server.args(["--bind", "127.0.0.1", "--port", "0"]);
                 server.arg("--host-cert").arg(self.0.path("hostcert.pem"));
                 server.arg("--host-key").arg(self.0.path("hostkey.pem"));
-                server.arg("--ca-dir").arg(self.0.grid().certificates());
+                server.arg("--ca-dir").arg(self.authorities());
                 server.arg("--gridmap").arg(self.0.path("grid-mapfile"));
                 server.arg("--root").arg(tree.root());
                 Ok(Some(Host::ours_from(&mut server, tree.root())?))

@@ -3,3 +3,4 @@
 mod bed;
 mod ends;
 mod matrix;
+mod refused;
