@@ -22,6 +22,8 @@ pub struct Abilities {
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
     pub mfmt: bool,
+    /// `DCSC` with a credential: data connections may have one of their own.
+    pub dcsc: bool,
     /// Checksum algorithms and their relative costs.
     pub checksums: Vec<(ChecksumAlgorithm, u32)>,
 }
@@ -41,6 +43,9 @@ impl Abilities {
             held: known.has("HELD").is_yes(),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
+            dcsc: known
+                .parameters("DCSC")
+                .is_some_and(|kinds| kinds.contains('P')),
             checksums,
         }
     }

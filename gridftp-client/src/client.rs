@@ -12,12 +12,14 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
+use gsi::credential::Credential;
 use xio_core::{ByteSize, DynStack, Pool, SocketHints, Stream};
 
 use crate::abilities::{Abilities, Tags};
 use crate::clock::now;
 use crate::control::{Control, Replies};
-use crate::error::{ConnectError, ControlError};
+use crate::error::{Cause, ConnectError, ControlError};
+use crate::grid::Grid;
 use crate::guard::{self, Guard, tls_failed};
 use crate::login::{last, reach, settings, within};
 use crate::options::ConnectOptions;
@@ -131,9 +133,13 @@ impl Client {
         let stack = stacks::of_data(&options)?;
         guard::check(site, &options)?;
         let limit = options.connect_within;
+        let grid = match guard::grid_data(site, &options)? {
+            Some(protection) => Some(Box::pin(Grid::of(site, &options, protection)).await?),
+            None => None,
+        };
         let (stream, round_trip) = reach(site, &name, &options).await?;
         let peer = Stream::info(&stream).peer.map(|peer| peer.ip());
-        let guard = Guard::of(site, &options, peer)?;
+        let guard = Guard::of(site, &options, peer)?.with_grid(grid);
         let (stream, security) = match guard.steps() {
             Security::Implicit(_) => {
                 let stream = Box::pin(guard.protect(stream)).await;
@@ -157,7 +163,7 @@ impl Client {
         data.block = options.block_size;
         data.socket = sockets(&options);
         data.marks_from_all = true;
-        if guard.data() > Level::Clear {
+        if guard.has_data_tls() {
             // Tickets that the server sends arrive on a connection that nothing is read from:
             // closed with them unread, it would be reset, and the end of the file lost.
             data.linger = LINGER;
@@ -184,6 +190,7 @@ impl Client {
             round_trip,
             control: client.security.as_deref(),
             data: client.data_protection(),
+            data_peer: client.data_peer(),
         });
         Ok(client)
     }
@@ -209,9 +216,26 @@ impl Client {
         self.guard.data()
     }
 
+    /// The identity of both ends of data connections: `self`, `session`, `none` or a subject;
+    /// `None` without Grid security.
+    pub fn data_peer(&self) -> Option<&str> {
+        self.guard.grid().map(Grid::peer)
+    }
+
     /// How long the connection took to be made: about one round trip.
     pub fn round_trip(&self) -> Duration {
         self.control.round_trip()
+    }
+
+    /// Uses a credential of the session on data connections, which the server has been told of.
+    pub(crate) fn use_session(&mut self, session: Credential) -> Result<(), Cause> {
+        if let Some(grid) = self.guard.grid_mut() {
+            grid.use_session(session)?;
+        }
+        let stack = xio::registry().stack(&self.options.stack)?;
+        self.stack = self.guard.over(stack);
+        self.drop_channel();
+        Ok(())
     }
 
     /// Says whether MODE E can and may be used.

@@ -74,6 +74,36 @@ pub enum ConnectError {
         /// Whether TLS was not asked for, and is the way of a password.
         for_password: bool,
     },
+    /// Grid security failed, or has no credential; no name was sent.
+    #[error("{site}: {cause}{}", Remedy(.remedy))]
+    Grid {
+        /// `host:port`.
+        site: String,
+        /// The failure of this end or of the handshake.
+        #[source]
+        cause: Cause,
+        /// The remedy; empty where the cause names it.
+        remedy: &'static str,
+    },
+    /// The server refuses Grid security, or a third party on the way does; no name was sent.
+    #[error("{site}: AUTH GSSAPI: {}{}", Text(.reply), Remedy(NO_GRID))]
+    NoGrid {
+        /// `host:port`.
+        site: String,
+        /// The refusal.
+        reply: Reply,
+    },
+    /// The server cannot protect data connections as was asked for.
+    #[error(
+        "{site}: FEAT: it lists no {feature}, which protects data connections{}",
+        Remedy(NO_PROTECTION)
+    )]
+    NoProtection {
+        /// `host:port`.
+        site: String,
+        /// The feature.
+        feature: &'static str,
+    },
     /// The server takes no login in clear text.
     #[error("{site}: login: {}{}", Text(.reply), Remedy(SECURITY))]
     Security {
@@ -108,7 +138,11 @@ pub enum ConnectError {
 }
 
 const LATE: &str = "give it longer by --timeout";
-const SECURITY: &str = "it takes no login in clear text: write ftps://, or give --security tls";
+const SECURITY: &str =
+    "it takes no login in clear text: write gsiftp:// or ftps://, or give --security tls";
+const NO_GRID: &str = "the server has no Grid security, or something on the way hides it; nothing else \
+                       was sent";
+const NO_PROTECTION: &str = "--dcau none --protect clear leaves data in clear text";
 const LOGIN: &str = "check the account, or name one with --user or --netrc";
 
 fn unreachable(site: &str) -> &'static str {
@@ -150,8 +184,10 @@ impl ConnectError {
             | Self::StackRefused { .. }
             | Self::Security { .. }
             | Self::Choice { .. }
+            | Self::NoGrid { .. }
+            | Self::NoProtection { .. }
             | Self::NoTls { .. } => false,
-            Self::Tls { cause, .. } => {
+            Self::Tls { cause, .. } | Self::Grid { cause, .. } => {
                 let cause = cause.downcast_ref::<xio_core::Error>();
                 cause.is_some_and(xio_core::Error::is_transient)
             }
@@ -180,6 +216,13 @@ impl ConnectError {
                 ..Fields::of(Class::Usage).with_remedy(remedy)
             },
             Self::Tls { site, remedy, .. } => at(Class::Connect, site, "tls").with_remedy(remedy),
+            Self::Grid { site, remedy, .. } => at(Class::Login, site, "gssapi").with_remedy(remedy),
+            Self::NoGrid { site, reply } => at(Class::Login, site, "AUTH GSSAPI")
+                .with_reply(reply)
+                .with_remedy(NO_GRID),
+            Self::NoProtection { site, .. } => {
+                at(Class::Login, site, "FEAT").with_remedy(NO_PROTECTION)
+            }
             Self::NoTls {
                 site,
                 reply,

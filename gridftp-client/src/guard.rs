@@ -1,13 +1,16 @@
-//! `Guard`: the protection of one session, chosen by the user and the URL, and its TLS.
+//! `Guard`: the protection of one session, chosen by the user and the URL, and its handshakes.
 
 use std::net::IpAddr;
 
 use ftp_proto::client::Security as Steps;
-use ftp_proto::security::{Level, Mechanism, is_anonymous};
+use ftp_proto::security::{DataProtection, Level, Mechanism, is_anonymous};
+use ftp_wire::command::Dcau;
+use gsi::exchange::Delegation;
 use xio::tls::{CertificateFault, Tickets, Tls, TlsEnd};
 use xio_core::{BoxStream, DynLayer, DynStack, Operation, Plan};
 
 use crate::error::ConnectError;
+use crate::grid::{self, DataCredential, Grid};
 use crate::options::{ConnectOptions, Security};
 use crate::url::{FTPS_PORT, Scheme, Site};
 
@@ -18,6 +21,8 @@ pub(crate) struct Guard {
     steps: Steps,
     /// The TLS of a protected session.
     tls: Option<(TlsEnd, Tickets)>,
+    /// The Grid security of both channels, or of data alone.
+    grid: Option<Box<Grid>>,
     /// Whether it was chosen for the password, and not asked for.
     for_password: bool,
 }
@@ -35,11 +40,15 @@ impl Guard {
         let mut guard = Self {
             steps: steps(site, options, peer)?,
             tls: None,
+            grid: None,
             for_password: options.security == Security::Auto
                 && site.scheme == Scheme::Ftp
                 && !demands(options),
         };
-        if guard.steps != Steps::Clear {
+        if matches!(
+            guard.steps,
+            Steps::Implicit(_) | Steps::Explicit(Mechanism::Tls, _)
+        ) {
             // The sessions of another host's or session's connections are no use here, and servers
             // compare them.
             let mut tls = Tls::client(options.roots.clone())
@@ -54,6 +63,32 @@ impl Guard {
         Ok(guard)
     }
 
+    /// Adds Grid security, where the session has that.
+    pub(crate) fn with_grid(self, grid: Option<Grid>) -> Self {
+        let grid = grid.map(Box::new);
+        Self { grid, ..self }
+    }
+
+    /// The Grid security of both channels, or of data alone.
+    pub(crate) fn grid(&self) -> Option<&Grid> {
+        self.grid.as_deref()
+    }
+
+    /// As [`grid`](Self::grid).
+    pub(crate) fn grid_mut(&mut self) -> Option<&mut Grid> {
+        self.grid.as_deref_mut()
+    }
+
+    /// Whether data connections begin with a handshake of Grid security.
+    pub(crate) fn has_grid_handshake(&self) -> bool {
+        self.grid().is_some_and(Grid::authenticates)
+    }
+
+    /// Whether data connections are of TLS, without Grid security.
+    pub(crate) fn has_data_tls(&self) -> bool {
+        self.tls.is_some() && self.data() > Level::Clear
+    }
+
     /// The steps of the login.
     pub(crate) fn steps(&self) -> Steps {
         self.steps
@@ -61,6 +96,9 @@ impl Guard {
 
     /// The protection of data connections.
     pub(crate) fn data(&self) -> Level {
+        if let Some(grid) = &self.grid {
+            return grid.protection().level;
+        }
         match self.steps {
             Steps::Clear => Level::Clear,
             Steps::Explicit(_, level) | Steps::Implicit(level) => level,
@@ -76,7 +114,18 @@ impl Guard {
     pub(crate) async fn protect(&self, stream: BoxStream) -> xio_core::Result<BoxStream> {
         match &self.tls {
             Some((tls, _)) => Ok(Box::new(tls.open(stream, Operation::Connect).await?)),
-            None => Ok(stream),
+            None => match &self.grid {
+                Some(grid) => grid.initiate(stream).await,
+                None => Ok(stream),
+            },
+        }
+    }
+
+    /// The failure of a handshake with `site`.
+    pub(crate) fn failed(&self, site: &Site, cause: xio_core::Error) -> ConnectError {
+        match &self.grid {
+            Some(_) => grid::failed(site, cause),
+            None => tls_failed(site, cause),
         }
     }
 
@@ -89,14 +138,14 @@ impl Guard {
 
     /// The stack of data connections with their protection on top.
     pub(crate) fn over(&self, stack: DynStack) -> DynStack {
-        match (&self.tls, self.data()) {
-            (Some((tls, _)), Level::Private) => {
-                let plan: Plan = "tls".parse().expect("it is the name of a driver");
-                let entry = plan.entries().first().expect("it has one entry");
-                stack.layer(DynLayer::new(tls.clone()), entry)
-            }
-            _ => stack,
-        }
+        let (name, layer) = match (&self.tls, self.grid().and_then(Grid::layer)) {
+            (Some((tls, _)), _) if self.has_data_tls() => ("tls", DynLayer::new(tls.clone())),
+            (_, Some(gsi)) => ("gsi", DynLayer::new(gsi.clone())),
+            _ => return stack,
+        };
+        let plan: Plan = name.parse().expect("it is the name of a driver");
+        let entry = plan.entries().first().expect("it has one entry");
+        stack.layer(layer, entry)
     }
 }
 
@@ -106,6 +155,49 @@ impl Guard {
 /// [`ConnectError::Choice`].
 pub(crate) fn check(site: &Site, options: &ConnectOptions) -> Result<(), ConnectError> {
     steps(site, options, None).map(drop)
+}
+
+/// The protection of data connections by Grid security, for the sessions that have it.
+///
+/// # Errors
+/// [`ConnectError::Choice`] for options that contradict each other.
+pub(crate) fn grid_data(
+    site: &Site,
+    options: &ConnectOptions,
+) -> Result<Option<DataProtection>, ConnectError> {
+    let choice = |what, remedy| Err(ConnectError::Choice { what, remedy });
+    let grid = &options.grid;
+    let authentication = match (site.scheme, &grid.authentication) {
+        (Scheme::Ftp | Scheme::Ftps, _) => return Ok(None),
+        (Scheme::Ssh, Dcau::Own) if options.protect.unwrap_or_default() == Level::Clear => {
+            Dcau::None
+        }
+        (Scheme::Ssh, Dcau::Subject(_)) => {
+            return choice(
+                "dcau: data behind ssh has a credential of the session, and no subject",
+                "leave out --dcau",
+            );
+        }
+        (_, authentication) => authentication.clone(),
+    };
+    if authentication == Dcau::None {
+        return match options.protect {
+            Some(Level::Integrity | Level::Private) => choice(
+                "dcau: none leaves nothing to protect data with",
+                "leave out --dcau none, or write --protect clear",
+            ),
+            Some(Level::Clear) | None => Ok(Some(DataProtection::default())),
+        };
+    }
+    let is_bare = site.scheme == Scheme::Grid && grid.delegation == Delegation::None;
+    if is_bare && grid.data_credential != DataCredential::Session {
+        return choice(
+            "delegation: without it the server has no credential for data connections",
+            "--data-cred auto makes one, and --dcau none leaves data in clear text",
+        );
+    }
+    let level = options.protect.unwrap_or(Level::Private);
+    Ok(Some(DataProtection::new(authentication, level)))
 }
 
 /// The failure of a handshake with `site`.
@@ -132,7 +224,8 @@ fn steps(
 ) -> Result<Steps, ConnectError> {
     let choice = |what, remedy| Err(ConnectError::Choice { what, remedy });
     let level = options.protect;
-    if level == Some(Level::Integrity) {
+    let grid = grid_data(site, options)?;
+    if level == Some(Level::Integrity) && grid.is_none() {
         let what = "protect: data that is safe but not private needs Grid security";
         return choice(what, "TLS has clear and private");
     }
@@ -140,10 +233,20 @@ fn steps(
     let explicit = Steps::Explicit(Mechanism::Tls, level.unwrap_or(Level::Private));
     let implicit = Steps::Implicit(level.unwrap_or(Level::Private));
     match (site.scheme, options.security) {
-        (Scheme::Ssh, Security::Auto | Security::None) if !demands => Ok(Steps::Clear),
+        (Scheme::Ssh, Security::Auto | Security::None) if options.identity.is_none() => {
+            Ok(Steps::Clear)
+        }
         (Scheme::Ssh, _) => choice(
-            "security: sshftp:// has the protection of ssh, and data in clear text",
-            "leave out --security, --protect and --cert",
+            "security: sshftp:// has the protection of ssh",
+            "leave out --security and --cert",
+        ),
+        (Scheme::Grid, Security::Auto) if options.identity.is_none() => {
+            let level = grid.map(|data| data.level).unwrap_or_default();
+            Ok(Steps::Explicit(Mechanism::Gssapi, level))
+        }
+        (Scheme::Grid, _) => choice(
+            "security: gsiftp:// has Grid security",
+            "leave out --security; --cred names a credential, and not --cert",
         ),
         (Scheme::Ftps, Security::None) => choice(
             "security: none contradicts ftps://",
@@ -189,6 +292,7 @@ mod tests {
     use crate::url::Location;
 
     const FAR: &str = "192.0.2.1";
+    const GSSAPI: Steps = Steps::Explicit(Mechanism::Gssapi, Level::Private);
     const EXPLICIT: Steps = Steps::Explicit(Mechanism::Tls, Level::Private);
 
     #[track_caller]
@@ -214,6 +318,8 @@ mod tests {
             ("ftps://h:2811/", FAR, EXPLICIT),
             ("ftps://h:990/", FAR, Steps::Implicit(Level::Private)),
             ("sshftp://ann@h/", FAR, Steps::Clear),
+            ("gsiftp://h/", FAR, GSSAPI),
+            ("gsiftp://ann:secret@h/", "127.0.0.1", GSSAPI),
         ] {
             assert_eq!(chosen(url, peer, &options), Ok(steps), "{url} at {peer}");
         }
@@ -246,6 +352,52 @@ mod tests {
             let told = chosen(url, FAR, &options).unwrap_err();
             assert!(told.contains("needs Grid security"), "{told}");
         }
+    }
+
+    /// Data as the login protects it: who proves what, and the level.
+    #[track_caller]
+    fn data(url: &str, options: &ConnectOptions) -> Result<Option<DataProtection>, String> {
+        let Ok(Location::Remote(remote)) = Location::parse(url) else {
+            panic!("{url}");
+        };
+        grid_data(&remote.site, options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn grid_security_protects_data_unless_told_not_to() {
+        let mut options = ConnectOptions::default();
+        let private = Ok(Some(DataProtection::new(Dcau::Own, Level::Private)));
+        let nothing = Ok(Some(DataProtection::default()));
+        assert_eq!(data("gsiftp://h/", &options), private);
+        assert_eq!(data("sshftp://h/", &options), nothing);
+        assert_eq!(data("ftps://h/", &options), Ok(None));
+        options.protect = Some(Level::Clear);
+        let proven = Ok(Some(DataProtection::new(Dcau::Own, Level::Clear)));
+        assert_eq!(data("gsiftp://h/", &options), proven);
+        assert_eq!(data("sshftp://h/", &options), nothing);
+        options.grid.authentication = Dcau::None;
+        assert_eq!(data("gsiftp://h/", &options), nothing);
+        for level in [Level::Integrity, Level::Private] {
+            options.protect = Some(level);
+            for url in ["gsiftp://h/", "sshftp://h/"] {
+                assert!(data(url, &options).is_err(), "{url} {level:?}");
+            }
+        }
+    }
+
+    /// Row 7 of the traps of Grid security: such a server would prove that it is the host.
+    #[test]
+    fn authenticated_data_needs_delegation_or_a_credential_of_the_session() {
+        let mut options = ConnectOptions::default();
+        options.grid.delegation = Delegation::None;
+        let told = data("gsiftp://h/", &options).unwrap_err();
+        assert!(told.contains("--data-cred auto"), "{told}");
+        options.grid.data_credential = DataCredential::Session;
+        assert!(data("gsiftp://h/", &options).is_ok());
+        options.grid.data_credential = DataCredential::Auto;
+        options.grid.authentication = Dcau::None;
+        assert!(data("gsiftp://h/", &options).is_ok());
+        assert!(data("sshftp://h/", &options).is_ok());
     }
 
     #[test]

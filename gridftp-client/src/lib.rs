@@ -87,6 +87,27 @@
 //! that ends without the end mark of TLS was cut off. Two servers cannot protect the data between
 //! them by TLS, so a copy between them is refused unless it may be clear.
 //!
+//! # Grid security
+//!
+//! `gsiftp://` asks for `AUTH GSSAPI` and shows the server a certificate: that of
+//! [`Site::credential`](url::Site::credential) or of [`options::GridOptions`], or else of the
+//! environment: the files of `X509_USER_PROXY`, or of `X509_USER_CERT` and `X509_USER_KEY`, then the
+//! proxy `/tmp/x509up_u<uid>`, the user's own, the host's. The server must have a certificate of an
+//! authority in `X509_CERT_DIR` for the host of the URL, or the subject that was asked for; before
+//! that is proven nothing is delegated. It gets a limited proxy, by which it proves the user's
+//! identity on data connections. The account is the one that it maps the certificate to, unless the
+//! URL names one.
+//!
+//! Data connections are authenticated and private by default (`DCAU A`, `PROT P`), as under TLS: the
+//! Globus programs leave data in clear text behind the authentication, which
+//! [`ConnectOptions::protect`] asks for where speed matters more. A server that does not list `DCAU`
+//! is refused unless data is to be in clear text, and so are options without delegation, since the
+//! server has nothing to prove the user's identity with.
+//!
+//! Between two servers the login with one credential is enough. Those that know different identities
+//! get a credential that is made for the session, which both trust and nothing else (`DCSC P`, then
+//! `DCAU A`); where one of them takes none, each is told the identity of the other (`DCAU S`).
+//!
 //! # Plain FTP servers
 //!
 //! In MODE S data follows the server's word that it takes the upload, and between two servers
@@ -150,6 +171,7 @@ pub mod copy;
 pub mod error;
 pub mod file;
 mod glob;
+mod grid;
 mod guard;
 pub mod list;
 pub mod local;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use ftp_proto::client::{Login, LoginError, LoginStep, Settings};
+use ftp_proto::security::Mechanism;
 use ftp_wire::command::{Mode, Secret};
 use ftp_wire::reply::Reply;
 use xio_core::{BoxStream, Target, Transport as _};
@@ -12,7 +13,7 @@ use crate::abilities::Abilities;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ConnectError, ControlError};
-use crate::guard::tls_failed;
+use crate::grid::{MAPPED, NO_PASSWORD};
 use crate::options::ConnectOptions;
 use crate::ssh;
 use crate::url::{Scheme, Site};
@@ -28,14 +29,20 @@ impl Client {
         site: &Site,
         greeting: &Reply,
     ) -> Result<(), ConnectError> {
-        let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
+        let is_grid = site.scheme == Scheme::Grid;
+        let nobody = if is_grid { MAPPED } else { "anonymous" };
+        let user = site.user.clone().unwrap_or_else(|| nobody.to_owned());
         let password = match (&site.password, &site.user) {
             (Some(password), _) => password.clone(),
+            (None, _) if is_grid => Secret::new(NO_PASSWORD),
             (None, None) => Secret::new(self.options.anonymous_password.clone()),
             (None, Some(_)) => Secret::new(""),
         };
         let guard = &self.guard;
         let mut login = Login::new(&user, password, self.options.mode).with_security(guard.steps());
+        if let Some(grid) = guard.grid() {
+            login = login.with_data(grid.settings());
+        }
         login.reply(greeting);
         let mut due = VecDeque::new();
         let done = loop {
@@ -43,7 +50,7 @@ impl Client {
                 LoginStep::Send(command) => due.push_back(self.control.send(command)),
                 LoginStep::Secure(_) => {
                     let secured = self.control.upgrade(guard).await?;
-                    self.security = secured.map_err(|cause| tls_failed(site, cause))?;
+                    self.security = secured.map_err(|cause| guard.failed(site, cause))?;
                     login.secured();
                 }
                 LoginStep::Done(done) => break done,
@@ -58,7 +65,9 @@ impl Client {
         let site = self.site().to_owned();
         let session = done.map_err(|refused| match refused {
             LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
-            LoginError::Mechanism(_, reply) => ConnectError::NoTls {
+            LoginError::Mechanism(Mechanism::Gssapi, reply) => ConnectError::NoGrid { site, reply },
+            LoginError::Feature(feature) => ConnectError::NoProtection { site, feature },
+            LoginError::Mechanism(Mechanism::Tls, reply) => ConnectError::NoTls {
                 site,
                 reply,
                 for_password: guard.is_for_password(),

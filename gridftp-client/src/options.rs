@@ -4,9 +4,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 pub use ftp_proto::security::Level;
+pub use ftp_wire::command::Dcau;
 use ftp_wire::command::Mode;
 use gridftp_dsi::types::ChecksumAlgorithm;
+pub use gsi::exchange::Delegation;
+pub use gsi::host::Names;
 pub use xio::tls::{Identity, Roots};
+
+pub use crate::grid::{DataCredential, GridOptions};
 
 /// How to reach a server.
 #[derive(Debug, Clone)]
@@ -43,20 +48,22 @@ pub struct ConnectOptions {
     /// Protection of control connections.
     pub security: Security,
     /// Protection of data connections; `None` has them private where the control connection is
-    /// protected, and clear elsewhere. There is no fall-back to less.
+    /// protected by TLS or Grid security, and clear elsewhere. There is no fall-back to less.
     pub protect: Option<Level>,
     /// The authorities that vouch for servers.
     pub roots: Roots,
     /// The certificate for servers that ask for one.
     pub identity: Option<Identity>,
+    /// Grid security, of `gsiftp://` and of data behind ssh.
+    pub grid: GridOptions,
 }
 
 /// Protection of a control connection. A server that cannot have it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Security {
-    /// TLS for `ftps://`, and for `ftp://` where a password would cross a network or the other
-    /// options need it; else none.
+    /// Grid security for `gsiftp://`; TLS for `ftps://`, and for `ftp://` where a password would
+    /// cross a network or the other options need it; else none.
     #[default]
     Auto,
     /// None: names, passwords and data go in clear text.
@@ -86,6 +93,7 @@ impl Default for ConnectOptions {
             protect: None,
             roots: Roots::system(),
             identity: None,
+            grid: GridOptions::default(),
         }
     }
 }

@@ -22,6 +22,9 @@ pub enum Event<'a> {
         control: Option<&'a str>,
         /// Protection of data connections.
         data: Level,
+        /// The identity of both ends of data connections: `self`, `session`, `none` or a subject;
+        /// `None` without Grid security.
+        data_peer: Option<&'a str>,
     },
     /// Something a curious user wants to know: a fallback, a pause.
     Note(&'a str),

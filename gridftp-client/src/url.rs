@@ -16,6 +16,9 @@ pub const FTP_PORT: u16 = 21;
 /// `AUTH TLS`.
 pub const FTPS_PORT: u16 = 990;
 
+/// The port of `gsiftp://`.
+pub const GRID_PORT: u16 = 2811;
+
 /// The port of `sshftp://`, unless the configuration of `ssh` names another for the host.
 pub const SSH_PORT: u16 = 22;
 
@@ -27,7 +30,7 @@ pub enum Location {
     Stdio,
     /// A path of this machine: a plain path or a `file:` URL.
     Local(PathBuf),
-    /// An `ftp://`, `ftps://` or `sshftp://` URL, or `HOST:/PATH`.
+    /// An `ftp://`, `ftps://`, `gsiftp://` or `sshftp://` URL, or `HOST:/PATH`.
     Remote(Remote),
 }
 
@@ -53,6 +56,8 @@ pub enum Scheme {
     Ftp,
     /// `ftps`: the same under TLS.
     Ftps,
+    /// `gsiftp`: the same under Grid security.
+    Grid,
     /// `sshftp`: a server process started through `ssh`.
     Ssh,
 }
@@ -63,6 +68,7 @@ impl Scheme {
         match self {
             Self::Ftp => "ftp",
             Self::Ftps => "ftps",
+            Self::Grid => "gsiftp",
             Self::Ssh => "sshftp",
         }
     }
@@ -71,6 +77,7 @@ impl Scheme {
     pub const fn port(self) -> u16 {
         match self {
             Self::Ftp | Self::Ftps => FTP_PORT,
+            Self::Grid => GRID_PORT,
             Self::Ssh => SSH_PORT,
         }
     }
@@ -90,6 +97,8 @@ pub struct Site {
     pub user: Option<String>,
     /// Password named in the URL.
     pub password: Option<Secret>,
+    /// File of the credential for Grid security, where it is not that of the options.
+    pub credential: Option<PathBuf>,
 }
 
 /// Why a text is no location.
@@ -97,16 +106,11 @@ pub struct Site {
 #[non_exhaustive]
 pub enum UrlError {
     /// Nothing at all.
-    #[error("url: empty; give a path, a file:, ftp://, ftps:// or sshftp:// URL, or -")]
+    #[error("url: empty; give a path, a file:, ftp://, ftps://, gsiftp:// or sshftp:// URL, or -")]
     Empty,
     /// A scheme that this client does not speak.
-    #[error("url: scheme {}: unknown; use ftp://, ftps://, sshftp://, file: or a plain path", .0.escape_default())]
+    #[error("url: scheme {}: unknown; use ftp://, ftps://, gsiftp://, sshftp://, file: or a plain path", .0.escape_default())]
     Scheme(String),
-    /// A scheme that it will speak.
-    #[error(
-        "url: {0}:// is not supported yet; ftp://, ftps:// and sshftp:// servers can be reached"
-    )]
-    NotYet(&'static str),
     /// No host between `//` and the path.
     #[error("url: no host; write ftp://HOST[:PORT]/PATH")]
     NoHost,
@@ -160,7 +164,7 @@ impl Location {
             "ftp" => Remote::parse(Scheme::Ftp, authority).map(Self::Remote),
             "ftps" => Remote::parse(Scheme::Ftps, authority).map(Self::Remote),
             "sshftp" => Remote::parse(Scheme::Ssh, authority).map(Self::Remote),
-            "gsiftp" => Err(UrlError::NotYet("gsiftp")),
+            "gsiftp" => Remote::parse(Scheme::Grid, authority).map(Self::Remote),
             _ => Err(UrlError::Scheme(scheme.to_owned())),
         }
     }
@@ -299,6 +303,7 @@ impl Remote {
                 port,
                 user,
                 password,
+                credential: None,
             },
             path,
             pattern,
@@ -315,6 +320,7 @@ impl Site {
             port,
             user: None,
             password: None,
+            credential: None,
         }
     }
 

@@ -21,6 +21,14 @@ impl Mechanism {
             Self::Gssapi => "GSSAPI",
         }
     }
+
+    /// The code of the reply to `AUTH` by which a server agrees.
+    pub const fn agreement(self) -> u16 {
+        match self {
+            Self::Tls => 234,
+            Self::Gssapi => 334,
+        }
+    }
 }
 
 /// The strength of protection, in rising order.

@@ -330,9 +330,11 @@ async fn ask(
     if is_extended(client) {
         let streams = options.streams.max(1);
         client.set_up_push(streams).await?;
-        // No data may be on the way before its store is accepted, so the connections come first.
-        let opened = client.channel.get().open(Mode::Extended, streams).await;
-        opened.map_err(|cause| client.data_error(&show(path), cause))?;
+        if !client.guard.has_grid_handshake() {
+            // No data may be on the way before its store is accepted, so the connections come first.
+            let opened = client.channel.get().open(Mode::Extended, streams).await;
+            opened.map_err(|cause| client.data_error(&show(path), cause))?;
+        }
     } else {
         client.set_up_stream(BufferSide::Receive).await?;
     }
@@ -353,10 +355,15 @@ async fn send(
         .parallelism(options.streams.max(1))
         .dealt();
     let abort = control.abort_on_drop();
-    let begun = if mode == Mode::Extended {
+    let begun = if mode == Mode::Extended && !client.guard.has_grid_handshake() {
         transfer.begin().await.map_err(Failure::to_begin)
     } else {
-        let open = channel.open(mode, 1);
+        let streams = if mode == Mode::Extended {
+            options.streams.max(1)
+        } else {
+            1
+        };
+        let open = channel.open(mode, streams);
         transfer.begin_with(client.options.reply_within, open).await
     };
     if let Err(failure) = begun {

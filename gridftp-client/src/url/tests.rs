@@ -148,10 +148,6 @@ fn errors_of_urls_name_the_remedy() {
         Err(UrlError::ControlByte)
     );
     assert_eq!(
-        Location::parse("gsiftp://h/x"),
-        Err(UrlError::NotYet("gsiftp"))
-    );
-    assert_eq!(
         Location::parse("http://h/x"),
         Err(UrlError::Scheme("http".into()))
     );

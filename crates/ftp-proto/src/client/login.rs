@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use ftp_wire::command::{Command, Mode, Secret, Type};
+use ftp_wire::command::{Command, Dcau, Mode, Secret, Type};
 use ftp_wire::reply::Reply;
 
 use super::capabilities::Capabilities;
-use crate::security::{Level, Mechanism};
+use crate::security::{DataProtection, Level, Mechanism};
+
+/// Size of the buffers for protected data of the Globus programs, which limits nothing there.
+const BUFFER: u64 = 1 << 20;
 
 /// Protects the session where that is asked for, logs in, asks for the features, and sets TYPE I
 /// and the mode; a value that does no I/O.
@@ -60,6 +63,8 @@ pub struct Login {
     /// The commands without a reply yet.
     due: VecDeque<Due>,
     must_extend: bool,
+    /// The features without which data would be less protected than asked for.
+    needs: Vec<&'static str>,
     error: Option<LoginError>,
     found: LoggedIn,
 }
@@ -74,6 +79,27 @@ pub enum Security {
     Explicit(Mechanism, Level),
     /// TLS from the first byte on, before the greeting.
     Implicit(Level),
+}
+
+/// The protection of data connections by Grid security.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DataSecurity {
+    /// The credential for the server's end, as `DCSC P` takes it; by default the one that was
+    /// delegated.
+    pub credential: Option<Secret>,
+    /// The protection itself.
+    pub protection: DataProtection,
+}
+
+impl DataSecurity {
+    /// Makes a protection with the credential of the session, if there is one.
+    pub const fn new(protection: DataProtection, credential: Option<Secret>) -> Self {
+        Self {
+            credential,
+            protection,
+        }
+    }
 }
 
 /// The next step of a login.
@@ -116,6 +142,8 @@ pub enum LoginError {
     Mechanism(Mechanism, Reply),
     /// A setting without which the copy would differ.
     Setting(Command, Reply),
+    /// It lacks a feature without which data would be less protected than asked for.
+    Feature(&'static str),
 }
 
 impl fmt::Display for LoginError {
@@ -126,6 +154,7 @@ impl fmt::Display for LoginError {
             Self::Clear(reply) => ("login in clear text".to_owned(), reply),
             Self::Mechanism(mechanism, reply) => (format!("AUTH {}", mechanism.name()), reply),
             Self::Setting(command, reply) => (command.to_string(), reply),
+            Self::Feature(name) => return write!(f, "server: it has no {name}"),
         };
         write!(f, "server: {what}: {} {}", reply.code(), reply.text())
     }
@@ -133,16 +162,17 @@ impl fmt::Display for LoginError {
 
 impl std::error::Error for LoginError {}
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Due {
     Greeting,
     Auth(Mechanism),
-    Pbsz,
-    Prot(Level),
     User,
     Pass,
     Feat,
-    Type,
+    /// A setting that must succeed.
+    Must(Command),
+    /// `DCAU N`, which a server without that feature does not know, and does not need.
+    Unauthenticated,
     Mode,
 }
 
@@ -150,10 +180,7 @@ impl Login {
     /// Logs in with this name and password; without a `mode`, MODE E is used where the server has
     /// it.
     pub fn new(user: &str, password: Secret, mode: Option<Mode>) -> Self {
-        let mut then = vec![
-            (Due::Feat, Command::Feat),
-            (Due::Type, Command::Type(Type::Image)),
-        ];
+        let mut then = vec![(Due::Feat, Command::Feat), must(Command::Type(Type::Image))];
         if mode != Some(Mode::Stream) {
             then.push((Due::Mode, Command::Mode(Mode::Extended)));
         }
@@ -166,6 +193,7 @@ impl Login {
             password: Some(password),
             due: VecDeque::from([Due::Greeting]),
             must_extend: mode == Some(Mode::Extended),
+            needs: Vec::new(),
             error: None,
             found: LoggedIn::default(),
         }
@@ -175,6 +203,43 @@ impl Login {
     #[must_use]
     pub fn with_security(self, security: Security) -> Self {
         Self { security, ..self }
+    }
+
+    /// Protects data connections by Grid security. It follows [`with_security`](Self::with_security).
+    ///
+    /// The settings are sent behind `FEAT`. A server that does not list the feature is refused: some
+    /// ignore a demand that they do not know.
+    #[must_use]
+    pub fn with_data(mut self, data: DataSecurity) -> Self {
+        let is_gssapi = matches!(self.security, Security::Explicit(Mechanism::Gssapi, _));
+        let DataProtection {
+            authentication,
+            level,
+        } = data.protection;
+        let mut commands = Vec::new();
+        let delegated = data.credential.is_none();
+        if let Some(credential) = data.credential {
+            self.needs.push("DCSC");
+            let due = Due::Must(Command::Dcsc(String::new()));
+            commands.push((due, Command::Dcsc(format!("P {}", credential.reveal()))));
+        }
+        if authentication == Dcau::None {
+            // It is in force unless a login by GSSAPI has put another in force.
+            let due = (Due::Unauthenticated, Command::Dcau(Dcau::None));
+            commands.extend(is_gssapi.then_some(due));
+        } else {
+            self.needs.push("DCAU");
+            // A login by GSSAPI has put it in force.
+            if !(is_gssapi && delegated && authentication == Dcau::Own) {
+                commands.push(must(Command::Dcau(authentication)));
+            }
+            if is_gssapi {
+                commands.push(must(Command::Pbsz(BUFFER)));
+            }
+            commands.push(must(Command::Prot(level.letter())));
+        }
+        self.then.splice(1..1, commands);
+        self
     }
 
     /// The handshake that [`LoginStep::Secure`] asked for is done.
@@ -187,12 +252,11 @@ impl Login {
     /// Asks for the protection of data channels, then names the account. The replies are read in
     /// order, so a refusal is known before the password is sent.
     fn protect_data(&mut self) {
-        if let Security::Explicit(_, level) | Security::Implicit(level) = self.security {
+        if let Security::Explicit(Mechanism::Tls, level) | Security::Implicit(level) = self.security
+        {
             // RFC 4217 §8: PBSZ must precede PROT, and is 0 under TLS.
-            self.to_send.extend([
-                (Due::Pbsz, Command::Pbsz(0)),
-                (Due::Prot(level), Command::Prot(level.letter())),
-            ]);
+            let prot = Command::Prot(level.letter());
+            self.to_send.extend([must(Command::Pbsz(0)), must(prot)]);
         }
         let user = std::mem::take(&mut self.user);
         self.to_send.push_back((Due::User, Command::User(user)));
@@ -240,22 +304,21 @@ impl Login {
         let well = reply.code().is_success();
         let refused = |make: fn(Reply) -> LoginError| Some(make(reply.clone()));
         let setting = |command| Some(LoginError::Setting(command, reply.clone()));
+        let listed = |found: &LoggedIn, name: &str| found.capabilities.has(name).is_yes();
         let error = match self.due.pop_front() {
             Some(Due::Greeting) => {
                 self.on_greeting(reply);
                 (!well).then(|| LoginError::Greeting(reply.clone()))
             }
             Some(Due::Auth(mechanism)) => {
-                let agrees = match mechanism {
-                    Mechanism::Tls => 234,
-                    Mechanism::Gssapi => 334,
-                };
-                let agrees = reply.code().number() == agrees;
+                let agrees = reply.code().number() == mechanism.agreement();
                 self.agreed = agrees.then_some(mechanism);
                 (!agrees).then(|| LoginError::Mechanism(mechanism, reply.clone()))
             }
-            Some(Due::Pbsz) if !well => setting(Command::Pbsz(0)),
-            Some(Due::Prot(level)) if !well => setting(Command::Prot(level.letter())),
+            Some(Due::Must(command)) if !well => setting(command),
+            Some(Due::Unauthenticated) if !well && listed(&self.found, "DCAU") => {
+                setting(Command::Dcau(Dcau::None))
+            }
             Some(Due::User | Due::Pass) if well => {
                 self.to_send.extend(self.then.drain(..));
                 None
@@ -272,20 +335,25 @@ impl Login {
             Some(Due::User | Due::Pass) => refused(LoginError::Account),
             Some(Due::Feat) => {
                 self.found.capabilities = Capabilities::from_feat(reply);
-                None
+                let mut needs = self.needs.iter().copied();
+                let missing = needs.find(|name| !listed(&self.found, name));
+                missing.map(LoginError::Feature)
             }
-            Some(Due::Type) if !well => setting(Command::Type(Type::Image)),
             Some(Due::Mode) if !well && self.must_extend => setting(Command::Mode(Mode::Extended)),
             Some(Due::Mode) => {
                 self.found.extended = well;
                 None
             }
-            Some(Due::Type | Due::Pbsz | Due::Prot(_)) | None => None,
+            Some(Due::Must(_) | Due::Unauthenticated) | None => None,
         };
         if self.error.is_none() {
             self.error = error;
         }
     }
+}
+
+fn must(command: Command) -> (Due, Command) {
+    (Due::Must(command.clone()), command)
 }
 
 /// Says whether the refusal names a security mechanism.

@@ -1,10 +1,10 @@
 //! Tests of `Login`: the commands it sends, and the replies that end it.
 
-use ftp_wire::command::{Command, Mode, Secret};
-use ftp_wire::reply::Reply;
+use ftp_wire::command::{Command, Dcau, Mode, Secret};
+use ftp_wire::reply::{Code, Reply};
 
 use super::login::*;
-use crate::security::{Level, Mechanism};
+use crate::security::{DataProtection, Level, Mechanism};
 
 fn run(mut login: Login, replies: &[Reply]) -> (Vec<String>, Result<LoggedIn, LoginError>) {
     let mut replies = replies.iter();
@@ -176,5 +176,129 @@ fn no_password_follows_a_refused_protection_of_data() {
         let (sent, result) = run(login, &replies);
         assert_eq!(sent, ["AUTH", "(TLS)", "PBSZ", "PROT", "USER"]);
         assert_eq!(result, Err(LoginError::Setting(command, refusal.clone())));
+    }
+}
+
+const GSSAPI: Security = Security::Explicit(Mechanism::Gssapi, Level::Private);
+
+fn feat(lines: &[&'static str]) -> Reply {
+    let lines = lines.iter().copied();
+    Reply::indented(Code::of::<211>(), "Extensions supported", lines, "End.")
+}
+
+fn data(authentication: Dcau, level: Level, credential: Option<&str>) -> DataSecurity {
+    DataSecurity {
+        credential: credential.map(Secret::new),
+        protection: DataProtection::new(authentication, level),
+    }
+}
+
+/// The commands behind the password, in full, and the result with this reply to `FEAT`, where all
+/// else succeeds but `refused`.
+fn settled(
+    security: Security,
+    data: DataSecurity,
+    feat: &Reply,
+    refused: &str,
+) -> (Vec<String>, Result<LoggedIn, LoginError>) {
+    let mut login = secured(security).with_data(data);
+    let (mut sent, mut due) = (
+        Vec::new(),
+        std::collections::VecDeque::from(["hi".to_owned()]),
+    );
+    loop {
+        match login.step() {
+            LoginStep::Send(command) => {
+                let mut wire = Vec::new();
+                command.write_to(&mut wire);
+                let line = String::from_utf8(wire).unwrap().trim_end().to_owned();
+                due.push_back(line.clone());
+                sent.push(line);
+            }
+            LoginStep::Secure(_) => login.secured(),
+            LoginStep::Wait => login.reply(&match due.pop_front().unwrap().as_str() {
+                "AUTH GSSAPI" => Reply::of::<334>("ADAT must follow"),
+                "USER ann" => Reply::of::<331>("?"),
+                "FEAT" => feat.clone(),
+                line if line == refused => Reply::of::<500>("no"),
+                _ => Reply::of::<200>("ok"),
+            }),
+            LoginStep::Done(result) => {
+                let from = sent.iter().position(|line| line == "FEAT");
+                return (sent.split_off(from.map_or(sent.len(), |at| at + 1)), result);
+            }
+        }
+    }
+}
+
+/// Row 6 of the traps of Grid security: the authentication is in force after the login, with no
+/// command; a server that does not list it ignores what is asked for.
+#[test]
+fn protection_of_data_by_grid_security_is_listed_or_refused() {
+    let good = feat(&["DCAU", "DCSC P,D", "PBSZ"]);
+    let subject = || Dcau::Subject("/O=Grid/CN=Alice Lab".to_owned());
+    for (security, wish, commands) in [
+        (
+            GSSAPI,
+            data(Dcau::Own, Level::Private, None),
+            vec!["PBSZ 1048576", "PROT P", "TYPE I"],
+        ),
+        (
+            GSSAPI,
+            data(subject(), Level::Clear, None),
+            vec![
+                "DCAU S /O=Grid/CN=Alice Lab",
+                "PBSZ 1048576",
+                "PROT C",
+                "TYPE I",
+            ],
+        ),
+        (
+            GSSAPI,
+            data(Dcau::None, Level::Clear, None),
+            vec!["DCAU N", "TYPE I"],
+        ),
+        (
+            GSSAPI,
+            data(Dcau::Own, Level::Integrity, Some("QUI=")),
+            vec!["DCSC P QUI=", "DCAU A", "PBSZ 1048576", "PROT S", "TYPE I"],
+        ),
+        (
+            Security::Clear,
+            data(Dcau::Own, Level::Private, Some("QUI=")),
+            vec!["DCSC P QUI=", "DCAU A", "PROT P", "TYPE I"],
+        ),
+    ] {
+        let needs_dcsc = wish.credential.is_some();
+        let authenticates = wish.protection.authentication != Dcau::None;
+        let (sent, result) = settled(security, wish.clone(), &good, "");
+        assert_eq!(sent, commands);
+        assert!(result.is_ok(), "{commands:?}");
+        for command in commands.iter().filter(|command| **command != "TYPE I") {
+            let result = settled(security, wish.clone(), &good, command).1;
+            assert!(matches!(result, Err(LoginError::Setting(..))), "{command}");
+        }
+        let result = settled(security, wish.clone(), &feat(&["PBSZ"]), "DCAU N").1;
+        match authenticates {
+            true if needs_dcsc => assert_eq!(result, Err(LoginError::Feature("DCSC"))),
+            true => assert_eq!(result, Err(LoginError::Feature("DCAU"))),
+            false => assert!(result.is_ok()),
+        }
+    }
+}
+
+#[test]
+fn neither_name_nor_password_follows_a_refused_mechanism() {
+    for refusal in [
+        Reply::of::<504>("Unknown authentication type."),
+        // That of TLS.
+        Reply::of::<234>("go on"),
+    ] {
+        let (sent, result) = run(secured(GSSAPI), &[Reply::of::<220>("hi"), refusal.clone()]);
+        assert_eq!(sent, ["AUTH"]);
+        assert_eq!(
+            result,
+            Err(LoginError::Mechanism(Mechanism::Gssapi, refusal))
+        );
     }
 }

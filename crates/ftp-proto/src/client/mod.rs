@@ -18,11 +18,11 @@ use ftp_wire::reply_parser::ReplyParser;
 
 pub use self::capabilities::{Capabilities, Support};
 pub use self::failure::FailureKind;
-pub use self::login::{LoggedIn, Login, LoginError, LoginStep, Security};
+pub use self::login::{DataSecurity, LoggedIn, Login, LoginError, LoginStep, Security};
 use crate::error::{ApiMisuse, PeerMisbehaved};
+use crate::security::Mechanism;
 use crate::types::Ticket;
 
-const AUTH: &str = "AUTH";
 /// Most replies to no command before the session ends.
 const MAX_UNSOLICITED: u32 = 16;
 
@@ -155,7 +155,7 @@ enum ReplyTimeout {
     Long,
 }
 
-/// The progress of `AUTH TLS`. Unless it is idle, commands wait.
+/// The progress of `AUTH`. Unless it is idle, commands wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upgrade {
     Idle,
@@ -178,6 +178,8 @@ struct Sent {
     ticket: Ticket,
     verb: &'static str,
     reply_timeout: ReplyTimeout,
+    /// The mechanism that is asked for.
+    auth: Option<Mechanism>,
     /// Whether a preliminary reply has arrived: such a command gets the long timeout.
     under_way: bool,
 }
@@ -187,9 +189,10 @@ struct Sent {
 /// Commands may be given at any time; they are sent as far as the window allows, and replies are
 /// matched to them in order. The greeting is the reply to [`Ticket::BANNER`].
 ///
-/// After a 234 to `AUTH` the caller runs the handshake and calls [`upgraded`](Self::upgraded). Until
-/// then no command is sent, and any byte received ends the session: text that was put in front of
-/// the handshake must not pass for text under its protection.
+/// After the agreement to `AUTH`, 234 or for GSSAPI 334, the caller runs the handshake and calls
+/// [`upgraded`](Self::upgraded). Until then no command is sent, and any byte received ends the
+/// session: text that was put in front of the handshake must not pass for text under its
+/// protection.
 #[derive(Debug)]
 pub struct ClientSession {
     settings: Settings,
@@ -212,6 +215,7 @@ impl ClientSession {
             ticket: Ticket::BANNER,
             verb: "greeting",
             reply_timeout: ReplyTimeout::Short,
+            auth: None,
             under_way: false,
         };
         Self {
@@ -262,7 +266,7 @@ impl ClientSession {
         Ok(ticket)
     }
 
-    /// Continues on the connection that was protected after a 234.
+    /// Continues on the connection that was protected after `AUTH`.
     pub fn upgraded(&mut self, now: Instant) {
         self.upgrade = Upgrade::Idle;
         self.fill_window(now);
@@ -320,6 +324,7 @@ impl ClientSession {
             ticket: Ticket(self.tickets),
             verb: command.verb(),
             reply_timeout: reply_timeout(command),
+            auth: mechanism(command),
             under_way: false,
         };
         let shown = command.to_string();
@@ -340,7 +345,7 @@ impl ClientSession {
         if self.in_flight.is_empty() {
             self.quiet_since = now;
         }
-        if next.sent.verb == AUTH {
+        if next.sent.auth.is_some() {
             self.upgrade = Upgrade::Asked;
         }
         self.in_flight.push_back(next.sent);
@@ -401,10 +406,10 @@ impl ClientSession {
             self.out.push_back(Output::Preliminary(ticket, reply));
             return;
         }
-        if oldest.verb == AUTH {
-            self.upgrade = match reply.code().number() {
-                234 => Upgrade::Agreed,
-                _ => Upgrade::Idle,
+        if let Some(mechanism) = oldest.auth {
+            self.upgrade = match reply.code().number() == mechanism.agreement() {
+                true => Upgrade::Agreed,
+                false => Upgrade::Idle,
             };
         }
         self.in_flight.pop_front();
@@ -448,6 +453,16 @@ impl ClientSession {
         self.out.extend(sent.chain(unsent).map(Output::Lost));
         self.out.push_back(Output::Closed(ending));
     }
+}
+
+/// The mechanism of an `AUTH`; a third is refused by any server.
+fn mechanism(command: &Command) -> Option<Mechanism> {
+    let Command::Auth(name) = command else {
+        return None;
+    };
+    let known = [Mechanism::Gssapi, Mechanism::Tls];
+    let named = known.into_iter().find(|known| known.name() == name);
+    Some(named.unwrap_or(Mechanism::Tls))
 }
 
 /// The class of timeout for this command.

@@ -1,6 +1,7 @@
 //! `Credential`: a certificate with its key and the chain above it, read from PEM and written to it.
 
 mod passphrase;
+mod session;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,8 @@ use zeroize::Zeroizing;
 use crate::certificate::{BadCertificate, Certificate, Kind, ProxyRights};
 use crate::key::{KeyError, KeyPair};
 use crate::name::Name;
+
+pub use self::session::SessionError;
 
 /// Characters in a line of PEM (RFC 7468 §2).
 const LINE: usize = 64;

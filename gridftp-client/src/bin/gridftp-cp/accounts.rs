@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use ftp_wire::command::Secret;
 use gridftp_client::netrc;
-use gridftp_client::url::{Location, Site};
+use gridftp_client::url::{Location, Scheme, Site};
 
 use crate::flags::Flags;
 
@@ -35,6 +35,10 @@ impl<'a> Accounts<'a> {
     fn complete_site(&mut self, site: &mut Site) -> anyhow::Result<()> {
         if site.user.is_none() {
             site.user.clone_from(&self.flags.user);
+        }
+        if matches!(site.scheme, Scheme::Grid | Scheme::Ssh) {
+            // Certificates and ssh need no password.
+            return Ok(());
         }
         if site.password.is_none()
             && let Some(path) = &self.flags.netrc

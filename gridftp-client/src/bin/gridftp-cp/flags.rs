@@ -13,6 +13,7 @@ use gridftp_client::options::{
 use gridftp_dsi::types::ChecksumAlgorithm;
 use xio_core::{ByteSize, parse_duration};
 
+use crate::grid::GridFlags;
 use crate::{exit, proxy};
 
 /// The text of `--help` before the flags.
@@ -20,6 +21,7 @@ const ABOUT: &str = "\
 Copies files to, from and between GridFTP servers.
 
 A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an ftps:// URL for TLS, \
+a gsiftp:// URL for Grid security, \
 an sshftp://[USER@]HOST[:PORT]/PATH URL or [USER@]HOST:/PATH for a host that is reached through ssh, \
 a file: URL, a plain path, or - for standard input or output. A directory source that ends in / means its contents; \
 without the slash the directory itself is copied into the destination. Missing destination \
@@ -143,8 +145,8 @@ pub(crate) struct Flags {
           value_hint = ValueHint::FilePath)]
     pub(crate) netrc: Option<Option<PathBuf>>,
 
-    /// Protection of control connections: TLS for ftps:// and for passwords that cross a network
-    /// (auto), none, by AUTH TLS, or from the first byte on (implicit); there is no fall-back
+    /// Protection of control connections: Grid security for gsiftp://, TLS for ftps:// and for
+    /// passwords that cross a network (auto), none, by AUTH TLS, or from the first byte on (implicit); there is no fall-back
     #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
     pub(crate) security: SecurityFlag,
 
@@ -164,6 +166,9 @@ pub(crate) struct Flags {
     /// Key of the certificate, where it is not in the same file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) grid: GridFlags,
 
     /// Longest wait for a connection, a login, a reply, or more data, in seconds; a server that
     /// works in silence, on a checksum or on fetching a file, has at least 600 [default: 120, and
@@ -241,7 +246,7 @@ pub(crate) enum SecurityFlag {
 pub(crate) enum ProtectFlag {
     /// None.
     Clear,
-    /// Against changes; needs Grid security.
+    /// Against changes; gsiftp:// and sshftp:// only.
     Safe,
     /// Against readers too.
     Private,
@@ -284,6 +289,7 @@ impl Flags {
             let key = self.key.as_ref().unwrap_or(cert);
             options.identity = Some(Identity::pem_files(cert, key)?);
         }
+        self.grid.choose(&mut options.grid);
         Ok(options)
     }
 

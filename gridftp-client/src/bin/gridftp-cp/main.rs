@@ -5,6 +5,7 @@
 mod accounts;
 mod exit;
 mod flags;
+mod grid;
 mod list;
 mod proxy;
 mod report;
@@ -169,9 +170,9 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     );
     let sources = sources
         .iter()
-        .map(|text| parse(text))
+        .map(|text| Ok(flags.grid.of_source(parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let destination = parse(destination)?;
+    let destination = flags.grid.of_destination(parse(destination)?);
     let totals = Arc::new(Totals::default());
     let work = copy(
         &sources,

@@ -219,16 +219,22 @@ impl Report {
     }
 
     /// Tells the protection of a session; of several that have the same, once.
-    fn connected(&self, site: &str, round_trip: Duration, control: Option<&str>, data: Level) {
+    fn connected(
+        &self,
+        site: &str,
+        round_trip: Duration,
+        control: Option<&str>,
+        (data, peer): (Level, Option<&str>),
+    ) {
         let data = match data {
             Level::Clear => "clear",
             Level::Integrity => "safe",
             Level::Private => "private",
         };
-        let told = format!(
-            "{site}: control {}, data {data}",
-            control.unwrap_or("clear")
-        );
+        let control = control.unwrap_or("clear");
+        let dcau = peer.map(|peer| format!(", DCAU {peer}"));
+        let dcau = dcau.unwrap_or_default();
+        let told = format!("{site}: control {control}, data {data}{dcau}");
         if self.verbose > 1 {
             self.err(&format!("gridftp-cp: {told}, round trip {round_trip:.1?}"));
         }
@@ -242,10 +248,13 @@ impl Report {
             if self.listing {
                 return;
             }
-            self.emit(&json!({
-                "event": "connected", "site": site, "control": control.unwrap_or("clear"),
-                "data": data,
-            }));
+            let mut value = json!({
+                "event": "connected", "site": site, "control": control, "data": data,
+            });
+            if let (Some(peer), Some(fields)) = (peer, value.as_object_mut()) {
+                fields.insert("dcau".to_owned(), peer.into());
+            }
+            self.emit(&value);
         } else if self.verbose == 1 {
             self.err(&format!("gridftp-cp: {told}"));
         }
@@ -294,7 +303,8 @@ impl Observer for Report {
                 round_trip,
                 control,
                 data,
-            } => self.connected(site, *round_trip, *control, *data),
+                data_peer,
+            } => self.connected(site, *round_trip, *control, (*data, *data_peer)),
             _ if self.json => {
                 if let Some(value) = object(event) {
                     self.emit(&value);

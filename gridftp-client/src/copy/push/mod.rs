@@ -176,7 +176,7 @@ async fn extended(
     if let Err(error) = client.set_up_push(streams).await {
         return shared.fail_set_up(first, error);
     }
-    if !client.abilities.tags {
+    if !client.abilities.tags && !client.guard.has_grid_handshake() {
         // No data may be on the way before its store is accepted, so the connections come first.
         let opened = client.channel.get().open(Mode::Extended, streams).await;
         if let Err(cause) = opened {
@@ -203,6 +203,7 @@ async fn extended(
         },
         streams,
         reply_within: client.options.reply_within,
+        opens: client.guard.has_grid_handshake(),
     };
     let states = (dirs, client.channel.get());
     Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
@@ -214,6 +215,9 @@ struct Push<'a> {
     streams: u32,
     /// Time that the server has for a reply.
     reply_within: Duration,
+    /// Whether connections are opened behind the first store: a Globus server does its part of the
+    /// handshake when it has a transfer.
+    opens: bool,
 }
 
 impl Route for Push<'_> {
@@ -249,7 +253,8 @@ impl Route for Push<'_> {
             return fail(self.asker.shared, asked.taken, failure, true).map(|()| None);
         }
         let begun = match (self.asker.mode, asked.tag) {
-            (Mode::Stream, _) => self.begin_alone(channel, asked).await?,
+            (Mode::Stream, _) => self.begin_open(channel, asked).await?,
+            (_, None) if self.opens => self.begin_open(channel, asked).await?,
             (_, None) => self.begin(asked).await?,
             (_, Some(_)) => Some(asked),
         };

@@ -25,14 +25,14 @@ impl Push<'_> {
         shared.fail_transfer(asked.taken, failure).map(|()| None)
     }
 
-    /// Opens the connection of a store in MODE S and waits until the server accepts it.
-    pub(super) async fn begin_alone(
+    /// Opens the connections of a store, unless they are open, and waits until the server accepts it.
+    pub(super) async fn begin_open(
         &self,
         channel: &mut DataChannel,
         mut asked: Asked,
     ) -> Result<Option<Asked>, Stop> {
         let shared = self.asker.shared;
-        let open = channel.open(Mode::Stream, 1);
+        let open = channel.open(self.asker.mode, self.streams);
         let Err(failure) = asked.transfer.begin_with(self.reply_within, open).await else {
             return Ok(Some(asked));
         };

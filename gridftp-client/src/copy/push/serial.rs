@@ -124,6 +124,7 @@ impl Serial<'_> {
             },
             streams: 1,
             reply_within: client.options.reply_within,
+            opens: true,
         };
         let Some(asked) = route.asker.ask(taken, dirs).await else {
             return Ok(None);

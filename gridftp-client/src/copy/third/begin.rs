@@ -14,7 +14,8 @@ use crate::copy::hidden::may_be_for_name;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::{ACCOUNT, Failure, QUIET, SessionState};
 
-/// A `RETR`; in MODE S the `STOR` goes first, since some servers lose data that comes before it.
+/// A `RETR`; in MODE S the `STOR` goes first, since some servers lose data that comes before it,
+/// and before a handshake of Grid security.
 pub(super) enum Retrieve {
     /// It was sent.
     Sent(Replies),

@@ -2,7 +2,8 @@
 //!
 //! In MODE S the `STOR` goes first, since some servers lose data that is there before it. In MODE E
 //! it is sent only when the source has said that the data of its file comes: a `RETR` that fails
-//! sends none. Where both servers tag transfers, the destination knows each file's data by its tag
+//! sends none. Before a handshake of Grid security the source cannot say so, and the `STOR` goes
+//! first there too. Where both servers tag transfers, the destination knows each file's data by its tag
 //! and throws away that of a `STOR` that fails, so retrievals may be pipelined; any other
 //! destination has to accept each file before the next is asked for, lest it take one for another.
 
@@ -10,7 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
-use ftp_proto::security::Level;
 use ftp_wire::command::{BufferSide, Command, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -39,6 +39,7 @@ use crate::transfer::{Failure, SessionState};
 mod begin;
 mod confirm;
 mod growth;
+mod protect;
 mod resume;
 #[cfg(test)]
 mod tests;
@@ -92,12 +93,7 @@ pub(crate) async fn run(
     destination: &mut Client,
     shared: &Arc<CopyState>,
 ) -> Result<(), Stop> {
-    if source.data_protection().max(destination.data_protection()) > Level::Clear {
-        // Each server would be the TLS server of the connection between them.
-        let what = "third party: two servers cannot protect the data between them by TLS";
-        let remedy = "--protect clear leaves it in clear text, or copy by way of this machine";
-        return Err(Stop::Fatal(TransferError::request(what, remedy)));
-    }
+    protect::protect(source, destination).await?;
     let algorithm = shared.algorithm(&[source, destination]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut told = Known::default();
@@ -125,6 +121,7 @@ pub(crate) async fn run(
             algorithm,
             mode,
             tags: tagged.then_some(&source.state.tags),
+            handshake: source.guard.has_grid_handshake(),
             port,
         };
         let window = Window::default();
@@ -190,6 +187,8 @@ struct Pair<'a> {
     mode: Mode,
     /// The tags of the source's session, where both servers know such.
     tags: Option<&'a Tags>,
+    /// Whether data connections begin with a handshake, for which a Globus server wants a `STOR`.
+    handshake: bool,
     /// Where the destination listens.
     port: SocketAddr,
 }
@@ -289,6 +288,7 @@ impl Pair<'_> {
         let command = Command::retrieve(from, shared.region(job), tag);
         let retrieve = match self.mode {
             Mode::Stream => Retrieve::Later(command),
+            _ if self.handshake => Retrieve::Later(command),
             _ => Retrieve::Sent(self.source.send(command)),
         };
         Ok(Request {

@@ -61,6 +61,7 @@ impl Bed {
             algorithm: None,
             mode: Mode::Stream,
             tags: None,
+            handshake: false,
             port: ([127, 0, 0, 1], 1).into(),
         };
         (pair, [from, to])
