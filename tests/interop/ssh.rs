@@ -116,3 +116,38 @@ fn a_failure_of_ssh_is_told_in_its_own_words() -> Result<()> {
     }
     Ok(())
 }
+
+/// Runs the commands of the manual's page, with `/srv` in a folder of the test.
+#[test]
+fn the_commands_of_the_manual_succeed() -> Result<()> {
+    let Some(bed) = Bed::new()? else {
+        return Ok(());
+    };
+    let manual = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../gridftp-server/src/manual/ssh.rs"
+    );
+    let manual = fs::read_to_string(manual)?;
+    let (_, block) = manual.split_once("//! ```sh\n").context("no commands")?;
+    let (block, _) = block
+        .split_once("//! ```")
+        .context("the block does not end")?;
+    fs::create_dir(bed.host.path("data"))?;
+    bed.local.file("results/run7", 100_003, 1)?;
+    for line in block.lines() {
+        let line = line
+            .trim_start_matches("//! ")
+            .replace("/srv", &bed.there(""));
+        let line = line.replace(&bed.there(""), bed.there("").trim_end_matches('/'));
+        let programs = binary("gridftp-cp")?;
+        let programs = programs.parent().context("no folder")?.display();
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-ec", &line])
+            .current_dir(bed.local.root())
+            .env("PATH", format!("{programs}:{}", bed.sshd.path()));
+        run(&mut shell, LIMIT)?.ok()?;
+    }
+    same_file(&bed.host.path("data/copy"), &bed.local.path("results/run7"))?;
+    same_file(&bed.local.path("run7"), &bed.local.path("results/run7"))
+}

@@ -1,73 +1,151 @@
-//! Runs the shell lines of the README in order.
+//! Runs the shell lines of the README and of the manual in order.
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Daemon, Tree, binary, run};
+use workspace_tests::{Daemon, GridLab, Peer, Tree, binary, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The port in the README, which the test replaces by a free one.
+/// The port in the pages, which the tests replace by a free one.
 const PORT: &str = "2811";
+/// The host in the pages, for which the tests put `localhost`.
+const HOST: &str = "dtn.example.org";
 
-/// Returns the lines of the first fenced block of a language.
-fn block(readme: &str, kind: &str) -> Result<Vec<String>> {
-    let (_, rest) = readme
+/// Returns a file of the repository.
+fn page(path: &str) -> Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
+}
+
+/// Returns the lines of the first fenced block of a language, in a page or in a comment of one.
+fn block(page: &str, kind: &str) -> Result<Vec<String>> {
+    let (_, rest) = page
         .split_once(&format!("```{kind}\n"))
         .context("no such block")?;
     let (block, _) = rest.split_once("```").context("the block does not end")?;
-    Ok(block.lines().map(ToOwned::to_owned).collect())
+    let lines = block.lines().map(|line| line.trim_start_matches("//! "));
+    Ok(lines
+        .filter(|line| *line != "//!" && !line.is_empty())
+        .map(ToOwned::to_owned)
+        .collect())
 }
 
-#[test]
-fn the_shell_lines_succeed() -> Result<()> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"))?;
-    let programs = binary("gridftp-server")?
-        .parent()
-        .context("a folder")?
-        .to_path_buf();
-    let path = env::join_paths(
-        [programs]
-            .into_iter()
-            .chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
-    )?;
-    let shell = |line: &str, tree: &Tree| {
+/// A shell in a folder, with our programs first in its `PATH`.
+struct Shell<'a> {
+    tree: &'a Tree,
+    path: OsString,
+    variables: Vec<(&'static str, String)>,
+    server: Option<Daemon>,
+}
+
+impl<'a> Shell<'a> {
+    fn new(tree: &'a Tree) -> Result<Self> {
+        let programs = binary("gridftp-server")?;
+        let programs = programs.parent().context("a folder")?.to_path_buf();
+        let path = env::var_os("PATH").unwrap_or_default();
+        Ok(Self {
+            tree,
+            path: env::join_paths([programs].into_iter().chain(env::split_paths(&path)))?,
+            variables: Vec::new(),
+            server: None,
+        })
+    }
+
+    fn command(&self, line: &str) -> Command {
         let mut shell = Command::new("sh");
         shell
             .args(["-ec", line])
-            .current_dir(tree.root())
-            .env("PATH", &path)
-            .env("HOME", tree.root());
+            .current_dir(self.tree.root())
+            .env("PATH", &self.path)
+            .env("HOME", self.tree.root())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         shell
-    };
-    let tree = Tree::new()?;
-    let mut server: Option<Daemon> = None;
-    let lines = block(&readme, "sh")?;
-    ensure!(lines.len() <= 10, "{} lines are more than ten", lines.len());
-    // The first line builds the programs, which is done already.
-    for line in lines.iter().skip(1) {
+    }
+
+    /// Runs a line; one that ends in `&` starts the server, and its port is that of later lines.
+    fn run(&mut self, line: &str) -> Result<()> {
         if let Some(background) = line.strip_suffix(" &") {
             let line = format!("exec {}", background.replace(PORT, "0"));
             let ready = |line: &str| line.strip_prefix("listening on ")?.parse().ok();
-            server = Some(Daemon::start(&mut shell(&line, &tree), ready)?);
-            continue;
+            self.server = Some(Daemon::start(&mut self.command(&line), ready)?);
+            return Ok(());
         }
-        let port = server.as_ref().map_or(0, |server| server.addr().port());
-        let output = || server.as_ref().map(Daemon::output).unwrap_or_default();
-        run(
-            &mut shell(&line.replace(PORT, &port.to_string()), &tree),
-            LIMIT,
-        )?
-        .ok()
-        .with_context(output)?;
+        let port = self
+            .server
+            .as_ref()
+            .map_or(0, |server| server.addr().port());
+        let output = || self.server.as_ref().map(Daemon::output).unwrap_or_default();
+        let line = line
+            .replace(PORT, &port.to_string())
+            .replace(HOST, "localhost");
+        run(&mut self.command(&line), LIMIT)?
+            .ok()
+            .with_context(output)?;
+        Ok(())
     }
-    ensure!(
-        tree.path("shared/skel").is_dir(),
-        "the directory did not arrive"
-    );
+}
+
+#[test]
+fn the_shell_lines_of_the_readme_succeed() -> Result<()> {
+    let tree = Tree::new()?;
+    let mut shell = Shell::new(&tree)?;
+    let lines = block(&page("README.md")?, "sh")?;
+    ensure!(lines.len() <= 10, "{} lines are more than ten", lines.len());
+    // The first line builds the programs, which is done already.
+    lines.iter().skip(1).try_for_each(|line| shell.run(line))?;
+    let arrived = tree.path("shared/skel").is_dir();
+    ensure!(arrived, "the directory did not arrive");
+    Ok(())
+}
+
+#[test]
+fn the_shell_lines_about_tls_succeed() -> Result<()> {
+    for peer in [Peer::Openssl, Peer::Curl] {
+        if peer
+            .require("readme: the manual's page about TLS")
+            .is_none()
+        {
+            return Ok(());
+        }
+    }
+    let tree = Tree::new()?;
+    let mut shell = Shell::new(&tree)?;
+    let lines = block(&page("gridftp-server/src/manual/tls.rs")?, "sh")?;
+    lines.iter().try_for_each(|line| shell.run(line))
+}
+
+#[test]
+fn the_shell_lines_about_grid_security_succeed() -> Result<()> {
+    let (tree, lab) = (Tree::new()?, GridLab::new()?);
+    let mut shell = Shell::new(&tree)?;
+    // The person's own credential, in the place where programs look for it.
+    let pem = lab.user().to_pem();
+    let (certificate, key) = pem.split_at(pem.find("-----BEGIN PRIVATE").context("no key")?);
+    fs::create_dir_all(tree.path(".globus"))?;
+    fs::create_dir_all(tree.path("data"))?;
+    for (file, text) in [("usercert.pem", certificate), ("userkey.pem", key)] {
+        let path = tree.path(".globus").join(file);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o400))?;
+    }
+    let proxy = tree.path("proxy").display().to_string();
+    let authorities = lab.grid().certificates().display().to_string();
+    shell.variables = vec![
+        ("X509_USER_PROXY", proxy),
+        ("X509_CERT_DIR", authorities.clone()),
+    ];
+    let files = lab.grid().folder().display().to_string();
+    for line in block(&page("gridftp-server/src/manual/grid.rs")?, "sh")? {
+        let line = line.replace("/etc/grid-security", &files);
+        let line = line.replace("/srv/data", &tree.path("data").display().to_string());
+        shell.run(&line)?;
+    }
     Ok(())
 }

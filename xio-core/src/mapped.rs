@@ -38,7 +38,7 @@ pub trait ByteMap: Send + Unpin + 'static {
     /// Checks that the received bytes may end here.
     ///
     /// # Errors
-    /// [`ErrorKind::UnexpectedEof`] where something is missing.
+    /// [`io::ErrorKind::UnexpectedEof`] where something is missing.
     fn end(&self) -> Result<()> {
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Upgrade {
     }
 }
 
-/// The state of the task behind a [`Control`].
+/// The state of the task behind a [`Control`](super::Control).
 pub(super) struct Driver {
     session: ClientSession,
     waiting: VecDeque<(Ticket, mpsc::UnboundedSender<Answer>)>,

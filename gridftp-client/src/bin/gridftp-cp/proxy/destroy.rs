@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// Files with proxies [default: $X509_USER_PROXY, or else /tmp/x509up_u<uid>]
+    /// Files with proxies [default: $X509_USER_PROXY, or else /tmp/x509up_uUID]
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 }

@@ -24,7 +24,7 @@ help, a line each without its name.
 
 Exit status: 0 if there is a proxy, and with --exists if it is valid long enough; else 1.")]
 pub(super) struct Args {
-    /// File of the proxy [default: $X509_USER_PROXY, or else /tmp/x509up_u<uid>]
+    /// File of the proxy [default: $X509_USER_PROXY, or else /tmp/x509up_uUID]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
 

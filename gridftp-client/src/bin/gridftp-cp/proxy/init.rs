@@ -91,7 +91,7 @@ pub(super) struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// File of the proxy [default: $X509_USER_PROXY, or else /tmp/x509up_u<uid>]
+    /// File of the proxy [default: $X509_USER_PROXY, or else /tmp/x509up_uUID]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
 }

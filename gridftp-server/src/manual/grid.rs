@@ -1,0 +1,45 @@
+//! Grid security: X.509 proxies, delegation and protected data channels, as at Grid sites.
+//!
+//! # What is needed
+//!
+//! | File | Contents |
+//! | --- | --- |
+//! | `/etc/grid-security/hostcert.pem`, `hostkey.pem` | the credential of the host, key with mode 0400 |
+//! | `/etc/grid-security/certificates` | trusted authorities as `HASH.0`, each with its `HASH.signing_policy`, and revocation lists as `HASH.r0` |
+//! | `/etc/grid-security/grid-mapfile` | lines of `"DN" user[,user...]` |
+//! | `~/.globus/usercert.pem`, `userkey.pem` | the credential of a person, key with mode 0400 |
+//!
+//! Authorities, policies and revocation lists are those that Grid distributions install; changed
+//! files count after some seconds, without a restart. The variables `X509_CERT_DIR`,
+//! `X509_USER_CERT`, `X509_USER_KEY`, `X509_USER_PROXY` and `GRIDMAP` name other places, as for the
+//! Globus programs.
+//!
+//! # A first copy
+//!
+//! ```sh
+//! gridftp-server --host-cert /etc/grid-security/hostcert.pem --host-key /etc/grid-security/hostkey.pem --ca-dir /etc/grid-security/certificates --gridmap /etc/grid-security/grid-mapfile --root /srv/data --port 2811 &
+//! gridftp-cp proxy init --hours 12
+//! gridftp-cp proxy info
+//! printf 'content\n' > run7
+//! gridftp-cp run7 gsiftp://dtn.example.org:2811/run7
+//! gridftp-cp gsiftp://dtn.example.org:2811/run7 back
+//! cmp run7 back
+//! gridftp-cp --list gsiftp://dtn.example.org:2811/
+//! gridftp-cp proxy destroy
+//! ```
+//!
+//! The passphrase of the key is asked for on the terminal. A person whose identity has no line in
+//! the grid-mapfile is refused with `530`, and the reply names the identity. The mapped name is the
+//! user of the session: its home and access are those of the account of that name in `--users`,
+//! and without one it may read and write the whole tree.
+//!
+//! # Protection
+//!
+//! Commands and replies are encrypted. On data connections both ends prove who they are (`DCAU A`);
+//! the client delegates a limited proxy for that. `gridftp-cp` also encrypts the data; `--protect
+//! clear` and `safe` ask for less, and `--dcau none` for connections without any proof. Programs of
+//! Globus choose by `-dcpriv`, `-dcsafe` and `-nodcau`; without a flag their data is in clear text
+//! behind the proof. `--require-data private` refuses that.
+//!
+//! Legacy proxies (`CN=proxy`) are refused. Certificates with SHA-1 signatures or RSA keys below
+//! 2048 bits are refused, except as authorities.
