@@ -27,8 +27,8 @@ mod passwd;
 /// Serves a directory tree over FTP and GridFTP.
 ///
 /// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users no login is
-/// possible. SIGTERM lets running transfers end and then stops; SIGHUP reads --config, --users and
-/// the certificates again.
+/// possible. SIGTERM lets running transfers end and then stops; SIGHUP reads the
+/// configuration, the accounts and the certificates again.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]

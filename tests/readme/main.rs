@@ -137,10 +137,7 @@ fn the_shell_lines_about_grid_security_succeed() -> Result<()> {
     }
     let proxy = tree.path("proxy").display().to_string();
     let authorities = lab.grid().certificates().display().to_string();
-    shell.variables = vec![
-        ("X509_USER_PROXY", proxy),
-        ("X509_CERT_DIR", authorities.clone()),
-    ];
+    shell.variables = vec![("X509_USER_PROXY", proxy), ("X509_CERT_DIR", authorities)];
     let files = lab.grid().folder().display().to_string();
     for line in block(&page("gridftp-server/src/manual/grid.rs")?, "sh")? {
         let line = line.replace("/etc/grid-security", &files);
