@@ -251,7 +251,7 @@ fn contradictory_options_are_refused() -> Result<()> {
 fn a_proxy_ends_with_its_certificate_at_the_latest() -> Result<()> {
     let home = Home::new()?;
     let made = home.proxy(&["init", "--hours", "4294967295"])?.ok()?;
-    let warning = "it expires with the certificate of /O=Grid/OU=Lab/CN=Alice Lab at 2099-01-01T";
+    let warning = "it expires with the certificate of /O=Grid/OU=Lab/CN=Alice Lab at 2049-01-01T";
     ensure!(made.stderr.contains(warning), "{}", made.report());
     let shown = home.proxy(&["info"])?.ok()?.stdout;
     ensure!(shown.trim_end().ends_with(" days)"), "{shown}");
