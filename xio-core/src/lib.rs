@@ -65,6 +65,7 @@ mod target;
 mod transform;
 mod transport;
 mod value;
+mod wake;
 
 pub use control::Control;
 pub use copy::{Positional, copy, copy_file};
@@ -89,3 +90,4 @@ pub use target::{SocketHints, Target};
 pub use transform::Transform;
 pub use transport::{Incoming, Listener, Passive, Transport};
 pub use value::{BadValue, ByteSize, PortRange, Value, parse_duration, seconds};
+pub use wake::wake_both;

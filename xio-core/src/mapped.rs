@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -13,6 +12,7 @@ use crate::error::{Operation, Result, shut_down};
 use crate::info::Info;
 use crate::outbox::Outbox;
 use crate::stream::Stream;
+use crate::wake::wake_both;
 
 /// Changes the bytes of a [`Mapped`] stream, in both directions.
 pub trait ByteMap: Send + Unpin + 'static {
@@ -55,7 +55,7 @@ pub struct Mapped<S, M> {
     /// Whether there are answers that were not flushed.
     answers: bool,
     /// The tasks that wait for the layer below to take bytes.
-    tasks: Arc<Tasks>,
+    tasks: Waiting,
 }
 
 /// The side that calls the layer below.
@@ -66,11 +66,7 @@ enum Side {
     Writer,
 }
 
-/// The waiting tasks, as one waker: the layer below keeps that of the last call alone, whose future
-/// may be dropped before it is woken.
-#[derive(Default)]
-struct Tasks(Mutex<Waiting>);
-
+/// The tasks that wait for the layer below to take bytes; the future of one may be dropped.
 #[derive(Default)]
 struct Waiting {
     reader: Option<Waker>,
@@ -78,40 +74,24 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn of(&mut self, side: Side) -> &mut Option<Waker> {
-        match side {
-            Side::Reader => &mut self.reader,
-            Side::Writer => &mut self.writer,
-        }
-    }
-}
-
-impl Tasks {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes the task of a side, and returns a waker of all that wait.
+    fn join(&mut self, side: Side, waker: &Waker) -> Waker {
+        let (own, other) = match side {
+            Side::Reader => (&mut self.reader, &self.writer),
+            Side::Writer => (&mut self.writer, &self.reader),
+        };
+        *own = Some(waker.clone());
+        wake_both(waker, other.as_ref())
     }
 
-    fn wait(&self, side: Side, waker: &Waker) {
-        match self.lock().of(side) {
-            Some(known) => known.clone_from(waker),
-            task => *task = Some(waker.clone()),
-        }
-    }
-
-    /// Wakes the tasks, other than that of the side which runs.
-    fn wake_but(&self, running: Option<Side>) {
-        let mut waiting = std::mem::take(&mut *self.lock());
-        if let Some(side) = running {
-            *waiting.of(side) = None;
-        }
-        let tasks = [waiting.reader, waiting.writer];
-        tasks.into_iter().flatten().for_each(Waker::wake);
-    }
-}
-
-impl Wake for Tasks {
-    fn wake(self: Arc<Self>) {
-        self.wake_but(None);
+    /// Wakes the other side.
+    fn wake_other(&mut self, side: Side) {
+        let waiting = std::mem::take(self);
+        let other = match side {
+            Side::Reader => waiting.writer,
+            Side::Writer => waiting.reader,
+        };
+        other.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -127,7 +107,7 @@ impl<S: Stream, M: ByteMap> Mapped<S, M> {
             waiting: Outbox::new(),
             shut: false,
             answers: false,
-            tasks: Arc::default(),
+            tasks: Waiting::default(),
         }
     }
 
@@ -142,15 +122,14 @@ impl<S: Stream, M: ByteMap> Mapped<S, M> {
         if self.waiting.is_empty() && !flush {
             return Poll::Ready(Ok(()));
         }
-        self.tasks.wait(side, waker);
-        let tasks = Waker::from(Arc::clone(&self.tasks));
+        let tasks = self.tasks.join(side, waker);
         let mut cx = Context::from_waker(&tasks);
         let mut down = self.waiting.poll_drain(&mut cx, &mut self.inner);
         if flush && matches!(down, Poll::Ready(Ok(()))) {
             down = Pin::new(&mut self.inner).poll_flush(&mut cx);
         }
         if down.is_ready() {
-            self.tasks.wake_but(Some(side));
+            self.tasks.wake_other(side);
         }
         down
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Control, Error, Info, Operation, Result, Stream};
+use xio_core::{Control, Error, Info, Operation, Result, Stream, wake_both};
 
 use crate::error::{LAYER, error};
 use crate::exchange::Exchange;
@@ -55,7 +55,7 @@ pub struct HttpHandle<S: Stream> {
     pub(crate) shut: bool,
     /// The error that ended reading.
     pub(crate) fault: Option<(xio_core::ErrorKind, String)>,
-    /// Waker of a task that waits to write; meanwhile a reader must not poll for writing.
+    /// Waker of a task that waits to write; its future may be dropped.
     pub(crate) writer: Option<Waker>,
     /// Whether a task waits to read; meanwhile a writer must not poll for reading.
     pub(crate) reader_waits: bool,
@@ -179,9 +179,10 @@ impl<S: Stream> AsyncRead for HttpHandle<S> {
         }
         let answer = this.poll_entity(cx, buf);
         this.reader_waits = answer.is_pending();
-        if this.reader_waits && this.writer.is_none() {
+        if this.reader_waits {
             // The peer may wait for a queued head. The next write reports an error.
-            let _ = this.poll_push(cx);
+            let waker = wake_both(cx.waker(), this.writer.as_ref());
+            let _ = this.poll_push(&mut Context::from_waker(&waker));
         }
         answer
     }

@@ -98,8 +98,7 @@ pub struct TlsHandle<S> {
     pub(crate) verdict: Option<Verdict>,
     /// The error that broke the connection.
     pub(crate) fault: Option<rustls::Error>,
-    /// Waker of the task that waits for the layer below to take more. A layer below remembers one
-    /// waker for each direction, so a reader does not write meanwhile.
+    /// Waker of the task that waits for the layer below to take more; its future may be dropped.
     pub(crate) writer: Option<Waker>,
     /// Waker of the task that waits for bytes; a writer does not read meanwhile, or wakes it.
     pub(crate) reader: Option<Waker>,
@@ -230,7 +229,7 @@ impl<S: Stream> TlsHandle<S> {
 
     /// Gives the connection up, and sends the alert as far as that works at once.
     #[cold]
-    pub(crate) fn fail(&mut self, cx: &mut Context<'_>, fault: rustls::Error) {
+    pub(crate) fn fail(&mut self, cx: &Context<'_>, fault: rustls::Error) {
         // The alert is the last message to send; the session takes no step after it. With used-up
         // keys it would be a close-notify, a false end.
         if fault != rustls::Error::EncryptError {
@@ -238,11 +237,9 @@ impl<S: Stream> TlsHandle<S> {
         }
         self.fault = Some(fault);
         self.release();
-        match self.writer.take() {
-            Some(writer) => writer.wake(),
-            None => {
-                let _ = self.poll_push(cx);
-            }
+        let _ = self.poll_push_beside_writer(cx);
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
         }
     }
 
@@ -388,10 +385,10 @@ impl<S: Stream> AsyncRead for TlsHandle<S> {
             // It waits for bytes that arrived here.
             writer.wake_by_ref();
         }
-        if this.reader.is_some() && this.output != Output::Held && this.writer.is_none() {
+        if this.reader.is_some() && this.output != Output::Held {
             // The peer may wait for the rest before it sends anything. The next write reports
             // errors.
-            let _ = this.poll_push(cx);
+            let _ = this.poll_push_beside_writer(cx);
         }
         answer
     }

@@ -185,7 +185,7 @@ impl<S: Stream> TlsHandle<S> {
     }
 
     /// Answers the peer's close-notify where its end is this one's as well.
-    pub(crate) fn answer_end(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn answer_end(&mut self, cx: &Context<'_>) {
         if self.ending == Ending::Open
             && self.writer.is_none()
             && self

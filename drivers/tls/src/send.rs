@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use xio_core::{Operation, Stream, shut_down};
+use xio_core::{Operation, Stream, shut_down, wake_both};
 
 use crate::error::{LAYER, blame};
 use crate::handle::{Ending, FIRST_READ, Output, TlsHandle};
@@ -46,6 +46,12 @@ impl<S: Stream> TlsHandle<S> {
         Poll::Ready(Ok(()))
     }
 
+    /// As [`poll_push`](Self::poll_push) for a reader, which leaves a waiting writer its wake-up.
+    pub(crate) fn poll_push_beside_writer(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        let waker = wake_both(cx.waker(), self.writer.as_ref());
+        self.poll_push(&mut Context::from_waker(&waker))
+    }
+
     /// As [`poll_send`](Self::poll_send), with errors of this layer.
     fn poll_drain(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
         let sent = self.poll_send(cx);
@@ -67,7 +73,7 @@ impl<S: Stream> TlsHandle<S> {
     /// Carries an intent out, after the steps that the library takes before it.
     pub(crate) fn carry_out(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &Context<'_>,
         op: Operation,
         intent: Intent<'_>,
     ) -> io::Result<()> {
@@ -87,7 +93,7 @@ impl<S: Stream> TlsHandle<S> {
     /// Encrypts as much of `bufs` as there is room for, and returns the number of bytes.
     ///
     /// Short slices are joined, so that a header does not become a record of its own.
-    fn encrypt(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn encrypt(&mut self, cx: &Context<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let room = BATCH - self.outgoing.len();
         let mut left = room;
         let mut together = Vec::new();

@@ -1,10 +1,14 @@
 //! Exchanges on the wire: methods, versions, lengths, statuses.
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
 use xio_core::{Error, ErrorKind, Stream as _, Target, Transform as _};
 use xio_testkit::{Mem, Random};
 
-use super::{answers, asks, drain, head_of, http, open};
+use super::{answers, asks, drain, head_of, http, open, target};
 use crate::{Exchange, Response, Version};
 
 #[tokio::test]
@@ -105,7 +109,7 @@ async fn clients_of_1_0_get_no_chunks() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"
     );
     let error = http("method=PUT;version=1.0")
-        .initiate(Mem::new().pair().0, &super::target("x"))
+        .initiate(Mem::new().pair().0, &target("x"))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("option length"), "{error}");
@@ -197,7 +201,7 @@ async fn a_server_that_refuses_early_is_heard() {
     // The peer responds before it has read everything, and reads no more.
     let (near, mut far) = Mem::new().capacity(1000).pair();
     let mut near = http("method=PUT")
-        .initiate(near, &super::target("x"))
+        .initiate(near, &target("x"))
         .await
         .unwrap();
     head_of(&mut far).await;
@@ -347,7 +351,7 @@ async fn lengths_are_kept_to() {
 async fn a_delayed_request_waits_for_the_first_write_or_read() {
     let (near, mut far) = Mem::new().pair();
     let layer = http("method=PUT;delay_write_header=1");
-    let mut near = layer.initiate(near, &super::target("x")).await.unwrap();
+    let mut near = layer.initiate(near, &target("x")).await.unwrap();
     let mut peek = [0; 1];
     let waiting = async {
         tokio::select! {
@@ -362,7 +366,7 @@ async fn a_delayed_request_waits_for_the_first_write_or_read() {
 
     let (near, mut far) = Mem::new().pair();
     let layer = http("delay_write_header=1");
-    let mut near = layer.initiate(near, &super::target("y")).await.unwrap();
+    let mut near = layer.initiate(near, &target("y")).await.unwrap();
     let (read, ()) = tokio::join!(near.read_u8(), async {
         assert!(head_of(&mut far).await.starts_with("GET /y "));
         far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nz")
@@ -380,7 +384,7 @@ async fn every_way_of_cutting_carries_every_byte() {
             ("method=POST;length=30000", "length=20000"),
         ] {
             let (near, far) = Mem::new().chunks(chunk).seed(seed).capacity(700).pair();
-            let (client, server, to) = (http(asks), http(answers), super::target("x"));
+            let (client, server, to) = (http(asks), http(answers), target("x"));
             let (near, far) = tokio::join!(client.initiate(near, &to), server.respond(far));
             let (near, far) = (near.unwrap(), far.unwrap());
             let (there, back) = (Random::new(7).bytes(30_000), Random::new(8).bytes(20_000));
@@ -411,7 +415,7 @@ async fn a_flushing_task_is_woken_while_another_task_reads() {
     // The layer below holds bytes back, so that a flush waits; it keeps one waker for each
     // direction.
     let (near, far) = Mem::new().capacity(1000).pair();
-    let (outer, to) = (http("method=PUT"), super::target("x"));
+    let (outer, to) = (http("method=PUT"), target("x"));
     let (near, far) = tokio::join!(outer.initiate(near, &to), outer.respond(far));
     let (near, far) = tokio::join!(
         outer.initiate(near.unwrap(), &to),
@@ -443,7 +447,7 @@ async fn a_flushing_task_is_woken_while_another_task_reads() {
         far.flush().await.unwrap();
         go_on().await;
         far.read_exact(&mut [0; 50_000]).await.unwrap();
-        let limit = std::time::Duration::from_secs(60);
+        let limit = Duration::from_secs(60);
         near_out = tokio::time::timeout(limit, writer)
             .await
             .expect("the flushing task was not woken")
@@ -493,4 +497,32 @@ async fn an_answer_that_peers_could_not_read_is_refused() {
         answer.status = status;
         assert!(far.exchange().reply(answer).is_err(), "{status}");
     }
+}
+
+/// The layer below keeps the waker of a write that is given up; the reader sends the rest of what
+/// was accepted before, which the peer may wait for.
+#[tokio::test(start_paused = true)]
+async fn a_reader_sends_the_rest_of_the_writes_before_one_that_was_given_up() {
+    let (near, far) = Mem::new().capacity(1000).pair();
+    let (asks, answers, to) = (http("method=PUT"), http(""), target("a"));
+    let (near, far) = tokio::join!(asks.initiate(near, &to), answers.respond(far));
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    let mut gone = Context::from_waker(Waker::noop());
+    let mut accepted = 0;
+    while let Poll::Ready(n) = Pin::new(&mut near).poll_write(&mut gone, &[7; 1000]) {
+        accepted += n.unwrap();
+    }
+    let mut question = vec![0; accepted];
+    let far = async {
+        far.read_exact(&mut question).await.unwrap();
+        far.write_all(b"answer").await.unwrap();
+        far.flush().await.unwrap();
+    };
+    let mut answer = [0; 6];
+    let both = async { tokio::join!(near.read_exact(&mut answer), far) };
+    let (read, ()) = tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .unwrap();
+    read.unwrap();
+    assert_eq!(answer, *b"answer");
 }

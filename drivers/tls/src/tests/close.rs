@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use xio_core::{Error, Info, Stream, Transform as _};
@@ -223,7 +224,7 @@ async fn a_flush_is_woken_while_another_task_reads() {
             tokio::task::yield_now().await;
         }
         far.read_exact(&mut [0; 50_000]).await.unwrap();
-        let limit = std::time::Duration::from_secs(60);
+        let limit = Duration::from_secs(60);
         near_out = tokio::time::timeout(limit, writer)
             .await
             .expect("whoever waited for the layer below was forgotten")
@@ -294,4 +295,32 @@ async fn a_reset_at_shutdown_is_no_unmarked_end() {
     near.shutdown().await.unwrap();
     let error = drain(&mut near).await.1.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+}
+
+/// The layer below keeps the waker of a write that is given up; the reader sends the rest of what
+/// was accepted before, which the peer may wait for.
+#[tokio::test(start_paused = true)]
+async fn a_reader_sends_the_rest_of_the_writes_before_one_that_was_given_up() {
+    let tls = plain();
+    let (near, far) = Mem::new().capacity(1000).pair();
+    let (near, far) = shake(&tls, &tls, near, far).await;
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    let mut gone = Context::from_waker(Waker::noop());
+    let mut accepted = 0;
+    while let Poll::Ready(n) = Pin::new(&mut near).poll_write(&mut gone, &[7; 1000]) {
+        accepted += n.unwrap();
+    }
+    let mut question = vec![0; accepted];
+    let far = async {
+        far.read_exact(&mut question).await.unwrap();
+        far.write_all(b"answer").await.unwrap();
+        far.flush().await.unwrap();
+    };
+    let mut answer = [0; 6];
+    let both = async { tokio::join!(near.read_exact(&mut answer), far) };
+    let (read, ()) = tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .unwrap();
+    read.unwrap();
+    assert_eq!(answer, *b"answer");
 }
