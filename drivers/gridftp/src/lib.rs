@@ -36,8 +36,15 @@
 //! The options are those of [`GridftpOptions`].
 //!
 //! A password belongs into the contact (`ftp://me:secret@host/path`) or the `netrc` file: stack
-//! strings are printed. With a password for another machine, and with `ftps://`, control and data go
-//! over TLS, with the authorities of the system; without, in clear text.
+//! strings are printed.
+//!
+//! # Security
+//!
+//! With `ftps://`, and with a password for another machine, control and data go over TLS (`ca`,
+//! `cert`, `security`). With `gsiftp://` both have Grid security: the credential is that of `cred` or
+//! of the places of the Globus programs, and the host name or the subject of the contact
+//! (`gsiftp://<%2FO=Grid%2FCN=dtn1>:dtn1/x`) tells the server's identity; `dcau` and `protect` weaken
+//! the data. Anything else goes in clear text.
 //!
 //! # Cost
 //!
@@ -119,10 +126,13 @@ impl Gridftp {
     /// The file that a target means, and the account that opens it.
     fn remote(&self, to: &Target) -> Result<Remote> {
         let bad = |fact: String| Error::new(ErrorKind::BadTarget, LAYER, Operation::Connect, fact);
-        if to.subject.is_some() {
-            return Err(bad("a subject needs GSI, which it does not have".to_owned()));
+        let mut file = to.clone();
+        if file.subject.take().is_some() && file.scheme.as_deref() != Some("gsiftp") {
+            return Err(bad(
+                "a subject needs Grid security: write gsiftp://".to_owned()
+            ));
         }
-        let mut remote = match Location::parse(&to.to_string()) {
+        let mut remote = match Location::parse(&file.to_string()) {
             Ok(Location::Remote(remote)) => remote,
             Ok(_) => {
                 return Err(bad(format!(
@@ -170,10 +180,12 @@ impl Transport for Gridftp {
     /// Dropping the future closes the session; no file has been touched.
     async fn connect(&self, to: &Target) -> Result<GridftpHandle> {
         let Remote { site, path, .. } = self.remote(to)?;
+        let mut connect = self.options.connect_options()?;
+        connect.grid.subject.clone_from(&to.subject);
         let remote = Arc::new(RemoteFile {
             site,
             path,
-            connect: Arc::new(self.options.connect_options()),
+            connect: Arc::new(connect),
             options: self.options.clone(),
         });
         let client = remote.session().await.map_err(failed)?;

@@ -1,9 +1,11 @@
 //! `GridftpOptions`: the part of a remote file, the access to it, and the way of its bytes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ftp_wire::command::Mode;
 use gridftp_client::ConnectOptions;
+use gridftp_client::options::{Dcau, Identity, Level, Roots, Security};
 use xio::file::Flags;
 use xio::{BadValue, ByteSize, Plan, Setting, Value};
 
@@ -14,8 +16,23 @@ xio::options! {
     pub struct GridftpOptions for "gridftp" [impl Gridftp] {
         /// The same as `flags=a`.
         append: bool = false, "append";
+        /// File or directory of the authorities of TLS servers; those of the system by default.
+        ca: Option<String> = None, "ca", Setting::new().takes("a path", &["/etc/ssl/lab.pem"]).local();
+        /// File with a certificate and its key, for TLS servers that ask for one.
+        cert: Option<String> = None, "cert", Setting::new().takes("a path", &["me.pem"]).local();
         /// Longest wait for a connection, and for the login.
         connect_timeout: Duration = Duration::from_secs(30), "connect_timeout";
+        /// File of the credential for Grid security; the places of the Globus programs by default.
+        cred: Option<String> = None, "cred", Setting::new().takes("a path", &["/tmp/x509up_u0"]).local();
+        /// Identity that both ends of a data connection demand of each other, with Grid security.
+        dcau: Dcau = Dcau::Own, "dcau",
+            Setting::with("self, none or a subject", &["self", "none", "/O=Grid/CN=Alice"], dcau, |peer| {
+                Some(match peer {
+                    Dcau::Own => "self".to_owned(),
+                    Dcau::None => "none".to_owned(),
+                    Dcau::Subject(subject) => subject.clone(),
+                })
+            });
         /// Stack that the server puts over its file; none by default.
         disk_stack: Option<String> = None, "disk_stack",
             Setting::new()
@@ -41,6 +58,16 @@ xio::options! {
         /// Offset of the first byte to read or write, from the start of the file.
         offset: u64 = 0, "offset",
             Setting::bytes();
+        /// Protection of data; private by default where the control connection is protected.
+        protect: Option<Level> = None, "protect",
+            Setting::with("clear, safe or private", &["clear", "safe", "private"], level, |level| {
+                Some(LEVELS.iter().find(|(_, known)| Some(*known) == *level)?.0.to_owned())
+            });
+        /// Protection of the control connection.
+        security: Security = Security::Auto, "security",
+            Setting::with("auto, none, tls or implicit", &["auto", "none", "tls", "implicit"], security, |security| {
+                Some(SECURITIES.iter().find(|(_, known)| known == security)?.0.to_owned())
+            });
         /// Stack of data connections at both ends.
         stack: String = "tcp".to_owned(), "stack",
             Setting::new()
@@ -70,8 +97,11 @@ impl GridftpOptions {
         }
     }
 
-    /// The options of the client library.
-    pub(crate) fn connect_options(&self) -> ConnectOptions {
+    /// The options of the client library; reads the certificates.
+    ///
+    /// # Errors
+    /// The files that cannot be read.
+    pub(crate) fn connect_options(&self) -> xio::Result<ConnectOptions> {
         let mut options = ConnectOptions::default();
         options.mode = Some(self.mode);
         options.connect_within = self.connect_timeout;
@@ -81,7 +111,52 @@ impl GridftpOptions {
         options.stack.clone_from(&self.stack);
         options.disk_stack.clone_from(&self.disk_stack);
         options.anonymous_password = "xio@".to_owned();
-        options
+        options.security = self.security;
+        options.protect = self.protect;
+        options.grid.authentication = self.dcau.clone();
+        options.grid.credential = self.cred.as_ref().map(PathBuf::from);
+        if let Some(path) = &self.ca {
+            options.roots = Roots::pem_path(path)?;
+        }
+        if let Some(path) = &self.cert {
+            options.identity = Some(Identity::pem_files(path, path)?);
+        }
+        Ok(options)
+    }
+}
+
+const LEVELS: [(&str, Level); 3] = [
+    ("clear", Level::Clear),
+    ("safe", Level::Integrity),
+    ("private", Level::Private),
+];
+
+const SECURITIES: [(&str, Security); 4] = [
+    ("auto", Security::Auto),
+    ("none", Security::None),
+    ("tls", Security::Tls),
+    ("implicit", Security::Implicit),
+];
+
+fn named<T: Copy>(known: &[(&str, T)], value: Value<'_>) -> Result<T, BadValue> {
+    let found = known.iter().find(|(name, _)| *name == value.text());
+    found.map(|(_, named)| *named).ok_or(BadValue)
+}
+
+fn level(value: Value<'_>) -> Result<Option<Level>, BadValue> {
+    named(&LEVELS, value).map(Some)
+}
+
+fn security(value: Value<'_>) -> Result<Security, BadValue> {
+    named(&SECURITIES, value)
+}
+
+fn dcau(value: Value<'_>) -> Result<Dcau, BadValue> {
+    match value.text() {
+        "self" => Ok(Dcau::Own),
+        "none" => Ok(Dcau::None),
+        subject if subject.starts_with('/') => Ok(Dcau::Subject(subject.to_owned())),
+        _ => Err(BadValue),
     }
 }
 
@@ -117,6 +192,8 @@ mod tests {
             "connect_timeout=x",
             "password=secret",
             "dcau=N",
+            "protect=maybe",
+            "security=",
         ] {
             assert!(bad.parse::<GridftpOptions>().is_err(), "{bad}");
         }

@@ -11,6 +11,7 @@ use gridftp_server::{Control, Server};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use xio::Stream;
+use xio_testkit::Authority;
 
 use super::*;
 
@@ -26,11 +27,16 @@ struct Remotely {
 
 impl Remotely {
     fn serve(access: Access) -> Self {
+        Self::serve_with(access, |_| ())
+    }
+
+    fn serve_with(access: Access, choose: impl FnOnce(&mut Options)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.bind = Some([127, 0, 0, 1].into());
         options.port = Some(0);
         options.anonymous = Some(access);
+        choose(&mut options);
         let files = gridftp_dsi_posix::Posix::open(folder.path()).unwrap();
         let server = Server::bind(Config::check(&options).unwrap(), files).unwrap();
         let (address, control) = (server.local_addr(), server.control());
@@ -260,10 +266,9 @@ async fn targets_without_a_remote_file_are_refused() {
         ("dtn1:2811", "is on no server"),
         ("file:/etc/hosts", "is on no server"),
         ("http://dtn1/x", "unknown"),
-        ("gsiftp://dtn1/x", "not supported"),
         ("ftp://dtn1/", "names no file"),
         ("ftp:///x", "no host"),
-        ("ftp://<CN=x>:dtn1/x", "needs GSI"),
+        ("ftp://<CN=x>:dtn1/x", "needs Grid security"),
         (&far.contact("folder").to_string(), "is a directory"),
     ] {
         let to = contact.parse().unwrap();
@@ -356,4 +361,52 @@ async fn it_describes_itself() {
     assert_eq!(stack.text(), "gridftp:mode=E;streams=2,count");
     let smaller = registry.restrict(&["gridftp", "tcp"]);
     assert!(smaller.get("gridftp").is_none());
+}
+
+#[tokio::test]
+async fn a_file_is_written_and_read_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("test authority");
+    let host = authority
+        .issue("server", &["localhost"])
+        .write(folder.path(), "host");
+    let ca = authority.write(folder.path());
+    let far = Remotely::serve_with(Access::Rw, |options| {
+        options.tls_cert = Some(host.clone());
+        options.tls_key = Some(host);
+    });
+    let contact: Target = format!("ftps://localhost:{}/a", far.address.port())
+        .parse()
+        .unwrap();
+    let trusting = format!("ca={}", ca.display());
+    let mut writer = gridftp(&format!("{trusting};flags=w"))
+        .connect(&contact)
+        .await
+        .unwrap();
+    writer.write_all(b"private").await.unwrap();
+    writer.shutdown().await.unwrap();
+    let mut text = String::new();
+    let mut reader = gridftp(&trusting).connect(&contact).await.unwrap();
+    reader.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "private");
+    let error = gridftp("").connect(&contact).await.unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn files_that_prove_an_identity_must_be_readable() {
+    for (options, contact) in [
+        ("ca=/nonexistent/ca", "ftps://dtn1/x"),
+        ("cert=/nonexistent/me", "ftps://dtn1/x"),
+        ("cred=/nonexistent/px", "gsiftp://<%2FCN=x>:dtn1/x"),
+    ] {
+        let error = gridftp(options)
+            .connect(&contact.parse().unwrap())
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("/nonexistent/"),
+            "{options}: {error}"
+        );
+    }
 }
