@@ -13,7 +13,7 @@
 //! - **Every error has a kind** that an operator recognises: [`ErrorKind`].
 //!
 //! [`Memory`] is a complete backend and serves as the example. [`DynDsi`] is the boxed twin, for
-//! programs that choose their backend at run time.
+//! programs that choose their backend at run time; [`Mounts`] joins several into one tree.
 //!
 //! ```
 //! # use std::future::Future;
@@ -52,6 +52,7 @@ pub mod erased;
 pub mod error;
 pub mod file;
 pub mod memory;
+pub mod mounts;
 pub mod types;
 
 pub use dsi::Dsi;
@@ -59,6 +60,7 @@ pub use erased::{BoxListing, BoxSink, BoxSource, DynDsi};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Finish, Listing, Sink, Source};
 pub use memory::Memory;
+pub use mounts::{Mount, Mounts};
 pub use types::{
     Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Stat, User, WriteModel,
 };
