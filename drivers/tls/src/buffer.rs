@@ -1,11 +1,15 @@
 //! `Buffer`: bytes between a stream and the protocol, removed at the front and added at the back.
 
+use zeroize::Zeroize as _;
+
 /// A buffer that initialises its memory once and reuses it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Whether removed bytes are overwritten.
+    wipes: bool,
 }
 
 impl Buffer {
@@ -28,9 +32,16 @@ impl Buffer {
         self.bytes.get_mut(self.start..self.end).unwrap_or_default()
     }
 
+    /// Overwrites removed bytes from now on, since they may be secret.
+    pub(crate) fn wipe(&mut self) {
+        self.wipes = true;
+    }
+
     /// Removes `n` bytes at the front.
     pub(crate) fn consume(&mut self, n: usize) {
+        let start = self.start;
         self.start = self.end.min(self.start + n);
+        self.forget(start, self.start);
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
         }
@@ -39,13 +50,31 @@ impl Buffer {
     /// Room behind the bytes, at least `least` bytes of it.
     pub(crate) fn room(&mut self, least: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < least && self.start > 0 {
+            let end = self.end;
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
+            self.forget(self.end, end);
         }
         if self.bytes.len() - self.end < least {
+            if self.wipes && self.bytes.capacity() < self.end + least {
+                // The memory that it moves out of is overwritten first.
+                let mut larger = Vec::with_capacity(self.end + least);
+                larger.extend_from_slice(&self.bytes);
+                self.bytes.zeroize();
+                self.bytes = larger;
+            }
             self.bytes.resize(self.end + least, 0);
         }
         self.bytes.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Overwrites bytes that are no longer in it.
+    fn forget(&mut self, from: usize, to: usize) {
+        if self.wipes
+            && let Some(gone) = self.bytes.get_mut(from..to)
+        {
+            gone.zeroize();
+        }
     }
 
     /// Adds `n` bytes of the room to the filled ones.
@@ -71,6 +100,12 @@ impl Buffer {
     }
 }
 
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.forget(self.start, self.end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +127,22 @@ mod tests {
         assert!(buffer.is_empty());
         buffer.shrink(0);
         assert_eq!(buffer.bytes.len(), 0);
+    }
+
+    #[test]
+    fn removed_bytes_are_overwritten_where_they_may_be_secret() {
+        let mut buffer = Buffer::default();
+        buffer.wipe();
+        buffer.extend(b"secret word");
+        buffer.consume(7);
+        assert_eq!(buffer.bytes.get(..7), Some(&[0; 7][..]));
+        // Moves to the front, then elsewhere.
+        buffer.room(7);
+        assert_eq!(buffer.filled(), b"word");
+        assert_eq!(buffer.bytes.get(4..11), Some(&[0; 7][..]));
+        buffer.extend(&[1; 100]);
+        assert_eq!(buffer.filled().get(..5), Some(&b"word\x01"[..]));
+        buffer.consume(104);
+        assert!(buffer.bytes.iter().all(|byte| *byte == 0));
     }
 }

@@ -35,6 +35,7 @@ pub struct TlsEnd {
     handshake_timeout: Duration,
     receiving: Receiving,
     filter: Option<Arc<MakeFilter>>,
+    wipes: bool,
 }
 
 #[derive(Clone)]
@@ -62,6 +63,7 @@ impl TlsEnd {
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
             receiving: Receiving::Marked,
             filter: None,
+            wipes: false,
         }
     }
 
@@ -80,6 +82,13 @@ impl TlsEnd {
     #[must_use]
     pub fn close_notify_optional(mut self) -> Self {
         self.receiving = Receiving::Unmarked;
+        self
+    }
+
+    /// Overwrites received bytes in memory as soon as they are read, for channels of passwords.
+    #[must_use]
+    pub fn wiped(mut self) -> Self {
+        self.wipes = true;
         self
     }
 
@@ -107,7 +116,11 @@ impl TlsEnd {
         };
         let session = session.map_err(|e| blame(&e, op))?;
         let filter = self.filter.as_ref().map(|make| make());
-        let handle = TlsHandle::new(inner, session, self.receiving, filter);
+        let mut handle = TlsHandle::new(inner, session, self.receiving, filter);
+        if self.wipes {
+            handle.incoming.wipe();
+            handle.plain.wipe();
+        }
         let mut handle = handle.opened(self.handshake_timeout, op).await?;
         if self.receiving == Receiving::Unmarked {
             handle.verdict = None;

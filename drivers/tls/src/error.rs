@@ -90,6 +90,9 @@ fn fact(fault: &Fault) -> String {
         Fault::EncryptError => "the keys of this connection are used up; \
              only TLS 1.3 renews them, so see the option min at both ends"
             .to_owned(),
+        Fault::General(why) if why == "no server certificate chain resolved" => {
+            "the peer asks for a host that the certificate of this end is not for".to_owned()
+        }
         Fault::NoApplicationProtocol => {
             "the peer speaks none of the application protocols named in alpn".to_owned()
         }

@@ -69,7 +69,7 @@ fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
 }
 
 /// The alternative names of a verified certificate.
-fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
         return Vec::new();
     };

@@ -94,6 +94,7 @@ mod end;
 mod error;
 mod handle;
 mod info;
+mod named;
 mod options;
 mod paired;
 mod refusal;

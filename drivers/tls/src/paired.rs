@@ -13,6 +13,7 @@ use xio_core::{Error, ErrorKind, Operation, Result, Stream};
 use crate::end::TlsEnd;
 use crate::error::LAYER;
 use crate::handle::TlsHandle;
+use crate::named::Named;
 
 /// Tickets of a control connection in TLS 1.3: clients that use each once need one for each of the
 /// data connections that they open together.
@@ -74,7 +75,9 @@ impl TlsServer {
 }
 
 impl TlsSession {
-    /// Runs the handshake of the control connection on `inner`.
+    /// Runs the handshake of the control connection on `inner`. A client that asks for a host which
+    /// the certificate does not name is refused. Received bytes are overwritten in memory once they
+    /// are read.
     ///
     /// # Errors
     /// The peer is refused, refuses this end, speaks no TLS, or takes too long.
@@ -86,7 +89,11 @@ impl TlsSession {
             kept: Arc::clone(&self.kept),
             staged: None,
         };
-        self.end(Arc::new(view), TICKETS, within)
+        let mut config = self.config(Arc::new(view), TICKETS);
+        config.cert_resolver = Arc::new(Named(config.cert_resolver));
+        TlsEnd::server(Arc::new(config))
+            .handshake_timeout(within)
+            .wiped()
             .open(inner, Operation::Open)
             .await
     }
@@ -110,7 +117,8 @@ impl TlsSession {
             staged: Some(Mutex::default()),
         });
         let op = Operation::Open;
-        let end = self.end(Arc::clone(&view), REPLACEMENTS, within);
+        let config = self.config(Arc::clone(&view), REPLACEMENTS);
+        let end = TlsEnd::server(Arc::new(config)).handshake_timeout(within);
         let handle = end.open(inner, op).await?;
         if handle.tls_info().resumed {
             // In TLS 1.3 clients of OpenSSL use each ticket once, and read no new one where they only
@@ -136,11 +144,11 @@ impl TlsSession {
         self.resumed.load(Ordering::Relaxed)
     }
 
-    fn end(&self, view: Arc<View>, tickets: usize, within: Duration) -> TlsEnd {
+    fn config(&self, view: Arc<View>, tickets: usize) -> ServerConfig {
         let mut config = ServerConfig::clone(&self.config);
         config.send_tls13_tickets = tickets;
         config.session_storage = view;
-        TlsEnd::server(Arc::new(config)).handshake_timeout(within)
+        config
     }
 }
 

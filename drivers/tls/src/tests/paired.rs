@@ -64,3 +64,29 @@ async fn only_the_client_of_a_control_connection_resumes_its_session() {
     assert!(data(&session, &stranger, true).await.is_err());
     assert!(data(&session, &client, true).await.unwrap());
 }
+
+/// Row 10 of the hostile input: a connection for another host was led here by somebody.
+#[tokio::test]
+async fn a_client_of_another_host_is_refused() {
+    let authority = Authority::new("test authority");
+    for (hosts, refused) in [(&[HOST, "*.example.org"][..], true), (&[], false)] {
+        let own = authority.issue("server", hosts);
+        let server = Tls::server(identity(&own)).build_server().unwrap();
+        let built = Tls::client(roots(&authority)).build_client("other.example.net");
+        let (client, session) = (built.unwrap().0, server.session());
+        let (near, far) = Mem::new().pair();
+        let (near, far) = tokio::join!(
+            session.control(near, LIMIT),
+            client.open(far, Operation::Connect)
+        );
+        // Without host names in the certificate it is up to the client.
+        let said = near.unwrap_err().to_string();
+        assert_eq!(said.contains("asks for a host"), refused, "{said}");
+        let said = far.unwrap_err().to_string();
+        assert_eq!(said.contains("refused by the peer"), refused, "{said}");
+    }
+    let own = authority.issue("server", &[HOST, "*.example.org"]);
+    let server = Tls::server(identity(&own)).build_server().unwrap();
+    let built = Tls::client(roots(&authority)).build_client("ftp.example.org");
+    control(&server.session(), &built.unwrap().0).await;
+}
