@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use xio::{ByteSize, PortRange, read_value};
 
-use super::security::{NetworkOption, Require, SessionReuse, ThirdParty};
+use super::security::{NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty};
 use super::values::{in_file, seconds, seconds_in_file};
 
 /// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
@@ -190,6 +190,17 @@ pub struct Options {
     #[arg(long, value_name = "LEVEL", help_heading = "Protection")]
     pub require_anonymous_data: Option<Require>,
 
+    /// Least protection for every login from a network, in place of the demands above, as
+    /// `192.0.2.0/24=clear` for both channels, or `::/0=private/integrity` for control and data; the
+    /// first network that has the client's address counts [default: none].
+    #[arg(
+        long,
+        value_name = "NETWORK=LEVEL",
+        value_delimiter = ',',
+        help_heading = "Protection"
+    )]
+    pub require_from: Option<Vec<NetworkDemand>>,
+
     /// Delay of the answer to a refused login [default: 1].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
     #[serde(default, deserialize_with = "seconds_in_file")]
@@ -322,7 +333,7 @@ impl Options {
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
             host_cert host_key ca_dir gridmap
             allow_clear_passwords require_control require_data require_anonymous_control
-            require_anonymous_data in_place sync_writes partial_expiry partial_index block_size anonymous users
+            require_anonymous_data require_from in_place sync_writes partial_expiry partial_index block_size anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
             max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
             log_format log_level

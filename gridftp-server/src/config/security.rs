@@ -103,6 +103,39 @@ impl From<Require> for Level {
     }
 }
 
+/// The demands on the logins of a network: `NETWORK=LEVEL`, or `NETWORK=CONTROL/DATA`.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct NetworkDemand {
+    network: Network,
+    demand: Demand,
+}
+
+impl std::str::FromStr for NetworkDemand {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (network, levels) = text.split_once('=')?;
+            let (control, data) = levels.split_once('/').unwrap_or((levels, levels));
+            let level = |name| Require::from_str(name, false).ok().map(Level::from);
+            Some(Self {
+                network: network.parse().ok()?,
+                demand: Demand::new(level(control)?, level(data)?),
+            })
+        };
+        parse().ok_or("it takes NETWORK=LEVEL or NETWORK=CONTROL/DATA, as 10.0.0.0/8=private/clear")
+    }
+}
+
+impl TryFrom<String> for NetworkDemand {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
 /// When a data connection must resume the TLS session of its control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -132,6 +165,8 @@ pub(crate) struct Requirements {
     /// Of anonymous logins; `None` where there are none, and the names are those of users.
     anonymous: Option<Demand>,
     clear_passwords: Vec<Network>,
+    /// Of every login from a network, in place of all others; the first that matches counts.
+    networks: Vec<NetworkDemand>,
 }
 
 impl Requirements {
@@ -148,16 +183,29 @@ impl Requirements {
                 )
             }),
             clear_passwords: blocks.map(|block| block.0).collect(),
+            networks: options.require_from.clone().unwrap_or_default(),
         }
     }
 
     /// Says whether users of some other host may log in on a clear channel.
     pub(super) fn allow_clear(&self) -> bool {
-        self.control == Some(Level::Clear) || !self.clear_passwords.is_empty()
+        self.control == Some(Level::Clear)
+            || !self.clear_passwords.is_empty()
+            || self
+                .networks
+                .iter()
+                .any(|rule| rule.demand.control == Level::Clear)
     }
 
     /// The demands on a client.
     pub(crate) fn on(&self, peer: IpAddr) -> Demands {
+        if let Some(rule) = self
+            .networks
+            .iter()
+            .find(|rule| rule.network.contains(peer))
+        {
+            return Demands::new(rule.demand, rule.demand);
+        }
         let allowed = self.clear_passwords.iter().any(|net| net.contains(peer));
         let control = match self.control {
             _ if allowed => Level::Clear,
@@ -263,6 +311,42 @@ mod tests {
         let of_ftp = |o: fn(&mut Options)| demands("192.0.2.1", o).of_login("ftp").control;
         assert_eq!(of_ftp(|_| ()), Level::Private);
         assert_eq!(of_ftp(|o| o.anonymous = Some(Access::Ro)), Level::Clear);
+    }
+
+    #[test]
+    fn a_network_has_demands_of_its_own() {
+        let demands = |peer: &str| {
+            demands(peer, |o| {
+                let rules = [
+                    "192.0.2.9=clear",
+                    "192.0.2.0/24=private/integrity",
+                    "::/0=private",
+                ];
+                o.require_from = Some(rules.map(|rule| rule.parse().unwrap()).into());
+                o.require_control = Some(Require::Integrity);
+                o.allow_clear_passwords = Some(vec!["192.0.2.7".parse().unwrap()]);
+                o.anonymous = Some(Access::Ro);
+            })
+        };
+        let all = |control, data| {
+            let demand = Demand::new(control, data);
+            Demands::new(demand, demand)
+        };
+        assert_eq!(demands("192.0.2.9"), all(Level::Clear, Level::Clear));
+        assert_eq!(demands("192.0.2.7"), all(Level::Private, Level::Integrity));
+        assert_eq!(demands("2001:db8::1"), all(Level::Private, Level::Private));
+        let elsewhere = demands("198.51.100.1");
+        assert_eq!(elsewhere.users.control, Level::Integrity);
+        assert_eq!(elsewhere.anonymous, Demand::default());
+        for bad in [
+            "192.0.2.0/24",
+            "192.0.2.0/24=",
+            "x=clear",
+            "::/0=clear/",
+            "::/0=P",
+        ] {
+            assert!(bad.parse::<NetworkDemand>().is_err(), "{bad}");
+        }
     }
 
     #[test]

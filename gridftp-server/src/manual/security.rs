@@ -15,7 +15,8 @@
 //! `curl --ssl-reqd ftp://`), and data connections by `PBSZ 0` and `PROT P`. `--tls-port 990` opens
 //! a second port for clients that begin with TLS at once (`ftps://`). After SIGHUP new sessions use
 //! the renewed files; a mistake in them changes nothing, and the log names it. `CCC` is refused: a
-//! protected channel stays so.
+//! protected channel stays so. A client that asks for another application protocol than `ftp` (ALPN),
+//! or for a host that the certificate does not name (SNI), was led astray and is refused.
 //!
 //! On data connections the server is the server of TLS whichever end connects. A client proves that
 //! a data connection is its own by resuming the TLS session of its control connection; no other
@@ -44,13 +45,25 @@
 //! | with a password, from this host | clear | clear | `require-control`, `require-data` |
 //! | with a password, from a network of `allow-clear-passwords` | clear | clear | `require-data` |
 //! | with a password, from elsewhere | private | clear | `require-control`, `require-data` |
-//! | by certificate | private | clear | `require-data` |
+//! | by certificate (`--tls-map`) | private | clear | `require-data` |
+//! | by Grid security | private | clear, authenticated (`DCAU A`) | `require-data` |
 //! | anonymous | clear | clear | `require-anonymous-control`, `require-anonymous-data` |
+//! | any, from a network of `require-from` | as it says | as it says | `require-from` |
+//! | over ssh (`--stdio`) | that of ssh | clear | none |
 //!
 //! The table has the defaults; each option takes `clear`, `integrity` or `private` and then holds
-//! for every host, this one included. A login on a channel that is too weak is answered `534` at
-//! `USER`, before the password is sent; the reply names the remedy. A transfer whose data would be
-//! too weakly protected is answered `521`, and a `PROT` below the demand `534`.
+//! for every host, this one included. `require-from` has a list of networks with the demands on
+//! every login from there, in place of all other options; the first network that has the client's
+//! address counts. This leaves one laboratory in clear text and protects all others:
+//!
+//! ```toml
+//! require-from = ["192.0.2.0/24=clear", "0.0.0.0/0=private/integrity", "::/0=private/integrity"]
+//! ```
+//!
+//! The level of the data connections follows the slash; a single level holds for both channels. A
+//! login on a channel that is too weak is answered `534` at `USER`, before the password is sent; the
+//! reply names the remedy. A transfer whose data would be too weakly protected is answered `521`,
+//! or `534` under Grid security, and a `PROT` below the demand `534`.
 //!
 //! # Bounds and rules
 //!
@@ -74,7 +87,9 @@
 //!   password waits. While its password waits or is hashed, a connection reserves a session if one
 //!   is free, and is not evicted then. Hanging up changes nothing: the hash still counts against
 //!   the bound, and a wrong password as a failure. A password has at most 1024 bytes. The server
-//!   overwrites passwords in its memory after the check.
+//!   overwrites passwords in its memory after the check, also those received by TLS.
+//! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere. Neither
+//!   program leaves a core dump (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
 //! - **The tree.** The kernel resolves paths beneath the root: neither `..` nor a symbolic link nor
 //!   a link of `/proc` leads out of it at any moment. FIFOs, devices and sockets are refused. After
 //!   `SITE CHROOT` or `SITE RESTRICT` a session follows no symbolic link at all, and makes none.
@@ -88,7 +103,8 @@
 //!   (`192.0.2.0/24,2001:db8::/32`) to everybody with hosts of these networks; the default is
 //!   `off`. The data port then serves any such host that connects, since a clear channel has
 //!   nothing to identify the other server by. Authenticated data connections (`PROT P` with the
-//!   session of the control connection) are always allowed, since a stranger cannot pass. Data
+//!   session of the control connection, `DCAU A` or `S`) are always allowed, since a stranger cannot
+//!   pass. Data
 //!   never goes to a port below 1024. It goes to loopback and link-local addresses only for clients
 //!   on this host or link, so that services that trust them cannot be reached through the server.
 //! - **Uploads.** A final name shows a whole file or nothing: the data goes to a hidden file in the
