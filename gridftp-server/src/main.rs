@@ -58,6 +58,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    daemon::forbid_core_dumps();
     let result = match cli.command {
         Some(Command::Passwd(args)) => passwd::run(&args),
         None => serve(cli.config, cli.options, cli.stdio),

@@ -27,6 +27,7 @@ use crate::flags::{Command, Flags};
 use crate::report::Report;
 
 fn main() -> ExitCode {
+    forbid_core_dumps();
     let flags = match Flags::try_parse() {
         Ok(flags) => flags,
         Err(error) => {
@@ -123,6 +124,17 @@ fn print(flags: &Flags, text: &[u8]) -> Status {
             Status::Failed
         }
     }
+}
+
+/// Forbids core dumps, which would hold keys and passwords; `prlimit --core` allows them again.
+fn forbid_core_dumps() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = Rlimit {
+        current: Some(0),
+        ..getrlimit(Resource::Core)
+    };
+    // Lowering a limit is always allowed.
+    let _ = setrlimit(Resource::Core, limit);
 }
 
 /// Raises the limit of open descriptors as far as it goes: many files may be under way at a time.
