@@ -1,6 +1,6 @@
 //! `CertificateMap`: the users that a client's certificate logs in.
 
-use gsi::certificate::Certificate;
+use gsi::certificate::{BadCertificate, Certificate};
 use xio::tls::TlsInfo;
 
 /// Lines of a name in a certificate and the users that it logs in.
@@ -33,11 +33,21 @@ impl CertificateMap {
     }
 
     /// The identity of a verified certificate, and its users; `None` without one.
-    pub(crate) fn find(&self, peer: &TlsInfo) -> Option<(String, Vec<String>)> {
-        let der = peer.peer_certificates.first()?.as_slice();
-        let subject = Certificate::parse(der.into()).ok()?.subject().to_string();
+    ///
+    /// # Errors
+    /// The certificate cannot be read, and so logs in nobody.
+    pub(crate) fn find(
+        &self,
+        peer: &TlsInfo,
+    ) -> Result<Option<(String, Vec<String>)>, BadCertificate> {
+        let Some(der) = peer.peer_certificates.first() else {
+            return Ok(None);
+        };
+        let subject = Certificate::parse(der.as_slice().into())?
+            .subject()
+            .to_string();
         let users = self.users(std::iter::once(&subject).chain(&peer.peer_names));
-        Some((subject, users))
+        Ok(Some((subject, users)))
     }
 
     fn users<'a, N: Iterator<Item = &'a String> + Clone>(&self, names: N) -> Vec<String> {
@@ -57,6 +67,10 @@ fn split(line: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject as _;
+    use xio_testkit::Authority;
+
     use super::*;
 
     #[test]
@@ -70,7 +84,27 @@ mod tests {
         assert_eq!(users(&["/CN=Ann Example"]), "ann,ops");
         assert_eq!(users(&["/CN=x", "DNS:x", "email:Bob@example.org"]), "bob");
         assert_eq!(users(&["/CN=Somebody", "email:ann"]), "");
-        assert!(map.find(&TlsInfo::default()).is_none());
+        assert_eq!(map.find(&TlsInfo::default()), Ok(None));
+    }
+
+    #[test]
+    fn certificates_of_any_shape_log_in() {
+        let map = CertificateMap::parse("\"/CN=Bob Example\" bob\n").unwrap();
+        let authority = Authority::new("test authority");
+        for hosts in [
+            &[][..],
+            &["host.example.org"],
+            &["192.0.2.1", "host.example.org"],
+        ] {
+            let pem = authority.issue("Bob Example", hosts).certificate;
+            let mut info = TlsInfo::default();
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            info.peer_certificates = vec![der.to_vec()];
+            let found = ("/CN=Bob Example".to_owned(), vec!["bob".to_owned()]);
+            assert_eq!(map.find(&info), Ok(Some(found)), "{hosts:?}");
+            info.peer_certificates = vec![b"no certificate".to_vec()];
+            assert_eq!(map.find(&info), Err(BadCertificate::Malformed));
+        }
     }
 
     #[test]

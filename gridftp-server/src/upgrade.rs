@@ -60,8 +60,14 @@ impl<D: Dsi> Session<D> {
                     let started = tls.server.session();
                     let stream = started.control(stream, HANDSHAKE).await?;
                     let mut protection = Protection::new(mechanism);
-                    if let Some((identity, users)) = tls.map.find(stream.tls_info()) {
-                        (protection.identity, protection.users) = (Some(identity), users);
+                    match tls.map.find(stream.tls_info()) {
+                        Ok(Some((identity, users))) => {
+                            (protection.identity, protection.users) = (Some(identity), users);
+                        }
+                        Ok(None) => {}
+                        Err(error) => {
+                            tracing::warn!(%peer, %error, "the client's certificate logs in nobody");
+                        }
                     }
                     tracing::debug!(%peer, tls = %stream.tls_info(), "handshake");
                     *session = Some(Arc::new(started));

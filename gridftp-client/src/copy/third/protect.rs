@@ -51,8 +51,8 @@ fn way(source: &Client, destination: &Client) -> Result<Way, TransferError> {
             if source.data_protection().max(destination.data_protection()) == Level::Clear {
                 return Ok(Way::Settled);
             }
-            // Each server would be the TLS server of the connection between them.
-            let what = "third party: two servers cannot protect the data between them by TLS";
+            let what = "third party: two servers cannot protect the data between them by TLS, where \
+                        each would wait for the other's handshake";
             let remedy = "--protect clear leaves it in clear text, or copy by way of this machine";
             return Err(TransferError::request(what, remedy));
         }
