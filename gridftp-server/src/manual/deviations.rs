@@ -86,4 +86,23 @@
 //!   the `150`, so a failed one is answered `425` behind it.
 //! - A name whose login needs a protected channel is answered `534`, not `331`.
 //!
-//! Not implemented: GSSAPI (`AUTH`), `DCAU A` and `S`, striping over several hosts and `SITE DSI`.
+//! - Grid security differs from the Globus programs where those are weaker or break off. A clear
+//!   command on a protected channel is answered `533` and ends the session; it crashes a process of
+//!   the Globus server. A failed exchange is answered `530` with the certificate and the rule, and
+//!   the connection is closed, since the exchange cannot go on. `adat` in lower case is accepted.
+//! - The server demands a client certificate within the exchange; at the Globus server a client
+//!   without one comes as far as the grid-mapfile. Behind `AUTH GSSAPI` the name of the session is
+//!   that of the grid-mapfile, and any password is taken.
+//! - Keys for delegated proxies have 2048 to 4096 bits whatever the client's own key is; a client
+//!   with a key on an elliptic curve can delegate. The delegated chain is verified.
+//! - Suites without encryption are never agreed to, so that `PROT S` is as private as `PROT P`.
+//!   `CONF` and `MIC` are accepted as `ENC`; replies are always `632`.
+//! - SHA-1 and MD5 signatures, RSA keys below 2048 bits, legacy proxies, and name constraints are
+//!   refused. The certificate of `DCSC` that `globus-url-copy` makes is signed with MD5: it is
+//!   trusted for being the very one that the control channel brought. Proxies of certificates that
+//!   end after 2049 have a proper date; the Globus programs write one that nobody accepts.
+//! - A command behind `AUTH` in the same segment ends the session.
+//! - `SSCN` and `CPSV` are not known (`500`): two servers protect the data between them by Grid
+//!   security, which tells their identities (`DCAU S`, `DCSC`).
+//!
+//! Not implemented: striping over several hosts and `SITE DSI`.
