@@ -34,7 +34,8 @@ impl Engine {
     /// Reads a token and returns its data.
     pub(super) fn feed(&mut self, token: &[u8]) -> Result<Vec<u8>, ExchangeError> {
         check(token)?;
-        let mut data = Vec::new();
+        // Room for all of it, so that no copy of a secret is left behind by a reallocation.
+        let mut data = Vec::with_capacity(token.len());
         let mut rest = token;
         while !rest.is_empty() {
             match self.connection.read_tls(&mut rest) {

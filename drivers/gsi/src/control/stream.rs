@@ -11,6 +11,7 @@ use gsi::exchange::Session;
 use gsi::verify::Peer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{Control, Error, ErrorKind, Info, Operation, Outbox, Result, Stream};
+use zeroize::Zeroizing;
 
 use crate::control::lines::{LineBuffer, MAX_LINE, TooLong, printable};
 use crate::info::{GsiInfo, Level};
@@ -38,11 +39,11 @@ pub struct GssapiStream<S> {
     session: Box<Session>,
     role: Role,
     incoming: LineBuffer,
-    /// Unwrapped bytes, and the number of those that were read.
-    plain: Vec<u8>,
+    /// Unwrapped bytes, which may be a password or a key, and the number of those that were read.
+    plain: Zeroizing<Vec<u8>>,
     taken: usize,
     /// Written bytes of a line whose end is still to come.
-    partial: Vec<u8>,
+    partial: Zeroizing<Vec<u8>>,
     /// Code of the reply of several lines that is being written.
     reply: Option<Vec<u8>>,
     outgoing: Outbox,
@@ -82,9 +83,9 @@ impl<S: Stream> GssapiStream<S> {
             session,
             role,
             incoming,
-            plain: Vec::new(),
+            plain: Zeroizing::default(),
             taken: 0,
-            partial: Vec::new(),
+            partial: Zeroizing::default(),
             reply: None,
             outgoing: Outbox::new(),
             broken: None,
@@ -121,7 +122,7 @@ impl<S: Stream> GssapiStream<S> {
     }
 
     /// Unwraps a line of the peer; `None` for one that breaks the channel.
-    fn unwrap(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+    fn unwrap(&mut self, line: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let place = line.iter().position(|byte| matches!(byte, b' ' | b'-'));
         let (verb, rest) = line.split_at_checked(place.unwrap_or(line.len()))?;
         let protected = match self.role {
@@ -151,7 +152,7 @@ impl<S: Stream> GssapiStream<S> {
                 if plain.last() != Some(&b'\n') {
                     plain.extend_from_slice(b"\r\n");
                 }
-                Some(plain)
+                Some(Zeroizing::new(plain))
             }
             Err(error) => {
                 self.broken = Some((ErrorKind::Security, error.to_string()));
@@ -206,6 +207,9 @@ impl<S: Stream> AsyncRead for GssapiStream<S> {
                 let now = waiting.get(..buf.remaining()).unwrap_or(waiting);
                 buf.put_slice(now);
                 this.taken += now.len();
+                if this.taken == this.plain.len() {
+                    (this.plain, this.taken) = (Zeroizing::default(), 0);
+                }
                 break;
             }
             if let Some(fault) = this.fault(Operation::Read) {

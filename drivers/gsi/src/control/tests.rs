@@ -323,6 +323,52 @@ async fn a_command_in_clear_ends_the_channel() {
     assert!(error.to_string().contains("in clear"), "{error}");
 }
 
+/// Fact sheet §7 row 4, and row 7 of the hostile input: a box on the way puts a line in clear into
+/// the segment of the last token, or of the reply to it.
+#[tokio::test]
+async fn a_line_injected_behind_the_exchange_is_not_taken_as_protected() {
+    for at_the_server in [true, false] {
+        let (client, near_box) = Mem::new().pair();
+        let (far_box, server) = Mem::new().pair();
+        let relay = async {
+            let (mut near, mut far) = (BufReader::new(near_box), BufReader::new(far_box));
+            for number in 1.. {
+                let (mut token, mut answer) = (String::new(), String::new());
+                near.read_line(&mut token).await.unwrap();
+                if at_the_server && number == 3 {
+                    token.push_str("DELE a\r\n");
+                }
+                far.write_all(token.as_bytes()).await.unwrap();
+                far.read_line(&mut answer).await.unwrap();
+                let is_last = answer.starts_with("235 ");
+                if is_last && !at_the_server {
+                    answer.push_str("230 User alice logged in.\r\n");
+                }
+                near.write_all(answer.as_bytes()).await.unwrap();
+                if is_last {
+                    break;
+                }
+            }
+            (near, far)
+        };
+        let acceptor = acceptor(Versions::Tls13);
+        let initiator = initiator(proxy()).delegation(Delegation::None);
+        let (near, far, _held) = tokio::join!(
+            initiator.initiate(client, "localhost", localhost(), soon()),
+            acceptor.accept(server, soon()),
+            relay
+        );
+        let (mut near, mut far) = (near.unwrap().stream, far.unwrap().stream);
+        let mut text = [0; 64];
+        let read = match at_the_server {
+            true => far.read(&mut text).await,
+            false => near.read(&mut text).await,
+        };
+        let error = read.unwrap_err();
+        assert!(error.to_string().contains("in clear"), "{error}");
+    }
+}
+
 /// Tokens are good once, in their order, and unchanged.
 #[tokio::test]
 async fn damaged_and_repeated_tokens_end_the_channel() {
