@@ -33,6 +33,7 @@ fn files_go_over_private_connections() {
             .contains(" f\r\n")
     );
     ftp.ok("CCC", 534);
+    ftp.ok("SSCN ON", 500);
     ftp.ok("QUIT", 221);
 }
 

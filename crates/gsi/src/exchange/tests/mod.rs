@@ -100,7 +100,8 @@ fn version(versions: Versions) -> ProtocolVersion {
 }
 
 /// Fact sheet §7 rows 7 to 11: proxies of every format log in and delegate, and the chain of the
-/// delegated credential is the new proxy and the peer's.
+/// delegated credential is the new proxy and the peer's. The constructors of rustls that parse the
+/// certificate would refuse all but the legacy ones.
 #[test]
 fn every_version_delegates_from_every_format() {
     let user = Lab::get().user.clone();

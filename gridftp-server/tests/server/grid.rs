@@ -1,0 +1,179 @@
+//! Grid security: strangers on data connections, injected lines, floods, and other protocols.
+
+use tokio::io::AsyncWriteExt as _;
+use xio::gsi::Level;
+
+use crate::grid_support::{Lab, clear, drive, open, taken, tcp};
+use crate::support::Ftp;
+use crate::tls_support::TlsServer;
+
+const LEVELS: [(&str, Level); 3] = [
+    ("C", Level::Clear),
+    ("S", Level::Safe),
+    ("P", Level::Private),
+];
+
+/// Fact sheet §4.2, and row 24 of the hostile input: under `DCAU A` a data connection is of the
+/// client's identity, or gets nothing; the client itself is still served.
+#[test]
+fn a_stranger_gets_no_authenticated_data() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    server.put("f", "secret");
+    drive(async {
+        let mut ftp = lab.login(server.address).await;
+        for (letter, level) in LEVELS {
+            ftp.ok(&format!("PROT {letter}"), 200).await;
+            let address = ftp.pasv().await;
+            // One that says nothing, and one of another protocol, hold their places for a while.
+            let _silent = tcp(address).await;
+            let mut other = tcp(address).await;
+            other.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            ftp.send("RETR f").await;
+            let stolen = taken(open(lab.stranger(level), address).await).await;
+            assert!(stolen.is_empty(), "PROT {letter}: {stolen:?}");
+            let own = lab.data(&lab.proxy("Alice Lab"), level);
+            let received = taken(open(own, address).await).await;
+            assert_eq!(received, b"secret", "PROT {letter}");
+            assert!(ftp.outcome().await.starts_with("226"), "PROT {letter}");
+        }
+    });
+}
+
+/// An upload by a stranger is none, also where the data is in clear behind the handshake.
+#[test]
+fn a_stranger_stores_nothing() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    drive(async {
+        let mut ftp = lab.login(server.address).await;
+        for (letter, level) in LEVELS {
+            ftp.ok(&format!("PROT {letter}"), 200).await;
+            let address = ftp.pasv().await;
+            ftp.send("STOR f").await;
+            if let Ok(mut stream) = open(lab.stranger(level), address).await {
+                let _ = stream.write_all(b"forged").await;
+                let _ = stream.shutdown().await;
+                taken(Ok(stream)).await;
+            }
+            let own = lab.data(&lab.proxy("Alice Lab"), level);
+            let mut stream = open(own, address).await.unwrap();
+            stream.write_all(b"own").await.unwrap();
+            stream.shutdown().await.unwrap();
+            let reply = ftp.outcome().await;
+            assert!(reply.starts_with("226"), "PROT {letter}: {reply}");
+            drop(stream);
+            assert_eq!(server.get("f"), b"own", "PROT {letter}");
+        }
+    });
+}
+
+/// Row 25: with `DCAU N` the data goes to the client's host alone.
+#[test]
+fn clear_data_bounces_to_no_other_host() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    drive(async {
+        let mut ftp = lab.login(server.address).await;
+        ftp.ok("DCAU N", 200).await;
+        let elsewhere = ftp.ok("PORT 198,51,100,1,100,1", 500).await;
+        assert!(elsewhere.contains("--third-party"), "{elsewhere}");
+        ftp.ok("PORT 127,0,0,1,0,25", 500).await;
+    });
+}
+
+/// Row 7 of the hostile input: nothing that stands behind `AUTH` in clear is run.
+#[test]
+fn commands_injected_before_the_exchange_are_not_run() {
+    let lab = Lab::new();
+    for injected in ["NOOP\r\n", "USER alice\r\nPASS", "ADAT AAAA\r\n", "x"] {
+        let server = lab.serve(|_| ());
+        let mut ftp = Ftp::connect(server.address);
+        ftp.raw(format!("AUTH GSSAPI\r\n{injected}"));
+        let rest = ftp.rest();
+        assert!(
+            rest.len() <= 1 && rest.iter().all(|reply| reply.code == 334),
+            "{rest:?}"
+        );
+        server.wait_for_sessions(0);
+    }
+}
+
+/// Row 1: a token without end ends the session at the bound of a line.
+#[test]
+fn a_token_without_end_ends_the_session() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    let mut ftp = Ftp::connect(server.address);
+    ftp.ok("AUTH GSSAPI", 334);
+    ftp.raw("ADAT ");
+    let piece = [b'A'; 8192];
+    let mut sent = 0;
+    while sent < 16 << 20 {
+        if std::io::Write::write_all(&mut ftp.stream, &piece).is_err() {
+            break;
+        }
+        sent += piece.len();
+    }
+    assert!(sent < 16 << 20, "{sent} bytes were taken");
+    server.wait_for_sessions(0);
+}
+
+/// Exchanges that never end evict each other, and end with the time for a login.
+#[test]
+fn slow_exchanges_keep_nobody_out() {
+    let lab = Lab::new();
+    let server = lab.serve(|o| {
+        (o.max_unauthenticated, o.max_per_address) = (Some(8), Some(8));
+    });
+    let flood: Vec<Ftp> = (0..40)
+        .map(|n| {
+            let mut ftp = Ftp::connect(server.address);
+            ftp.ok("AUTH GSSAPI", 334);
+            ftp.raw(if n % 2 == 0 { "ADAT FgMB" } else { "" });
+            ftp
+        })
+        .collect();
+    drive(async { lab.login(server.address).await.ok("NOOP", 200).await });
+    assert!(server.control.sessions() <= 8 + 16 + 1);
+    drop(flood);
+    let server = lab.serve(|o| o.login_timeout = Some(1));
+    let mut ftp = Ftp::connect(server.address);
+    ftp.ok("AUTH GSSAPI", 334);
+    ftp.raw("ADAT FgMB");
+    ftp.rest();
+    server.wait_for_sessions(0);
+}
+
+/// Row 11: other protocols where tokens or commands are expected.
+#[test]
+fn other_protocols_are_refused() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    // A handshake of TLS in place of ADAT lines, and at the start of the session.
+    let hello = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\n\x16\x03\x01\n".repeat(3);
+    for behind in [true, false] {
+        let told = drive(async {
+            let mut session = clear(server.address).await;
+            if behind {
+                session.ok("AUTH GSSAPI", 334).await;
+            }
+            session.0.write_all(&hello).await.unwrap();
+            session.0.shutdown().await.unwrap();
+            taken(Ok(session.0)).await
+        });
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.lines().all(|line| line.starts_with('5')), "{told}");
+    }
+    server.wait_for_sessions(0);
+    // Lines of ADAT on the port for TLS, and a handshake without the name of a protocol.
+    let server = TlsServer::with(|o, _| o.tls_port = Some(0));
+    let told = drive(async {
+        let mut stream = tcp(server.server.tls_address.unwrap()).await;
+        let lines = b"AUTH GSSAPI\r\nADAT AAAA\r\n";
+        stream.write_all(lines).await.unwrap();
+        taken(Ok(stream)).await
+    });
+    assert!(told.len() < 20 && !told.starts_with(b"5"), "{told:?}");
+    server.server.wait_for_sessions(0);
+}

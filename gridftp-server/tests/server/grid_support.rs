@@ -1,0 +1,195 @@
+//! A server of Grid security, and a client of it that can be told to misbehave.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridftp_server::config::Options;
+use gsi::credential::Credential;
+use gsi::exchange::Delegation;
+use gsi::host::{Expected, Host};
+use gsi::proxy::ProxyOptions;
+use gsi::trust::TrustOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
+use xio::gsi::{Expect, Gsi, GssapiInitiator, GssapiStream, Judge, Level, TrustDirectory};
+use xio::tcp::Tcp;
+use xio::{BoxStream, Target, Transport as _};
+use xio_testkit::Grid;
+
+use crate::support::{PATIENCE, TestServer};
+
+/// A Grid with the persons Alice and Bob, who have accounts.
+pub(crate) struct Lab {
+    pub(crate) grid: Grid,
+    host: PathBuf,
+    map: PathBuf,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        let grid = Grid::new();
+        let host = grid.store(&grid.host(&["localhost", "127.0.0.1"]), "host.pem");
+        let map = "\"/O=Grid/OU=Lab/CN=Alice Lab\" alice\n\"/O=Grid/OU=Lab/CN=Bob Lab\" bob\n";
+        let map = grid.write("gridmap", map, 0o644);
+        Self { grid, host, map }
+    }
+
+    /// A server in this process.
+    pub(crate) fn serve(&self, change: impl FnOnce(&mut Options)) -> TestServer {
+        TestServer::with(|options| {
+            options.host_cert = Some(self.host.clone());
+            options.ca_dir = Some(self.grid.certificates());
+            options.gridmap = Some(self.map.clone());
+            change(options);
+        })
+    }
+
+    /// The flags of a server as a process.
+    pub(crate) fn flags(&self) -> [String; 6] {
+        let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+        [
+            "--host-cert".to_owned(),
+            text(self.host.clone()),
+            "--ca-dir".to_owned(),
+            text(self.grid.certificates()),
+            "--gridmap".to_owned(),
+            text(self.map.clone()),
+        ]
+    }
+
+    pub(crate) fn proxy(&self, common: &str) -> Credential {
+        let user = self.grid.user(common);
+        self.grid.proxy(&user, &ProxyOptions::default())
+    }
+
+    fn judge(&self) -> Judge {
+        let trust = TrustDirectory::open(self.grid.certificates(), TrustOptions::default());
+        Judge::from(Arc::new(trust.unwrap()))
+    }
+
+    /// The layer of data connections with this credential, for peers of the same identity.
+    pub(crate) fn data(&self, credential: &Credential, level: Level) -> Gsi {
+        Gsi::new(credential, self.judge()).unwrap().level(level)
+    }
+
+    /// A stranger of the same authority, who takes any peer.
+    pub(crate) fn stranger(&self, level: Level) -> Gsi {
+        self.data(&self.proxy("Bob Lab"), level).expect(Expect::Any)
+    }
+
+    /// Logs in as Alice.
+    pub(crate) async fn login(&self, to: SocketAddr) -> Session<GssapiStream<BoxStream>> {
+        let mut clear = clear(to).await;
+        clear.ok("AUTH GSSAPI", 334).await;
+        let initiator = GssapiInitiator::new(self.proxy("Alice Lab"), self.judge()).unwrap();
+        let expected = Expected::Host(Host::new("localhost"));
+        let deadline = Instant::now() + PATIENCE;
+        let done = initiator
+            .delegation(Delegation::Limited)
+            .initiate(clear.0, "localhost", expected, deadline)
+            .await;
+        let mut session = Session(done.unwrap().stream);
+        session.ok("USER :globus-mapping:", 331).await;
+        session.ok("PASS dummy", 230).await;
+        session.ok("TYPE I", 200).await;
+        session
+    }
+}
+
+/// A session in clear, behind its greeting.
+pub(crate) async fn clear(to: SocketAddr) -> Session<BoxStream> {
+    let mut session = Session(tcp(to).await);
+    assert!(session.reply().await.starts_with("220"));
+    session
+}
+
+pub(crate) async fn tcp(to: SocketAddr) -> BoxStream {
+    Box::new(Tcp::default().connect(&Target::from(to)).await.unwrap())
+}
+
+/// Connects, and runs the handshake of a data connection.
+pub(crate) async fn open(layer: Gsi, to: SocketAddr) -> xio::Result<BoxStream> {
+    Tcp::default().push(layer).connect(&Target::from(to)).await
+}
+
+/// Reads to the end, however the connection ends.
+pub(crate) async fn taken(stream: xio::Result<BoxStream>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(mut stream) = stream {
+        let _ = within(stream.read_to_end(&mut bytes)).await;
+    }
+    bytes
+}
+
+/// Runs a client beside a server of its own threads.
+pub(crate) fn drive<T>(client: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    runtime.block_on(client)
+}
+
+/// Fails a test that hangs.
+async fn within<T>(work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(PATIENCE + Duration::from_secs(20), work).await;
+    done.expect("it takes too long")
+}
+
+/// The client's end of a control connection.
+pub(crate) struct Session<S>(pub(crate) S);
+
+impl<S: xio::Stream> Session<S> {
+    pub(crate) async fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            line.push(within(self.0.read_u8()).await.unwrap());
+        }
+        String::from_utf8(line).unwrap()
+    }
+
+    pub(crate) async fn reply(&mut self) -> String {
+        let mut text = String::new();
+        loop {
+            let line = self.line().await;
+            text.push_str(&line);
+            let last = line
+                .get(..3)
+                .is_some_and(|code| code.parse::<u16>().is_ok());
+            if last && line.get(3..4) == Some(" ") {
+                return text;
+            }
+        }
+    }
+
+    /// The reply that ends a transfer.
+    pub(crate) async fn outcome(&mut self) -> String {
+        loop {
+            let reply = self.reply().await;
+            if !reply.starts_with('1') {
+                return reply;
+            }
+        }
+    }
+
+    pub(crate) async fn send(&mut self, line: &str) {
+        let line = format!("{line}\r\n");
+        self.0.write_all(line.as_bytes()).await.unwrap();
+        self.0.flush().await.unwrap();
+    }
+
+    pub(crate) async fn ok(&mut self, line: &str, code: u16) -> String {
+        self.send(line).await;
+        let reply = self.reply().await;
+        assert!(reply.starts_with(&code.to_string()), "{line}: {reply}");
+        reply
+    }
+
+    pub(crate) async fn pasv(&mut self) -> SocketAddr {
+        let reply = self.ok("PASV", 227).await;
+        let numbers = reply.split(['(', ')']).nth(1).unwrap().split(',');
+        let numbers: Vec<u8> = numbers.map(|number| number.parse().unwrap()).collect();
+        let port = u16::from_be_bytes([numbers[4], numbers[5]]);
+        ([127, 0, 0, 1], port).into()
+    }
+}

@@ -1,0 +1,128 @@
+//! Secrets: none in the log, in the memory behind a login, or in a core dump.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64ct::{Base64, Encoding as _};
+use gsi::proxy::ProxyOptions;
+use tempfile::tempdir;
+use xio::gsi::Level;
+use xio_testkit::Authority;
+
+use crate::grid_support::{Lab, clear, open, taken};
+use crate::process::Daemon;
+use crate::support::Ftp;
+use crate::tls_support::{ANN, Secure, config, put_credential};
+
+/// Neither tokens nor keys nor passwords nor data, whatever the level.
+#[tokio::test]
+async fn nothing_secret_reaches_the_log() {
+    let (lab, root, files) = (Lab::new(), tempdir().unwrap(), tempdir().unwrap());
+    fs::write(root.path().join("f"), "content of f").unwrap();
+    let path = files.path().join("log");
+    let log = File::create(&path).unwrap();
+    let mut flags: Vec<String> = lab.flags().into();
+    flags.extend(["--log-level".to_owned(), "trace".to_owned()]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let daemon = Daemon::start_logging_to(log, root.path(), &flags);
+    let mut ftp = lab.login(daemon.address).await;
+    let own = lab
+        .grid
+        .proxy(&lab.grid.user("Alice Lab"), &ProxyOptions::limited());
+    let pem = own.to_pem();
+    let blob = Base64::encode_string(pem.as_bytes());
+    ftp.ok(&format!("DCSC P {blob}"), 250).await;
+    ftp.ok("PROT P", 200).await;
+    let address = ftp.pasv().await;
+    ftp.send("RETR f").await;
+    let data = lab.data(&own, Level::Private);
+    assert_eq!(taken(open(data, address).await).await, b"content of f");
+    assert!(ftp.outcome().await.starts_with("226"));
+    ftp.ok("DCSC P !!!!", 500).await;
+    ftp.ok("QUIT", 221).await;
+    let mut wrong = clear(daemon.address).await;
+    wrong.ok("AUTH GSSAPI", 334).await;
+    wrong.ok("ADAT U0VDUkVU", 530).await;
+    drop((wrong, ftp));
+    daemon.signal("TERM");
+    daemon.end();
+    let log = fs::read_to_string(&path).unwrap();
+    assert!(log.contains("Alice Lab") && log.contains("RETR"), "{log}");
+    let key: Vec<&str> = pem.lines().filter(|line| line.len() == 64).collect();
+    let secrets = key
+        .into_iter()
+        .chain([&blob[..40], "ADAT", "U0VDUkVU", "dummy", "content of"]);
+    for secret in secrets {
+        assert!(!log.contains(secret), "{secret} in {log}");
+    }
+}
+
+/// Says whether a process has these bytes in its memory.
+fn remembers(pid: u32, secret: &[u8]) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
+    maps.lines()
+        .filter(|line| line.contains(" rw"))
+        .any(|line| {
+            let range = line.split(' ').next().unwrap();
+            let (start, end) = range.split_once('-').unwrap();
+            let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).unwrap());
+            let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
+            // Some regions cannot be read.
+            let read = memory.read_exact_at(&mut bytes, start);
+            read.is_ok() && bytes.windows(secret.len()).any(|window| window == secret)
+        })
+}
+
+/// A server with the account `ann`, on a channel of either kind.
+fn serve(root: &Path, files: &Path, authority: &Authority) -> Daemon {
+    let (cert, users) = (files.join("server.pem"), files.join("users"));
+    put_credential(&cert, &authority.issue("server", &["localhost"]));
+    fs::write(&users, format!("{ANN}\n")).unwrap();
+    let flags = [
+        "--tls-cert",
+        cert.to_str().unwrap(),
+        "--users",
+        users.to_str().unwrap(),
+    ];
+    Daemon::start(root, &flags)
+}
+
+/// The manual's word: passwords are overwritten, in clear sessions and behind TLS, whether right or
+/// wrong.
+#[test]
+fn a_password_does_not_stay_in_memory() {
+    let (root, files, authority) = (tempdir().unwrap(), tempdir().unwrap(), Authority::new("a"));
+    let daemon = serve(root.path(), files.path(), &authority);
+    let mut ftp = Ftp::connect(daemon.address);
+    ftp.ok("USER ann", 331);
+    ftp.ok("PASS wrong horse", 530);
+    ftp.login("ann", "open sesame");
+    assert!(!remembers(daemon.pid(), b"wrong horse"), "in clear");
+    assert!(!remembers(daemon.pid(), b"open sesame"), "in clear");
+    let mut tls = Ftp::connect(daemon.address);
+    tls.ok("AUTH TLS", 234);
+    let mut tls = Secure::over(tls.stream, Arc::new(config(&authority, None))).unwrap();
+    tls.ok("USER ann", 331);
+    tls.ok("PASS wrong horse", 530);
+    tls.ok("USER ann", 331);
+    tls.ok("PASS open sesame", 230);
+    assert!(!remembers(daemon.pid(), b"wrong horse"), "behind TLS");
+    assert!(!remembers(daemon.pid(), b"open sesame"), "behind TLS");
+    // The session's task is there, and so is the name.
+    assert!(remembers(daemon.pid(), b"ann"));
+}
+
+#[test]
+fn a_server_leaves_no_core_dump() {
+    let root = tempdir().unwrap();
+    let daemon = Daemon::limited("-S -c $(ulimit -H -c)", root.path(), &["--anonymous", "ro"]);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"));
+    let soft = core.and_then(|line| line.split_whitespace().nth(4));
+    assert_eq!(soft, Some("0"), "{core:?}");
+}
