@@ -24,7 +24,12 @@ pub struct GridLab {
 impl GridLab {
     /// Makes certificates and writes all files.
     pub fn new() -> Result<Self> {
-        let lab = Self { grid: Grid::new() };
+        Self::of(Grid::new())
+    }
+
+    /// Makes those of this authority.
+    pub fn of(grid: Grid) -> Result<Self> {
+        let lab = Self { grid };
         let host = lab.grid.host(&["localhost", "127.0.0.1"]).to_pem();
         let (certificate, key) = split(&host)?;
         lab.grid.write("hostcert.pem", certificate, 0o644);
@@ -60,6 +65,16 @@ impl GridLab {
     /// Makes a proxy of the user.
     pub fn proxy(&self, options: &ProxyOptions) -> Credential {
         self.grid.proxy(&self.user(), options)
+    }
+
+    /// Maps one more person to the account of the tests, and returns the file of a proxy.
+    pub fn person(&self, name: &str) -> Result<PathBuf> {
+        let user = self.grid.user(name);
+        let mut map = fs::read_to_string(self.path("grid-mapfile"))?;
+        map.push_str(&format!("\"{}\" {}\n", user.identity(), account()?));
+        self.grid.write("grid-mapfile", &map, 0o644);
+        let proxy = self.grid.proxy(&user, &ProxyOptions::default());
+        Ok(self.grid.store(&proxy, &format!("{name}.pem")))
     }
 
     /// Sets the variables of a server: the host's credential, the directory and the map.

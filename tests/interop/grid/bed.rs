@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use workspace_tests::{Finished, GridLab, Host, Peer, Tree, binary, file_url, run};
+use xio_testkit::Grid;
 
 use crate::bed::LIMIT;
 
@@ -23,6 +24,11 @@ pub(super) struct Lab(GridLab);
 impl Lab {
     pub(super) fn new() -> Result<Self> {
         GridLab::new().map(Self)
+    }
+
+    /// The lab of an authority.
+    pub(super) fn of(grid: Grid) -> Result<Self> {
+        GridLab::of(grid).map(Self)
     }
 
     /// The files of the Grid.

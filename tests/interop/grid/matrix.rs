@@ -163,3 +163,13 @@ fn globus_url_copy_gives_a_credential_for_the_data_connections() -> Result<()> {
     third_party([Kind::Globus, Kind::Ours], &auto)?;
     third_party([Kind::Ours, Kind::Ours], &auto)
 }
+
+#[test]
+fn our_client_to_the_globus_server_under_tls_1_3() -> Result<()> {
+    all_ways(Kind::Ours, "TLS1_3_VERSION")
+}
+
+#[test]
+fn our_client_to_the_globus_server_under_tls_1_2() -> Result<()> {
+    all_ways(Kind::Ours, "TLS1_2_VERSION")
+}
