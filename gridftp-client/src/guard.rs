@@ -169,9 +169,7 @@ pub(crate) fn grid_data(
     let grid = &options.grid;
     let authentication = match (site.scheme, &grid.authentication) {
         (Scheme::Ftp | Scheme::Ftps, _) => return Ok(None),
-        (Scheme::Ssh, Dcau::Own) if options.protect.unwrap_or_default() == Level::Clear => {
-            Dcau::None
-        }
+        (Scheme::Ssh, Dcau::Own) if options.protect == Some(Level::Clear) => Dcau::None,
         (Scheme::Ssh, Dcau::Subject(_)) => {
             return choice(
                 "dcau: data behind ssh has a credential of the session, and no subject",
@@ -369,7 +367,7 @@ mod tests {
         let private = Ok(Some(DataProtection::new(Dcau::Own, Level::Private)));
         let nothing = Ok(Some(DataProtection::default()));
         assert_eq!(data("gsiftp://h/", &options), private);
-        assert_eq!(data("sshftp://h/", &options), nothing);
+        assert_eq!(data("sshftp://h/", &options), private);
         assert_eq!(data("ftps://h/", &options), Ok(None));
         options.protect = Some(Level::Clear);
         let proven = Ok(Some(DataProtection::new(Dcau::Own, Level::Clear)));

@@ -104,6 +104,11 @@
 //! is refused unless data is to be in clear text, and so are options without delegation, since the
 //! server has nothing to prove the user's identity with.
 //!
+//! Behind ssh (`sshftp://`) the data connections have a credential that is made for the session and
+//! goes to the server through ssh (`DCSC P`, `DCAU A`, `PROT P`): no certificates are needed. A
+//! server that does not take one is refused, unless [`ConnectOptions::protect`] has data in clear
+//! text.
+//!
 //! Between two servers the login with one credential is enough. Those that know different identities
 //! get a credential that is made for the session, which both trust and nothing else (`DCSC P`, then
 //! `DCAU A`); where one of them takes none, each is told the identity of the other (`DCAU S`).

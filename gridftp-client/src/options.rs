@@ -48,7 +48,7 @@ pub struct ConnectOptions {
     /// Protection of control connections.
     pub security: Security,
     /// Protection of data connections; `None` has them private where the control connection is
-    /// protected by TLS or Grid security, and clear elsewhere. There is no fall-back to less.
+    /// protected, by ssh too, and clear elsewhere. There is no fall-back to less.
     pub protect: Option<Level>,
     /// The authorities that vouch for servers.
     pub roots: Roots,
