@@ -20,11 +20,12 @@ use crate::clock::now;
 use crate::control::{Control, Replies};
 use crate::error::{Cause, ConnectError, ControlError};
 use crate::grid::Grid;
-use crate::guard::{self, Guard, tls_failed};
-use crate::login::{last, reach, settings, within};
+use crate::guard::{self, Guard, implicit_failed};
+use crate::login::{reach, settings, within};
 use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
 use crate::setup::EarlyPassive;
+use crate::silence;
 use crate::stacks;
 use crate::url::Site;
 use crate::verify;
@@ -140,15 +141,14 @@ impl Client {
         let (stream, round_trip) = reach(site, &name, &options).await?;
         let peer = Stream::info(&stream).peer.map(|peer| peer.ip());
         let guard = Guard::of(site, &options, peer)?.with_grid(grid);
-        let (stream, security) = match guard.steps() {
+        let stream = match guard.steps() {
             Security::Implicit(_) => {
                 let stream = Box::pin(guard.protect(stream)).await;
-                let stream = stream.map_err(|cause| tls_failed(site, cause))?;
-                let security = Stream::info(&stream).security;
-                (stream, security)
+                stream.map_err(|cause| implicit_failed(site, cause))?
             }
-            Security::Clear | Security::Explicit(..) => (stream, None),
+            Security::Clear | Security::Explicit(..) => stream,
         };
+        let security = Stream::info(&stream).security;
         let session = ClientSession::new(now(), settings(&options));
         let (control, mut banner) = Control::start(
             stream,
@@ -179,7 +179,9 @@ impl Client {
             state: ChannelState::default(),
             observer,
         };
-        let greeting = last(&mut banner).await?;
+        let steps = client.guard.steps();
+        let greeting = silence::greeting(&mut banner, steps, site, &client.options);
+        let greeting = Box::pin(greeting).await?;
         let login = Box::pin(async {
             client.login(site, &greeting).await?;
             stacks::tell(&client.control, &client.options).await
@@ -205,8 +207,8 @@ impl Client {
         &self.abilities
     }
 
-    /// Protection of the control connection, as `TLS 1.3` and its cipher suite; `None` for clear
-    /// text.
+    /// Protection of the control connection, as `TLS 1.3` and its cipher suite, or `ssh`; `None` for
+    /// clear text.
     pub fn security(&self) -> Option<&str> {
         self.security.as_deref()
     }

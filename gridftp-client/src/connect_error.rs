@@ -65,6 +65,15 @@ pub enum ConnectError {
         remedy: &'static str,
     },
     /// The server refuses TLS, or a third party on the way does; neither name nor password was sent.
+    /// The server says nothing before a handshake of TLS, which the session does not begin with.
+    #[error(
+        "{site}: connect: the server has no greeting, and speaks TLS{}",
+        Remedy(IMPLICIT)
+    )]
+    Implicit {
+        /// `host:port`.
+        site: String,
+    },
     #[error("{site}: AUTH TLS: {}{}", Text(.reply), Remedy(no_tls(*.for_password)))]
     NoTls {
         /// `host:port`.
@@ -138,6 +147,7 @@ pub enum ConnectError {
 }
 
 const LATE: &str = "give it longer by --timeout";
+const IMPLICIT: &str = "--security implicit begins with TLS";
 const SECURITY: &str =
     "it takes no login in clear text: write gsiftp:// or ftps://, or give --security tls";
 const NO_GRID: &str = "the server has no Grid security, or something on the way hides it; nothing else \
@@ -200,6 +210,7 @@ impl ConnectError {
     }
 
     /// Tells the parts of the error.
+            | Self::Implicit { .. }
     pub fn fields(&self) -> Fields<'_> {
         let at = |class, site, operation| Fields {
             site: Some(site),
@@ -232,6 +243,7 @@ impl ConnectError {
                 .with_remedy(no_tls(*for_password)),
             Self::Unreachable { site, .. } => {
                 at(Class::Connect, site, "connect").with_remedy(unreachable(site))
+            Self::Implicit { site } => at(Class::Connect, site, "connect").with_remedy(IMPLICIT),
             }
             Self::Late { site, .. } => at(Class::Connect, site, "login").with_remedy(LATE),
             Self::Busy { site, reply } => at(Class::Connect, site, "connect").with_reply(reply),

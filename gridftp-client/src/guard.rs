@@ -7,7 +7,7 @@ use ftp_proto::security::{DataProtection, Level, Mechanism, is_anonymous};
 use ftp_wire::command::Dcau;
 use gsi::exchange::Delegation;
 use xio::tls::{CertificateFault, Tickets, Tls, TlsEnd};
-use xio_core::{BoxStream, DynLayer, DynStack, Operation, Plan};
+use xio_core::{BoxStream, DynLayer, DynStack, ErrorKind, Operation, Plan};
 
 use crate::error::ConnectError;
 use crate::grid::{self, DataCredential, Grid};
@@ -212,6 +212,18 @@ pub(crate) fn tls_failed(site: &Site, cause: xio_core::Error) -> ConnectError {
         site: site.to_string(),
         cause: cause.into(),
         remedy,
+    }
+}
+
+/// The failure of a handshake before the greeting.
+pub(crate) fn implicit_failed(site: &Site, cause: xio_core::Error) -> ConnectError {
+    match cause.kind() {
+        ErrorKind::Protocol => ConnectError::Tls {
+            site: site.to_string(),
+            cause: cause.into(),
+            remedy: "the server may greet in clear text: write ftp:// and --security tls",
+        },
+        _ => tls_failed(site, cause),
     }
 }
 

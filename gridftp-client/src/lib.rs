@@ -190,6 +190,7 @@ pub mod options;
 mod played;
 pub mod progress;
 mod setup;
+mod silence;
 mod ssh;
 mod stacks;
 mod text;

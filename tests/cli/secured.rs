@@ -503,6 +503,39 @@ fn two_servers_leave_the_data_between_them_clear_or_do_not_copy() -> Result<()> 
     same_file(&there.path("file"), &there.path("copy"))
 }
 
+/// The server waits for TLS, and the client for a greeting: for half a minute, if nothing is done.
+#[test]
+fn a_port_of_implicit_tls_is_told_as_that() -> Result<()> {
+    let (local, there, server) = ours(&["--tls-port", "0"])?;
+    there.file("file", 1000, 1)?;
+    let output = server.output();
+    let mut lines = output.lines();
+    let address = lines.find_map(|line| line.strip_prefix("listening with TLS on "));
+    let address = address.context("no TLS port")?;
+    let get = |flags: &[&str], start: &str, at: &str| {
+        let url = format!("{start}{at}/file");
+        cp_in(
+            &local,
+            &[&["--ca", "ca.pem"], flags, &[&url, "out"]].concat(),
+        )
+    };
+    let needles = ["speaks TLS", "--security implicit"];
+    fails(&get(&[], "ftps://", address)?, 3, &needles)?;
+    fails(
+        &get(&["--security", "tls"], "ftp://", address)?,
+        3,
+        &needles,
+    )?;
+    get(&["--security", "implicit"], "ftps://", address)?.ok()?;
+    let plain = server.addr().to_string();
+    let needles = ["not TLS", "ftp:// and --security tls"];
+    let failed = get(&["--security", "implicit"], "ftps://", &plain)?;
+    fails(&failed, 3, &needles)?;
+    get(&["--security", "tls"], "ftp://", &plain)?
+        .ok()
+        .map(drop)
+}
+
 #[test]
 fn choices_that_contradict_each_other_are_refused() -> Result<()> {
     let tree = Tree::new()?;

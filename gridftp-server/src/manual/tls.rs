@@ -23,7 +23,8 @@
 //! ```
 //!
 //! `ftps://` begins in clear text and asks for TLS before anything else (`AUTH TLS`); on port 990 it
-//! is TLS from the first byte, which `--tls-port 990` serves. Data is private as well, unless
+//! is TLS from the first byte, which `--tls-port 990` serves; on other ports `--security implicit`
+//! begins so. Data is private as well, unless
 //! `--protect clear` says otherwise. A server without TLS, a certificate of another host or one
 //! that has expired is an error, never a fall-back to clear text.
 //!
