@@ -130,6 +130,7 @@ impl Observer for Ends {
     fn describe(&self, info: &mut Info) {
         info.layer(LAYER);
         (info.local, info.peer) = (Some(self.local), Some(self.peer));
+        info.security = Some(LAYER.into());
     }
 }
 

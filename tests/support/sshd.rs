@@ -107,6 +107,11 @@ impl Sshd {
         self.inetd.addr()
     }
 
+    /// The configuration of `ssh` that knows the hosts, for programs that run it by its path.
+    pub fn config(&self) -> PathBuf {
+        self.folder.join("config")
+    }
+
     /// The `PATH` with which programs find the configured `ssh`.
     pub fn path(&self) -> &str {
         &self.path

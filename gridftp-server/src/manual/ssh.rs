@@ -28,7 +28,17 @@
 //! Commands and replies travel inside ssh. Data connections are separate, fast, and private: the
 //! client makes a key and a certificate for the session and gives them to the server through ssh
 //! (`DCSC`), and both ends prove by them who they are. `--protect clear` leaves the data in clear
-//! text, which a Globus server (`/etc/grid-security/sshftp`) without `DCSC` needs.
+//! text.
+//!
+//! # The Globus programs
+//!
+//! On a host without `gridftp-server`, the client starts the Globus server by `~/.globus/sshftp` or
+//! `/etc/grid-security/sshftp`. That takes the credential of the session where it finds a directory
+//! of authorities (`X509_CERT_DIR`); otherwise it is refused, and `--protect clear` does without.
+//!
+//! `globus-url-copy sshftp://` starts the same files, which may as well start
+//! `gridftp-server --stdio`; so does `GLOBUS_REMOTE_SSHFTP="gridftp-server --stdio"` in its
+//! environment. Its data is in clear text unless it is given `-data-cred auto -dcpriv`.
 //!
 //! # Addresses
 //!
