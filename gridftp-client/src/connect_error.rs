@@ -6,6 +6,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
 use crate::error::{Cause, Class, ControlError, Fields, Remedy};
+use crate::grid::MAPPED;
 use crate::text::{Chain, Text};
 use crate::url::show;
 
@@ -64,7 +65,6 @@ pub enum ConnectError {
         /// The remedy; empty where the cause names it.
         remedy: &'static str,
     },
-    /// The server refuses TLS, or a third party on the way does; neither name nor password was sent.
     /// The server says nothing before a handshake of TLS, which the session does not begin with.
     #[error(
         "{site}: connect: the server has no greeting, and speaks TLS{}",
@@ -74,6 +74,7 @@ pub enum ConnectError {
         /// `host:port`.
         site: String,
     },
+    /// The server refuses TLS, or a third party on the way does; neither name nor password was sent.
     #[error("{site}: AUTH TLS: {}{}", Text(.reply), Remedy(no_tls(*.for_password)))]
     NoTls {
         /// `host:port`.
@@ -122,7 +123,7 @@ pub enum ConnectError {
         reply: Reply,
     },
     /// The account was refused.
-    #[error("{site}: login as {}: {}{}", show(.user.as_bytes()), Text(.reply), Remedy(LOGIN))]
+    #[error("{site}: login {}: {}{}", account(.user), Text(.reply), Remedy(login(.user)))]
     Login {
         /// `host:port`.
         site: String,
@@ -146,14 +147,29 @@ pub enum ConnectError {
     Control(#[from] ControlError),
 }
 
-const LATE: &str = "give it longer by --timeout";
 const IMPLICIT: &str = "--security implicit begins with TLS";
+const LATE: &str = "give it longer by --timeout";
 const SECURITY: &str =
     "it takes no login in clear text: write gsiftp:// or ftps://, or give --security tls";
 const NO_GRID: &str = "the server has no Grid security, or something on the way hides it; nothing else \
                        was sent";
-const NO_PROTECTION: &str = "--dcau none --protect clear leaves data in clear text";
+pub(crate) const NO_PROTECTION: &str = "--dcau none --protect clear leaves data in clear text";
 const LOGIN: &str = "check the account, or name one with --user or --netrc";
+
+/// The account of a login, in words.
+fn account(user: &str) -> String {
+    match user {
+        MAPPED => "by certificate".to_owned(),
+        user => format!("as {}", show(user.as_bytes())),
+    }
+}
+
+fn login(user: &str) -> &'static str {
+    match user {
+        MAPPED => "its administrator maps identities to accounts",
+        _ => LOGIN,
+    }
+}
 
 fn unreachable(site: &str) -> &'static str {
     match site.ends_with(":21") {
@@ -194,6 +210,7 @@ impl ConnectError {
             | Self::StackRefused { .. }
             | Self::Security { .. }
             | Self::Choice { .. }
+            | Self::Implicit { .. }
             | Self::NoGrid { .. }
             | Self::NoProtection { .. }
             | Self::NoTls { .. } => false,
@@ -210,7 +227,6 @@ impl ConnectError {
     }
 
     /// Tells the parts of the error.
-            | Self::Implicit { .. }
     pub fn fields(&self) -> Fields<'_> {
         let at = |class, site, operation| Fields {
             site: Some(site),
@@ -227,6 +243,7 @@ impl ConnectError {
                 ..Fields::of(Class::Usage).with_remedy(remedy)
             },
             Self::Tls { site, remedy, .. } => at(Class::Connect, site, "tls").with_remedy(remedy),
+            Self::Implicit { site } => at(Class::Connect, site, "connect").with_remedy(IMPLICIT),
             Self::Grid { site, remedy, .. } => at(Class::Login, site, "gssapi").with_remedy(remedy),
             Self::NoGrid { site, reply } => at(Class::Login, site, "AUTH GSSAPI")
                 .with_reply(reply)
@@ -243,16 +260,15 @@ impl ConnectError {
                 .with_remedy(no_tls(*for_password)),
             Self::Unreachable { site, .. } => {
                 at(Class::Connect, site, "connect").with_remedy(unreachable(site))
-            Self::Implicit { site } => at(Class::Connect, site, "connect").with_remedy(IMPLICIT),
             }
             Self::Late { site, .. } => at(Class::Connect, site, "login").with_remedy(LATE),
             Self::Busy { site, reply } => at(Class::Connect, site, "connect").with_reply(reply),
             Self::Security { site, reply } => at(Class::Login, site, "login")
                 .with_reply(reply)
                 .with_remedy(SECURITY),
-            Self::Login { site, reply, .. } => at(Class::Login, site, "login")
+            Self::Login { site, reply, user } => at(Class::Login, site, "login")
                 .with_reply(reply)
-                .with_remedy(LOGIN),
+                .with_remedy(login(user)),
             Self::StackRefused { site, reply, .. } => at(Class::Transfer, site, "stack")
                 .with_reply(reply)
                 .with_remedy(stack_refused(reply)),

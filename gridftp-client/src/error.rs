@@ -8,6 +8,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
 pub use crate::connect_error::ConnectError;
+use crate::connect_error::NO_PROTECTION;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
 pub use fields::{Class, Fields};
@@ -128,6 +129,13 @@ fn remedy(command: &str, reply: &Reply) -> &'static str {
             "without it directories cannot be listed, name each file"
         }
         _ if command.starts_with("PROT P") => "--protect clear leaves data in clear text",
+        _ if ["DCSC", "DCAU", "PROT S"]
+            .iter()
+            .any(|grid| command.starts_with(grid)) =>
+        {
+            NO_PROTECTION
+        }
+        _ if tells_of_another(&reply.text()) => ANOTHER,
         _ if command.starts_with("MODE E") => "leave --mode out, or use --mode stream",
         FailureKind::NotFound => "check the path",
         FailureKind::Denied => "this account may not do that there",
@@ -137,6 +145,19 @@ fn remedy(command: &str, reply: &Reply) -> &'static str {
         FailureKind::Busy => "try again later, or with a smaller --concurrency",
         _ => "",
     }
+}
+
+fn data_remedy(cause: &gridftp_data::Error) -> &'static str {
+    match tells_of_another(&Chain(cause).to_string()) {
+        true => ANOTHER,
+        false => "",
+    }
+}
+
+/// Says whether one end of a data connection is another than the other end expects: our words are
+/// those of the Globus server.
+fn tells_of_another(text: &str) -> bool {
+    text.contains("Expected the peer to authenticate as")
 }
 
 /// Prints a remedy behind the fact.
@@ -151,6 +172,7 @@ impl fmt::Display for Remedy<'_> {
     }
 }
 
+const ANOTHER: &str = "--dcau names the identity of both ends of data connections";
 const SIZE: &str = "the source may have changed, copy again";
 const CHANGED: &str = "copy again when it is at rest";
 const SHRUNK: &str = "see that it is not the destination itself, then copy again";
@@ -169,7 +191,7 @@ pub enum TransferError {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The data connections failed.
-    #[error("{site}: {path}: {}", Chain(.cause))]
+    #[error("{site}: {path}: {}{}", Chain(.cause), Remedy(data_remedy(.cause)))]
     Data {
         /// The server at the other end, `host:port`.
         site: String,
@@ -397,9 +419,9 @@ impl TransferError {
         match self {
             Self::Connect(error) => error.fields(),
             Self::Control(error) => error.fields(),
-            Self::Data { site, path, .. } => Fields {
+            Self::Data { site, path, cause } => Fields {
                 site: Some(site),
-                ..Fields::local("data", path)
+                ..Fields::local("data", path).with_remedy(data_remedy(cause))
             },
             Self::Local { op, path, .. } => Fields::local(op, path),
             Self::Size { path, .. } => Fields::local("check", path).with_remedy(SIZE),

@@ -7,12 +7,14 @@ use std::time::Duration;
 use ftp_proto::client::DataSecurity;
 use ftp_proto::security::{DataProtection, Level};
 use ftp_wire::command::{Dcau, Secret};
+use gsi::certificate::KeyAlgorithm;
 use gsi::credential::Credential;
 use gsi::exchange::{Delegation, Fault};
 use gsi::host::{Expected, Host, Names};
 use gsi::key::{KeyPair, KeySize};
 use gsi::name::Name;
 use gsi::trust::{TrustOptions, TrustStore};
+use gsi::verify::{Refusal, Rule};
 use rustls_pki_types::UnixTime;
 use tokio::sync::OnceCell;
 use xio::gsi::{
@@ -106,6 +108,8 @@ struct Control {
     expected: Expected,
     within: Duration,
     identity: Name,
+    /// Whether the server gets a proxy, below a key on a curve.
+    delegates_curve: bool,
 }
 
 impl Grid {
@@ -151,6 +155,8 @@ impl Grid {
                 },
                 within: options.connect_within,
                 identity: credential.identity(),
+                delegates_curve: choices.delegation != Delegation::None
+                    && credential.certificate().key_algorithm() != KeyAlgorithm::Rsa,
             });
             grid.set_layer(&credential, judge)
                 .map_err(|error| failed(error.into()))?;
@@ -189,6 +195,30 @@ impl Grid {
                 Err(error.with_source(refused.error))
             }
         }
+    }
+
+    /// The failure of the handshake with `site`.
+    pub(crate) fn failed(&self, site: &Site, cause: xio_core::Error) -> ConnectError {
+        let source = std::error::Error::source(&cause);
+        let curve = self.control.as_ref().is_some_and(|end| end.delegates_curve);
+        let remedy = match source.and_then(|source| source.downcast_ref::<AdatError>()) {
+            Some(AdatError::Exchange(error)) => match error.fault() {
+                Fault::Refused(refusal) if is_unknown(refusal) => {
+                    "X509_CERT_DIR names the CA directory"
+                }
+                Fault::Unexpected(_) => "--subject DN expects that certificate",
+                _ => "",
+            },
+            Some(AdatError::Reply(_)) if curve => {
+                "the key of this credential is not RSA, which Globus servers demand of delegation: \
+                 --delegation none --data-cred auto does without"
+            }
+            Some(AdatError::Reply(_)) => {
+                "the server does not take this credential: see `gridftp-cp proxy info`"
+            }
+            _ => "",
+        };
+        refused(site, cause.into(), remedy)
     }
 
     /// The protection of data connections.
@@ -292,21 +322,13 @@ pub(crate) fn dcsc(credential: &Credential) -> Secret {
     Secret::new(credential.to_dcsc().as_str())
 }
 
-/// The failure of the handshake with `site`.
-pub(crate) fn failed(site: &Site, cause: xio_core::Error) -> ConnectError {
-    let source = std::error::Error::source(&cause);
-    let remedy = match source.and_then(|source| source.downcast_ref::<AdatError>()) {
-        Some(AdatError::Exchange(error)) => match error.fault() {
-            Fault::Refused(_) => "X509_CERT_DIR names the CA directory",
-            Fault::Unexpected(_) => "--subject DN expects that certificate",
-            _ => "",
-        },
-        Some(AdatError::Reply(_)) => {
-            "the server does not take this credential: see `gridftp-cp proxy info`"
-        }
-        _ => "",
-    };
-    refused(site, cause.into(), remedy)
+/// Whether another directory of authorities may accept the certificate.
+fn is_unknown(refusal: &Refusal) -> bool {
+    let unknown = matches!(
+        refusal.rule,
+        Rule::UnknownIssuer { .. } | Rule::Untrusted { .. }
+    );
+    unknown || refusal.is_local()
 }
 
 fn refused(site: &Site, cause: Cause, remedy: &'static str) -> ConnectError {

@@ -10,7 +10,7 @@ use xio::tls::{CertificateFault, Tickets, Tls, TlsEnd};
 use xio_core::{BoxStream, DynLayer, DynStack, ErrorKind, Operation, Plan};
 
 use crate::error::ConnectError;
-use crate::grid::{self, DataCredential, Grid};
+use crate::grid::{DataCredential, Grid};
 use crate::options::{ConnectOptions, Security};
 use crate::url::{FTPS_PORT, Scheme, Site};
 
@@ -124,7 +124,7 @@ impl Guard {
     /// The failure of a handshake with `site`.
     pub(crate) fn failed(&self, site: &Site, cause: xio_core::Error) -> ConnectError {
         match &self.grid {
-            Some(_) => grid::failed(site, cause),
+            Some(grid) => grid.failed(site, cause),
             None => tls_failed(site, cause),
         }
     }

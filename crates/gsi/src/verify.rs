@@ -233,7 +233,7 @@ pub enum Rule {
         language: String,
     },
     /// The authority revoked the certificate.
-    #[error("its issuer {issuer} revoked it")]
+    #[error("its issuer {issuer} revoked it; get a new one")]
     Revoked {
         /// The issuer.
         issuer: Name,

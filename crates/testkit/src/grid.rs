@@ -11,9 +11,10 @@ use gsi::credential::Credential;
 use gsi::key::KeyPair as GridKey;
 use gsi::proxy::ProxyOptions;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
-    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256,
-    RevokedCertParams, RsaKeySize, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension,
+    DistinguishedName, DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RevokedCertParams, RsaKeySize, SerialNumber,
+    date_time_ymd,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 
@@ -31,9 +32,19 @@ static KEYS: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
     })
 });
 
+/// `ProxyCertInfo` of RFC 3820.
+const PROXY_CERT_INFO: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 1, 14];
+/// The extension of attribute certificates of VOMS.
+const VOMS: &[u64] = &[1, 3, 6, 1, 4, 1, 8005, 100, 100, 5];
+/// The value of `ProxyCertInfo` for all rights of the issuer.
+const INHERIT_ALL: &[u8] = &[0x30, 12, 0x30, 10, 0x06, 8, 0x2b, 6, 1, 5, 5, 7, 21, 1];
+/// Bytes of an attribute certificate, about as many as one with some groups has.
+const ATTRIBUTES: usize = 6000;
+
 /// An authority of Grid security for one test, with a folder for files.
 ///
-/// Names begin with `/O=Grid/OU=Lab`. All keys are RSA, as the Globus programs demand.
+/// Names begin with `/O=Grid/OU=Lab`. All keys but those of [`elliptic`](Self::elliptic) are RSA, as
+/// the Globus programs demand.
 pub struct Grid {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -136,27 +147,54 @@ impl Grid {
     /// When a name is neither that of a host nor an address.
     #[must_use]
     pub fn issue(&self, common: &str, names: &[&str], validity: Validity) -> Credential {
-        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-        let params = CertificateParams::new(names);
-        let mut params = params.expect("names are of hosts or addresses");
-        params.distinguished_name = name(common);
-        params.serial_number = Some(SerialNumber::from(serial(common)));
-        params.key_usages = vec![
-            KeyUsagePurpose::DigitalSignature,
-            KeyUsagePurpose::KeyEncipherment,
-        ];
-        params.not_before = date_time_ymd(2021, 1, 1);
-        params.not_after = date_time_ymd(END, 1, 1);
-        match validity {
-            Validity::Good => {}
-            Validity::Expired => params.not_after = date_time_ymd(2022, 1, 1),
-            Validity::NotYet => params.not_before = date_time_ymd(2048, 1, 1),
-        }
-        let [_, key, _] = &*KEYS;
-        let made = params.signed_by(&rsa(key), &self.issuer);
-        let made = made.expect("a certificate of these names is well-formed");
-        let key = GridKey::new(secret(key)).expect("an RSA key");
-        Credential::new(vec![made.der().clone()], key).expect("the key is that of the certificate")
+        let made = end_entity(common, names, validity).signed_by(&user_key(), &self.issuer);
+        credential(vec![made], &user_key())
+    }
+
+    /// Issues a certificate whose key is on an elliptic curve.
+    ///
+    /// # Panics
+    /// When the system has no random bytes.
+    #[must_use]
+    pub fn elliptic(&self, common: &str) -> Credential {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("random bytes for a key");
+        let made = end_entity(common, &[], Validity::Good).signed_by(&key, &self.issuer);
+        credential(vec![made], &key)
+    }
+
+    /// Makes a certificate that is signed by itself, with a name as the authority gives.
+    ///
+    /// # Panics
+    /// When a name is neither that of a host nor an address.
+    #[must_use]
+    pub fn self_signed(&self, common: &str, names: &[&str]) -> Credential {
+        let made = end_entity(common, names, Validity::Good).self_signed(&user_key());
+        credential(vec![made], &user_key())
+    }
+
+    /// Makes a proxy of [`user`](Self::user) with attribute certificates, as `voms-proxy-init`
+    /// does: a sequence of them in an extension that is not critical. Their content is opaque.
+    ///
+    /// # Panics
+    /// Never: the certificate is well-formed.
+    #[must_use]
+    pub fn voms_proxy(&self, common: &str) -> Credential {
+        let user = end_entity(common, &[], Validity::Good);
+        let made = user.signed_by(&user_key(), &self.issuer);
+        let issuer = Issuer::from_params(&user, user_key());
+        let mut proxy = end_entity(common, &[], Validity::Good);
+        // A name keeps one value for each type, and a proxy has two common names.
+        let second = DnType::CustomDnType(vec![2, 5, 4, 3]);
+        proxy.distinguished_name.push(second, "20261122");
+        let mut info = CustomExtension::from_oid_content(PROXY_CERT_INFO, INHERIT_ALL.to_vec());
+        info.set_criticality(true);
+        let certificate = tlv(0x30, &tlv(0x04, &[0x5a; ATTRIBUTES]));
+        let list = tlv(0x30, &tlv(0x30, &certificate));
+        let voms = CustomExtension::from_oid_content(VOMS, list);
+        proxy.custom_extensions = vec![info, voms];
+        let [_, _, key] = &*KEYS;
+        let proxy = proxy.signed_by(&rsa(key), &issuer);
+        credential(vec![proxy, made], &rsa(key))
     }
 
     /// Makes a proxy that is valid now.
@@ -225,6 +263,55 @@ impl fmt::Debug for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Grid")
     }
+}
+
+/// The certificate of a user or a host, to be signed.
+fn end_entity(common: &str, names: &[&str], validity: Validity) -> CertificateParams {
+    let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+    let params = CertificateParams::new(names);
+    let mut params = params.expect("names are of hosts or addresses");
+    params.distinguished_name = name(common);
+    params.serial_number = Some(SerialNumber::from(serial(common)));
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+    ];
+    params.not_before = date_time_ymd(2021, 1, 1);
+    params.not_after = date_time_ymd(END, 1, 1);
+    match validity {
+        Validity::Good => {}
+        Validity::Expired => params.not_after = date_time_ymd(2022, 1, 1),
+        Validity::NotYet => params.not_before = date_time_ymd(2048, 1, 1),
+    }
+    params
+}
+
+/// A chain, the key's own certificate first.
+fn credential(chain: Vec<Result<rcgen::Certificate, rcgen::Error>>, key: &KeyPair) -> Credential {
+    let chain = chain.into_iter().map(|made| {
+        let made = made.expect("a certificate of these names is well-formed");
+        made.der().clone()
+    });
+    let key = GridKey::new(secret(&key.serialize_der())).expect("a key that signs");
+    Credential::new(chain.collect(), key).expect("the key is that of the certificate")
+}
+
+/// The key of users and hosts.
+fn user_key() -> KeyPair {
+    let [_, key, _] = &*KEYS;
+    rsa(key)
+}
+
+/// One element of DER.
+fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).expect("a short element");
+    let [high, low] = length.to_be_bytes();
+    let head: &[u8] = match length {
+        0..0x80 => &[tag, low],
+        0x80..0x100 => &[tag, 0x81, low],
+        _ => &[tag, 0x82, high, low],
+    };
+    [head, content].concat()
 }
 
 fn name(common: &str) -> DistinguishedName {

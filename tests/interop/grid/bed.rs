@@ -1,5 +1,6 @@
 //! A grid for one test: an authority, a person with a proxy, and servers of both kinds.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -46,6 +47,29 @@ impl Lab {
         }
     }
 
+    /// Starts our server over `tree` with these flags more.
+    pub(super) fn serve_ours(&self, tree: &Tree, flags: &[&str]) -> Result<Host> {
+        let mut server = Command::new(binary("gridftp-server")?);
+        server.args(["--bind", "127.0.0.1", "--port", "0"]);
+        server.arg("--host-cert").arg(self.0.path("hostcert.pem"));
+        server.arg("--host-key").arg(self.0.path("hostkey.pem"));
+        server.arg("--ca-dir").arg(self.authorities());
+        server.arg("--gridmap").arg(self.0.path("grid-mapfile"));
+        server.arg("--root").arg(tree.root()).args(flags);
+        Host::ours_from(&mut server, tree.root())
+    }
+
+    /// Makes a copy of the directory of authorities, which a test may alter.
+    pub(super) fn copy_authorities(&self, folder: &str) -> Result<PathBuf> {
+        let to = self.0.path(folder);
+        fs::create_dir_all(&to)?;
+        for file in fs::read_dir(self.0.grid().certificates())? {
+            let file = file?;
+            fs::copy(file.path(), to.join(file.file_name()))?;
+        }
+        Ok(to)
+    }
+
     /// Starts a server over `tree`, the Globus one limited to a version of TLS; `None` where it is
     /// not installed.
     pub(super) fn serve_limited(
@@ -55,16 +79,7 @@ impl Lab {
         version: &str,
     ) -> Result<Option<Host>> {
         match kind {
-            Kind::Ours => {
-                let mut server = Command::new(binary("gridftp-server")?);
-                server.args(["--bind", "127.0.0.1", "--port", "0"]);
-                server.arg("--host-cert").arg(self.0.path("hostcert.pem"));
-                server.arg("--host-key").arg(self.0.path("hostkey.pem"));
-                server.arg("--ca-dir").arg(self.authorities());
-                server.arg("--gridmap").arg(self.0.path("grid-mapfile"));
-                server.arg("--root").arg(tree.root());
-                Ok(Some(Host::ours_from(&mut server, tree.root())?))
-            }
+            Kind::Ours => self.serve_ours(tree, &[]).map(Some),
             Kind::Globus => {
                 let limit = [("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", version)];
                 self.0.globus(tree.root(), &limit, SUITE)

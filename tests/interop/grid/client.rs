@@ -8,21 +8,16 @@ use xio_testkit::Grid;
 
 use super::bed::{Kind, Lab, copy, url};
 
-/// TLS 1.3 at the Globus servers.
-const VERSION: &str = "TLS1_3_VERSION";
-
-/// Servers of two kinds; each is the source once.
-const KINDS: [[Kind; 2]; 4] = [
-    [Kind::Globus, Kind::Globus],
-    [Kind::Globus, Kind::Ours],
-    [Kind::Ours, Kind::Globus],
-    [Kind::Ours, Kind::Ours],
+/// Servers of two kinds, each the source once, and the TLS of the Globus ones.
+const PAIRS: [([Kind; 2], &str); 7] = [
+    ([Kind::Globus, Kind::Globus], "TLS1_3_VERSION"),
+    ([Kind::Globus, Kind::Ours], "TLS1_3_VERSION"),
+    ([Kind::Ours, Kind::Globus], "TLS1_3_VERSION"),
+    ([Kind::Ours, Kind::Ours], "TLS1_3_VERSION"),
+    ([Kind::Globus, Kind::Globus], "TLS1_2_VERSION"),
+    ([Kind::Globus, Kind::Ours], "TLS1_2_VERSION"),
+    ([Kind::Ours, Kind::Globus], "TLS1_2_VERSION"),
 ];
-
-/// A server over a tree of its own.
-fn server(lab: &Lab, kind: Kind, tree: &Tree) -> Result<Option<Host>> {
-    lab.serve_limited(kind, tree, VERSION)
-}
 
 /// Copies a file from one server to the other, and checks it and what `-v` told.
 fn across(
@@ -56,61 +51,50 @@ fn across(
 
 #[test]
 fn one_credential_protects_data_between_servers() -> Result<()> {
-    KINDS.into_iter().try_for_each(one_credential)
+    PAIRS.into_iter().try_for_each(one_credential)
 }
 
-fn one_credential(kinds: [Kind; 2]) -> Result<()> {
+fn one_credential((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     let lab = Lab::new()?;
+    let alice = lab.files().identity();
     let (one, other) = (Tree::new()?, Tree::new()?);
     let (Some(from), Some(to)) = (
-        server(&lab, kinds[0], &one)?,
-        server(&lab, kinds[1], &other)?,
+        lab.serve_limited(kinds[0], &one, version)?,
+        lab.serve_limited(kinds[1], &other, version)?,
     ) else {
         return Ok(());
     };
     one.file("file", 3_000_017, 10)?;
+    let by_name = format!("data private, DCAU {alice}");
     for mode in ["stream", "extended"] {
-        for (level, told) in [
-            ("clear", "data clear, DCAU self"),
-            ("safe", "data safe, DCAU self"),
-            ("private", "data private, DCAU self"),
+        for (flags, told) in [
+            (&["--protect", "clear"][..], "data clear, DCAU self"),
+            (&["--protect", "safe"], "data safe, DCAU self"),
+            (&["--protect", "private"], "data private, DCAU self"),
+            (&["--dcau", &alice], &by_name),
+            (
+                &["--data-cred", "auto", "--delegation", "none"],
+                "data private, DCAU session",
+            ),
+            (
+                &["--dcau", "none", "--protect", "clear"],
+                "data clear, DCAU none",
+            ),
         ] {
-            let flags = ["--mode", mode, "--protect", level];
-            across(&lab, &flags, (&from, &one), (&to, &other), told)?;
+            let flags = [&["--mode", mode], flags].concat();
+            across(&lab, &flags, (&from, &one), (&to, &other), told)
+                .with_context(|| format!("{kinds:?} {version}"))?;
         }
-        let flags = [
-            "--mode",
-            mode,
-            "--data-cred",
-            "auto",
-            "--delegation",
-            "none",
-        ];
-        across(
-            &lab,
-            &flags,
-            (&from, &one),
-            (&to, &other),
-            "data private, DCAU session",
-        )?;
-        let flags = ["--mode", mode, "--dcau", "none", "--protect", "clear"];
-        across(
-            &lab,
-            &flags,
-            (&from, &one),
-            (&to, &other),
-            "data clear, DCAU none",
-        )?;
     }
     Ok(())
 }
 
 #[test]
 fn two_credentials_know_each_other_by_subject_or_by_session() -> Result<()> {
-    KINDS.into_iter().try_for_each(two_credentials)
+    PAIRS.into_iter().try_for_each(two_credentials)
 }
 
-fn two_credentials(kinds: [Kind; 2]) -> Result<()> {
+fn two_credentials((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     let lab = Lab::new()?;
     let (alice, bob) = (
         lab.files().path("proxy.pem"),
@@ -118,8 +102,8 @@ fn two_credentials(kinds: [Kind; 2]) -> Result<()> {
     );
     let (one, other) = (Tree::new()?, Tree::new()?);
     let (Some(from), Some(to)) = (
-        server(&lab, kinds[0], &one)?,
-        server(&lab, kinds[1], &other)?,
+        lab.serve_limited(kinds[0], &one, version)?,
+        lab.serve_limited(kinds[1], &other, version)?,
     ) else {
         return Ok(());
     };
@@ -130,7 +114,8 @@ fn two_credentials(kinds: [Kind; 2]) -> Result<()> {
         for mode in ["stream", "extended"] {
             let flags = ["--mode", mode, "--src-cred", &alice, "--dst-cred", &bob];
             let flags = [&flags[..], extra].concat();
-            across(&lab, &flags, (&from, &one), (&to, &other), "data private")?;
+            across(&lab, &flags, (&from, &one), (&to, &other), "data private")
+                .with_context(|| format!("{kinds:?} {version}"))?;
         }
     }
     Ok(())
@@ -138,16 +123,16 @@ fn two_credentials(kinds: [Kind; 2]) -> Result<()> {
 
 #[test]
 fn servers_that_share_no_authority_get_a_credential_of_the_session() -> Result<()> {
-    KINDS.into_iter().try_for_each(no_authority)
+    PAIRS.into_iter().try_for_each(no_authority)
 }
 
-fn no_authority(kinds: [Kind; 2]) -> Result<()> {
+fn no_authority((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     let (lab, far) = (Lab::new()?, Lab::of(Grid::named("Far CA"))?);
     let stranger = far.files().person("Bob Lab")?;
     let (one, other) = (Tree::new()?, Tree::new()?);
     let (Some(from), Some(to)) = (
-        server(&lab, kinds[0], &one)?,
-        server(&far, kinds[1], &other)?,
+        lab.serve_limited(kinds[0], &one, version)?,
+        far.serve_limited(kinds[1], &other, version)?,
     ) else {
         return Ok(());
     };
@@ -156,13 +141,11 @@ fn no_authority(kinds: [Kind; 2]) -> Result<()> {
     let stranger = stranger.display().to_string();
     let flags = ["--src-cred", &own, "--dst-cred", &stranger];
     // Only the client trusts both.
-    let both = lab.files().path("both");
-    std::fs::create_dir(&both)?;
-    for grid in [lab.files().grid(), far.files().grid()] {
-        for file in std::fs::read_dir(grid.certificates())? {
-            let file = file?;
-            std::fs::copy(file.path(), both.join(file.file_name()))?;
-        }
+    let both = lab.copy_authorities("both")?;
+    for file in std::fs::read_dir(far.files().grid().certificates())? {
+        let file = file?;
+        std::fs::copy(file.path(), both.join(file.file_name()))?;
     }
     across(&lab, &flags, (&from, &one), (&to, &other), "data private")
+        .with_context(|| format!("{kinds:?} {version}"))
 }

@@ -3,22 +3,24 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use gsi::certificate::ProxyRights;
+use gsi::credential::Credential;
 use gsi::exchange::Delegation;
 use gsi::host::{Expected, Host as Name};
 use gsi::proxy::ProxyOptions;
 use gsi::trust::TrustOptions;
 use rustls::pki_types::UnixTime;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use workspace_tests::{GridLab, Peer, run};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use workspace_tests::{Finished, GridLab, Peer, run};
 use xio::gsi::{
-    CredentialFiles, Gsi, GssapiAcceptor, GssapiInitiator, GssapiStream, Judge, KeyPool, Level,
-    TrustDirectory,
+    AdatError, CredentialFiles, Established, Gsi, GssapiAcceptor, GssapiInitiator, GssapiStream,
+    Judge, KeyPool, Level, TrustDirectory,
 };
-use xio_core::{BoxStream, Incoming, Listener, Passive, Stream, Target, Transport};
+use xio_core::{BoxStream, Incoming, Listener, Passive, Target, Transport};
 use xio_tcp::Tcp;
 use xio_testkit::Random;
 
@@ -29,16 +31,16 @@ const TLS12: (&str, &str) = ("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", "TLS1_2_VERSION")
 /// Many records, and no multiple of one.
 const SIZE: usize = 300_017;
 
-fn judge(lab: &GridLab) -> Result<Judge> {
+pub(super) fn judge(lab: &GridLab) -> Result<Judge> {
     let trust = TrustDirectory::open(lab.grid().certificates(), TrustOptions::default())?;
     Ok(Judge::from(Arc::new(trust)))
 }
 
 /// Lines of a control channel, in clear or not.
-struct Session<S>(S);
+pub(super) struct Session<S>(pub(super) S);
 
-impl<S: Stream> Session<S> {
-    async fn line(&mut self) -> Result<String> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    pub(super) async fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         while !line.ends_with(b"\n") {
             line.push(self.0.read_u8().await?);
@@ -47,7 +49,7 @@ impl<S: Stream> Session<S> {
     }
 
     /// Reads a reply whole.
-    async fn reply(&mut self) -> Result<String> {
+    pub(super) async fn reply(&mut self) -> Result<String> {
         let mut text = String::new();
         loop {
             let line = self.line().await?;
@@ -59,7 +61,7 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    async fn command(&mut self, line: &str, expected: &str) -> Result<String> {
+    pub(super) async fn command(&mut self, line: &str, expected: &str) -> Result<String> {
         self.0.write_all(format!("{line}\r\n").as_bytes()).await?;
         self.0.flush().await?;
         let reply = self.reply().await?;
@@ -68,25 +70,33 @@ impl<S: Stream> Session<S> {
     }
 }
 
-/// Connects, authenticates and logs in.
-async fn login(
+/// Connects and authenticates by this credential.
+pub(super) async fn authenticate(
     lab: &GridLab,
     addr: SocketAddr,
+    credential: Credential,
     delegation: Delegation,
-) -> Result<Session<GssapiStream<BoxStream>>> {
+) -> Result<Established<BoxStream>> {
     let stream = xio::registry().stack("tcp")?;
     let mut clear = Session(stream.connect(&Target::from(addr)).await?);
     let banner = clear.reply().await?;
     ensure!(banner.starts_with("220"), "{banner}");
     clear.command("AUTH GSSAPI", "334 ").await?;
-    let proxy = lab.proxy(&ProxyOptions::default());
-    let initiator = GssapiInitiator::new(proxy, judge(lab)?)?.delegation(delegation);
+    let initiator = GssapiInitiator::new(credential, judge(lab)?)?.delegation(delegation);
     let expected = Expected::Host(Name::new("localhost"));
     let deadline = tokio::time::Instant::now() + LIMIT;
-    let established = initiator
-        .initiate(clear.0, "localhost", expected, deadline)
-        .await
-        .map_err(|refused| refused.error)?;
+    let made = initiator.initiate(clear.0, "localhost", expected, deadline);
+    Ok(made.await.map_err(|refused| refused.error)?)
+}
+
+/// Connects, authenticates and logs in.
+pub(super) async fn login(
+    lab: &GridLab,
+    addr: SocketAddr,
+    delegation: Delegation,
+) -> Result<Session<GssapiStream<BoxStream>>> {
+    let proxy = lab.proxy(&ProxyOptions::default());
+    let established = authenticate(lab, addr, proxy, delegation).await?;
     ensure!(established.peer.identity.to_string() == "/O=Grid/OU=Lab/CN=localhost");
     let mut session = Session(established.stream);
     session.command("USER :globus-mapping:", "331").await?;
@@ -94,7 +104,7 @@ async fn login(
     Ok(session)
 }
 
-async fn limited(work: impl Future<Output = Result<()>>) -> Result<()> {
+pub(super) async fn limited<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(LIMIT, work).await?
 }
 
@@ -123,8 +133,44 @@ async fn we_log_in_at_the_globus_server() -> Result<()> {
     Ok(())
 }
 
+/// Serves one session of a client by this credential of the host up to the login, which it refuses.
+/// Returns the exchange and the client's run.
+pub(super) async fn served(
+    lab: &GridLab,
+    host: &Credential,
+    client: impl FnOnce(u16) -> Result<Command>,
+) -> Result<(Result<Established<BoxStream>, AdatError>, Finished)> {
+    let acceptor = GssapiAcceptor::new(host, judge(lab)?, Arc::new(KeyPool::new(1)?))?;
+    let stack = xio::registry().stack("tcp")?;
+    let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
+    let mut client = client(listener.info().local_addr()?.port())?;
+    let client = tokio::task::spawn_blocking(move || run(&mut client, LIMIT));
+    let accepted = limited(async {
+        let mut clear = Session(listener.accept().await?.open().await?);
+        clear.0.write_all(b"220 Lab ready.\r\n").await?;
+        let auth = clear.line().await?;
+        ensure!(auth == "AUTH GSSAPI\r\n", "{auth}");
+        let proceed = b"334 Using authentication type; ADAT must follow.\r\n";
+        clear.0.write_all(proceed).await?;
+        let deadline = tokio::time::Instant::now() + LIMIT;
+        let mut accepted = match acceptor.accept(clear.0, deadline).await {
+            Ok(accepted) => accepted,
+            Err(refused) => return Ok(Err(refused.error)),
+        };
+        let mut session = Session(&mut accepted.stream);
+        let user = session.line().await?;
+        ensure!(user == "USER :globus-mapping:\r\n", "{user}");
+        let refusal = b"530-No account\r\n530 End.\r\n";
+        session.0.write_all(refusal).await?;
+        session.0.shutdown().await?;
+        Ok(Ok(accepted))
+    });
+    let accepted = accepted.await?;
+    Ok((accepted, client.await??))
+}
+
 /// Opens a data channel for one command, passively or actively, and returns it.
-async fn channel(
+pub(super) async fn channel(
     session: &mut Session<GssapiStream<BoxStream>>,
     gsi: Gsi,
     passive: bool,
@@ -255,47 +301,22 @@ async fn globus_url_copy_logs_in_at_our_end() -> Result<()> {
     let lab = GridLab::new()?;
     let host = CredentialFiles::pair(lab.path("hostcert.pem"), lab.path("hostkey.pem"));
     let host = host.read(rustix::process::geteuid().as_raw(), UnixTime::now())?;
-    let keys = Arc::new(KeyPool::new(1)?);
-    let acceptor = GssapiAcceptor::new(&host, judge(&lab)?, keys)?;
     for variables in [&[][..], &[TLS12]] {
         let Some(mut command) = Peer::GlobusUrlCopy.require(SUITE) else {
             return Ok(());
         };
-        let stack = xio::registry().stack("tcp")?;
-        let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
-        let port = listener.info().local_addr()?.port();
         lab.login(&mut command).envs(variables.iter().copied());
-        command.args(["-list", &format!("gsiftp://localhost:{port}/")]);
-        let client = tokio::task::spawn_blocking(move || run(&mut command, LIMIT));
-        let work = async {
-            let mut clear = Session(listener.accept().await?.open().await?);
-            clear.0.write_all(b"220 Lab ready.\r\n").await?;
-            let auth = clear.line().await?;
-            ensure!(auth == "AUTH GSSAPI\r\n", "{auth}");
-            let proceed = b"334 Using authentication type; ADAT must follow.\r\n";
-            clear.0.write_all(proceed).await?;
-            let deadline = tokio::time::Instant::now() + LIMIT;
-            let accepted = acceptor.accept(clear.0, deadline).await;
-            let accepted = accepted.map_err(|refused| refused.error)?;
-            ensure!(accepted.peer.identity.to_string() == lab.identity());
-            let delegated = accepted.delegated.context("nothing was delegated")?;
-            let proxy = delegated.certificate().proxy().context("no proxy")?;
-            ensure!(proxy.rights == ProxyRights::Limited, "{proxy:?}");
-            ensure!(delegated.identity().to_string() == lab.identity());
-            let mut session = Session(accepted.stream);
-            let user = session.line().await?;
-            ensure!(user == "USER :globus-mapping:\r\n", "{user}");
-            session
-                .0
-                .write_all(b"530-No account\r\n530 End.\r\n")
-                .await?;
-            session.0.shutdown().await?;
-            Ok(())
+        let client = |port| {
+            command.args(["-list", &format!("gsiftp://localhost:{port}/")]);
+            Ok(command)
         };
-        limited(work)
-            .await
-            .with_context(|| format!("{variables:?}"))?;
-        let finished = client.await??;
+        let (accepted, finished) = served(&lab, &host, client).await?;
+        let accepted = accepted.with_context(|| format!("{variables:?}"))?;
+        ensure!(accepted.peer.identity.to_string() == lab.identity());
+        let delegated = accepted.delegated.context("nothing was delegated")?;
+        let proxy = delegated.certificate().proxy().context("no proxy")?;
+        ensure!(proxy.rights == ProxyRights::Limited, "{proxy:?}");
+        ensure!(delegated.identity().to_string() == lab.identity());
         let told = format!("{finished:?}");
         ensure!(told.contains("No account"), "{told}");
     }

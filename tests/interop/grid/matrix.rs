@@ -15,6 +15,9 @@ struct Protection {
     globus: &'static [&'static str],
 }
 
+/// The user of the lab.
+const ALICE: &str = "/O=Grid/OU=Lab/CN=Alice Lab";
+
 const PROTECTIONS: [Protection; 4] = [
     Protection {
         name: "DCAU N",
@@ -35,6 +38,26 @@ const PROTECTIONS: [Protection; 4] = [
         name: "DCAU A, PROT P",
         ours: &["--protect", "private"],
         globus: &["-dcpriv"],
+    },
+];
+
+/// The peer of data connections by name, which `globus-url-copy` demands only where it leads two
+/// servers with two credentials.
+const SUBJECTS: [Protection; 3] = [
+    Protection {
+        name: "DCAU S, PROT C",
+        ours: &["--dcau", ALICE, "--protect", "clear"],
+        globus: &[],
+    },
+    Protection {
+        name: "DCAU S, PROT S",
+        ours: &["--dcau", ALICE, "--protect", "safe"],
+        globus: &[],
+    },
+    Protection {
+        name: "DCAU S, PROT P",
+        ours: &["--dcau", ALICE, "--protect", "private"],
+        globus: &[],
     },
 ];
 
@@ -61,7 +84,8 @@ fn all_ways(client: Kind, version: &str) -> Result<()> {
         return Ok(());
     };
     near.file("file", 3_000_017, 10)?;
-    for protection in &PROTECTIONS {
+    let subjects = (client == Kind::Ours).then_some(&SUBJECTS);
+    for protection in PROTECTIONS.iter().chain(subjects.into_iter().flatten()) {
         for (mode, ours, globus) in MODES {
             let (flags, mode_flags) = match client {
                 Kind::Ours => (protection.ours, ours),
@@ -100,12 +124,43 @@ fn globus_url_copy_to_our_server_under_tls_1_2() -> Result<()> {
     all_ways(Kind::Globus, "TLS1_2_VERSION")
 }
 
-/// Two servers of the kinds exchange a file, led by `globus-url-copy`, with these flags more.
-fn third_party(kinds: [Kind; 2], more: &[&str]) -> Result<()> {
+/// The credentials of two servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Credentials {
+    /// One of the user's.
+    One,
+    /// Those of two users: each server is told the other's by `DCAU S`.
+    Two,
+    /// One that the client makes for the data connections, by `DCSC`.
+    Session,
+}
+
+/// Two servers of the kinds exchange a file, led by `globus-url-copy`, under both versions of TLS
+/// where a Globus one takes part.
+fn third_party(kinds: [Kind; 2], credentials: Credentials) -> Result<()> {
+    let versions = match kinds.contains(&Kind::Globus) {
+        true => &["TLS1_3_VERSION", "TLS1_2_VERSION"][..],
+        false => &["TLS1_3_VERSION"],
+    };
+    versions
+        .iter()
+        .try_for_each(|version| third_party_under(kinds, version, credentials))
+}
+
+fn third_party_under(kinds: [Kind; 2], version: &str, credentials: Credentials) -> Result<()> {
     let lab = Lab::new()?;
+    let file = |path: std::path::PathBuf| path.display().to_string();
+    let (alice, bob) = (
+        file(lab.files().path("proxy.pem")),
+        file(lab.files().person("Bob Lab")?),
+    );
+    let more: &[&str] = match credentials {
+        Credentials::One => &[],
+        Credentials::Two => &["-src-cred", &alice, "-dst-cred", &bob],
+        Credentials::Session => &["-data-cred", "auto"],
+    };
     let trees = [Tree::new()?, Tree::new()?];
     let [from, to] = &trees;
-    let version = "TLS1_3_VERSION";
     let (Some(source), Some(target)) = (
         lab.serve_limited(kinds[0], from, version)?,
         lab.serve_limited(kinds[1], to, version)?,
@@ -129,7 +184,7 @@ fn third_party(kinds: [Kind; 2], more: &[&str]) -> Result<()> {
             .with_context(|| {
                 let (source, target) = (source.output(), target.output());
                 format!(
-                    "{} {mode}; the servers: {source}\n{target}",
+                    "{kinds:?} {version} {credentials:?} {} {mode}; the servers: {source}\n{target}",
                     protection.name
                 )
             })?;
@@ -142,26 +197,31 @@ fn third_party(kinds: [Kind; 2], more: &[&str]) -> Result<()> {
 
 #[test]
 fn globus_url_copy_from_our_server_to_the_globus_one() -> Result<()> {
-    third_party([Kind::Ours, Kind::Globus], &[])
+    third_party([Kind::Ours, Kind::Globus], Credentials::One)
 }
 
 #[test]
 fn globus_url_copy_from_the_globus_server_to_ours() -> Result<()> {
-    third_party([Kind::Globus, Kind::Ours], &[])
+    third_party([Kind::Globus, Kind::Ours], Credentials::One)
 }
 
 #[test]
 fn globus_url_copy_between_our_servers() -> Result<()> {
-    third_party([Kind::Ours, Kind::Ours], &[])
+    third_party([Kind::Ours, Kind::Ours], Credentials::One)
 }
 
-/// `DCSC`: the client makes a credential for the data connections.
 #[test]
 fn globus_url_copy_gives_a_credential_for_the_data_connections() -> Result<()> {
-    let auto = ["-data-cred", "auto"];
-    third_party([Kind::Ours, Kind::Globus], &auto)?;
-    third_party([Kind::Globus, Kind::Ours], &auto)?;
-    third_party([Kind::Ours, Kind::Ours], &auto)
+    third_party([Kind::Ours, Kind::Globus], Credentials::Session)?;
+    third_party([Kind::Globus, Kind::Ours], Credentials::Session)?;
+    third_party([Kind::Ours, Kind::Ours], Credentials::Session)
+}
+
+#[test]
+fn globus_url_copy_tells_each_server_the_identity_of_the_other() -> Result<()> {
+    third_party([Kind::Ours, Kind::Globus], Credentials::Two)?;
+    third_party([Kind::Globus, Kind::Ours], Credentials::Two)?;
+    third_party([Kind::Ours, Kind::Ours], Credentials::Two)
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod ends;
 mod matrix;
 mod refused;
 mod refusing;
+mod voms;

@@ -2,12 +2,16 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use gsi::certificate::ProxyRights;
+use gsi::exchange::Delegation;
 use gsi::proxy::ProxyOptions;
 use workspace_tests::Tree;
+use xio::gsi::Gsi;
+use xio_testkit::{Grid, Validity};
 
 use super::bed::{Kind, Lab, copy, local, url};
+use super::ends::{authenticate, channel, judge, limited, login};
 
 /// Uploads a file with `globus-url-copy` in a Grid that `change` has altered; the upload must fail
 /// with these words, and leave nothing.
@@ -40,6 +44,16 @@ fn an_identity_without_a_line_in_the_grid_mapfile() -> Result<()> {
 }
 
 #[test]
+fn an_authority_without_a_signing_policy() -> Result<()> {
+    let strip = |lab: &Lab| {
+        let own = lab.copy_authorities("own")?;
+        let policy = format!("{}.signing_policy", lab.files().grid().hash());
+        Ok(fs::remove_file(own.join(policy))?)
+    };
+    refused(strip, &[], "signing_policy to the CA directory")
+}
+
+#[test]
 fn a_revoked_certificate() -> Result<()> {
     let revoke = |lab: &Lab| {
         lab.files().grid().revoke(&["Alice Lab"]);
@@ -52,12 +66,7 @@ fn a_revoked_certificate() -> Result<()> {
 fn an_authority_without_a_signing_policy_for_the_name() -> Result<()> {
     // The client trusts by its own directory, which has the policy.
     let narrow = |lab: &Lab| {
-        let (from, to) = (lab.files().grid().certificates(), lab.files().path("own"));
-        fs::create_dir(&to)?;
-        for file in fs::read_dir(&from)? {
-            let file = file?;
-            fs::copy(file.path(), to.join(file.file_name()))?;
-        }
+        lab.copy_authorities("own")?;
         let policy = format!("own/{}.signing_policy", lab.files().grid().hash());
         let text = "access_id_CA X509 '/O=Grid/OU=Lab/CN=Lab CA'\n\
                     pos_rights globus CA:sign\n\
@@ -83,4 +92,95 @@ fn an_independent_proxy_is_not_its_user() -> Result<()> {
         &[],
         "the server's grid-mapfile needs a line for it",
     )
+}
+
+/// No client shows such a certificate, so one of the tests does.
+#[tokio::test]
+async fn certificates_that_are_not_valid_here() -> Result<()> {
+    let (lab, other) = (Lab::new()?, Grid::named("Other CA"));
+    let tree = Tree::new()?;
+    let host = lab.serve_ours(&tree, &[])?;
+    let own = lab.files().grid();
+    for (credential, words) in [
+        (
+            own.issue("Alice Lab", &[], Validity::Expired),
+            ["it expired at", "get a new one"],
+        ),
+        (
+            own.issue("Alice Lab", &[], Validity::NotYet),
+            ["it is valid from", "set the clock"],
+        ),
+        (
+            own.self_signed("Alice Lab", &[]),
+            ["signed by itself and not trusted", "to the CA directory"],
+        ),
+        (
+            other.user("Alice Lab"),
+            ["Other CA is unknown", "to the CA directory"],
+        ),
+    ] {
+        let made = authenticate(lab.files(), host.addr(), credential, Delegation::None);
+        let refused = limited(made).await.err().context("it is accepted")?;
+        let told = refused.to_string();
+        for word in words {
+            ensure!(told.contains(word), "{word}: {told}");
+        }
+    }
+    Ok(())
+}
+
+/// Without delegation the server has but its own identity for data connections, as that of GCT.
+#[tokio::test]
+async fn data_of_a_client_that_delegated_nothing() -> Result<()> {
+    let lab = Lab::new()?;
+    let tree = Tree::new()?;
+    tree.file("file", 1000, 1)?;
+    let host = lab.serve_ours(&tree, &[])?;
+    limited(async {
+        let mut session = login(lab.files(), host.addr(), Delegation::None).await?;
+        session.command("PROT P", "200").await?;
+        let proxy = lab.files().proxy(&ProxyOptions::default());
+        let gsi = Gsi::new(&proxy, judge(lab.files())?)?;
+        let made = channel(&mut session, gsi, true, "RETR /file\r\n").await;
+        ensure!(made.is_err(), "the server proves to be the user");
+        let reply = session.reply().await?;
+        ensure!(reply.starts_with("4") || reply.starts_with("5"), "{reply}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn data_with_less_protection_than_the_server_demands() -> Result<()> {
+    let lab = Lab::new()?;
+    let (far, near) = (Tree::new()?, Tree::new()?);
+    near.file("file", 1000, 1)?;
+    for (level, few, enough) in [
+        ("integrity", "clear", "safe"),
+        ("private", "safe", "private"),
+    ] {
+        let host = lab.serve_ours(&far, &["--require-data", level])?;
+        for kind in [Kind::Ours, Kind::Globus] {
+            let flags = |level: &'static str| match (kind, level) {
+                (Kind::Ours, level) => vec!["--protect", level],
+                (Kind::Globus, "clear") => vec![],
+                (Kind::Globus, "safe") => vec!["-dcsafe"],
+                (Kind::Globus, _) => vec!["-dcpriv"],
+            };
+            let Some(mut client) = lab.client(kind)? else {
+                return Ok(());
+            };
+            let (from, to) = (local(&near, "file"), url(&host, "up"));
+            let failed = copy(&mut client, &flags(few), &from, &to)?.failed()?;
+            let told = failed.stderr.contains("534") || failed.stderr.contains("required");
+            ensure!(told, "{}", failed.report());
+            ensure!(!fs::exists(far.path("up"))?, "the file is there");
+            let Some(mut client) = lab.client(kind)? else {
+                return Ok(());
+            };
+            copy(&mut client, &flags(enough), &from, &to)?.ok()?;
+            fs::remove_file(far.path("up"))?;
+        }
+    }
+    Ok(())
 }
