@@ -19,6 +19,9 @@ const PAIRS: [([Kind; 2], &str); 7] = [
     ([Kind::Ours, Kind::Globus], "TLS1_2_VERSION"),
 ];
 
+/// Flags of the modes.
+const MODES: [&[&str]; 2] = [&["--mode", "stream"], &["--mode", "extended", "-p", "4"]];
+
 /// Copies a file from one server to the other, and checks it and what `-v` told.
 fn across(
     lab: &Lab,
@@ -66,7 +69,7 @@ fn one_credential((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     };
     one.file("file", 3_000_017, 10)?;
     let by_name = format!("data private, DCAU {alice}");
-    for mode in ["stream", "extended"] {
+    for mode in MODES {
         for (flags, told) in [
             (&["--protect", "clear"][..], "data clear, DCAU self"),
             (&["--protect", "safe"], "data safe, DCAU self"),
@@ -81,7 +84,7 @@ fn one_credential((kinds, version): ([Kind; 2], &str)) -> Result<()> {
                 "data clear, DCAU none",
             ),
         ] {
-            let flags = [&["--mode", mode], flags].concat();
+            let flags = [mode, flags].concat();
             across(&lab, &flags, (&from, &one), (&to, &other), told)
                 .with_context(|| format!("{kinds:?} {version}"))?;
         }
@@ -111,9 +114,9 @@ fn two_credentials((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     let credentials = |path: &Path| path.display().to_string();
     let (alice, bob) = (credentials(&alice), credentials(&bob));
     for extra in [&["--data-cred", "own"][..], &[], &["--data-cred", "auto"]] {
-        for mode in ["stream", "extended"] {
-            let flags = ["--mode", mode, "--src-cred", &alice, "--dst-cred", &bob];
-            let flags = [&flags[..], extra].concat();
+        for mode in MODES {
+            let credentials = ["--src-cred", &alice, "--dst-cred", &bob];
+            let flags = [mode, &credentials, extra].concat();
             across(&lab, &flags, (&from, &one), (&to, &other), "data private")
                 .with_context(|| format!("{kinds:?} {version}"))?;
         }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Tree, same_file};
 
 use super::bed::{Kind, Lab, copy, local, url};
@@ -38,6 +38,25 @@ const PROTECTIONS: [Protection; 4] = [
         name: "DCAU A, PROT P",
         ours: &["--protect", "private"],
         globus: &["-dcpriv"],
+    },
+];
+
+/// A credential that is made for the data connections.
+const SESSIONS: [Protection; 3] = [
+    Protection {
+        name: "DCSC, PROT C",
+        ours: &["--data-cred", "auto", "--protect", "clear"],
+        globus: &["-data-cred", "auto"],
+    },
+    Protection {
+        name: "DCSC, PROT S",
+        ours: &["--data-cred", "auto", "--protect", "safe"],
+        globus: &["-data-cred", "auto", "-dcsafe"],
+    },
+    Protection {
+        name: "DCSC, PROT P",
+        ours: &["--data-cred", "auto", "--protect", "private"],
+        globus: &["-data-cred", "auto", "-dcpriv"],
     },
 ];
 
@@ -85,7 +104,8 @@ fn all_ways(client: Kind, version: &str) -> Result<()> {
     };
     near.file("file", 3_000_017, 10)?;
     let subjects = (client == Kind::Ours).then_some(&SUBJECTS);
-    for protection in PROTECTIONS.iter().chain(subjects.into_iter().flatten()) {
+    let subjects = subjects.into_iter().flatten();
+    for protection in PROTECTIONS.iter().chain(&SESSIONS).chain(subjects) {
         for (mode, ours, globus) in MODES {
             let (flags, mode_flags) = match client {
                 Kind::Ours => (protection.ours, ours),
@@ -232,4 +252,35 @@ fn our_client_to_the_globus_server_under_tls_1_3() -> Result<()> {
 #[test]
 fn our_client_to_the_globus_server_under_tls_1_2() -> Result<()> {
     all_ways(Kind::Ours, "TLS1_2_VERSION")
+}
+
+#[test]
+fn the_protection_of_both_channels_is_told() -> Result<()> {
+    let lab = Lab::new()?;
+    for kind in [Kind::Ours, Kind::Globus] {
+        let (far, near) = (Tree::new()?, Tree::new()?);
+        let Some(host) = lab.serve_limited(kind, &far, "TLS1_3_VERSION")? else {
+            return Ok(());
+        };
+        near.file("file", 1000, 1)?;
+        let (from, to) = (local(&near, "file"), url(&host, "up"));
+        for (flags, line) in [
+            (
+                &["-v"][..],
+                "control GSI over TLS 1.3 with /O=Grid/OU=Lab/CN=localhost, data private, DCAU self",
+            ),
+            (
+                &["--json", "--protect", "safe"],
+                r#""control":"GSI over TLS 1.3 with /O=Grid/OU=Lab/CN=localhost","data":"safe","dcau":"self""#,
+            ),
+        ] {
+            let Some(mut program) = lab.client(Kind::Ours)? else {
+                return Ok(());
+            };
+            let done = copy(&mut program, flags, &from, &to)?.ok()?;
+            let told = done.stderr.contains(line) || done.stdout.contains(line);
+            ensure!(told, "{}", done.report());
+        }
+    }
+    Ok(())
 }
