@@ -224,7 +224,7 @@ impl Client {
         self.guard.grid().map(Grid::peer)
     }
 
-    /// How long the connection took to be made: about one round trip.
+    /// Duration of connecting: about one round trip.
     pub fn round_trip(&self) -> Duration {
         self.control.round_trip()
     }

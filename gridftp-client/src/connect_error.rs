@@ -10,7 +10,7 @@ use crate::grid::MAPPED;
 use crate::text::{Chain, Text};
 use crate::url::show;
 
-/// Why a server could not be used.
+/// The reason why a server could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -35,7 +35,7 @@ pub enum ConnectError {
     Late {
         /// `host:port`.
         site: String,
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
     /// The server's greeting was a refusal.

@@ -24,7 +24,7 @@ use crate::url::show;
 
 /// The end of a connection for which no reason is known.
 const CLOSED: &str = "the control connection is closed";
-/// How often a transfer is looked at.
+/// Interval of the checks on a transfer.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// One control connection.
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     requests: mpsc::UnboundedSender<Request>,
-    /// Why the connection is closed, once it is.
+    /// The reason for the close of the connection, once it is closed.
     ended: Arc<OnceLock<Arc<str>>>,
     site: Arc<str>,
     local: IpAddr,
@@ -254,7 +254,7 @@ impl Control {
         self.peer
     }
 
-    /// How long the connection took to be made.
+    /// Duration of connecting.
     pub(crate) fn round_trip(&self) -> Duration {
         self.round_trip
     }

@@ -36,7 +36,7 @@ pub enum ControlError {
         site: String,
         /// The command, secrets masked.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         why: String,
     },
     /// The server broke the protocol.
@@ -277,7 +277,7 @@ pub enum TransferError {
     Cut {
         /// Offset of the first byte that did not come.
         at: u64,
-        /// How it ended.
+        /// Its exit status.
         #[source]
         cause: Box<Self>,
     },

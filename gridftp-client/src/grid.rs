@@ -34,7 +34,7 @@ pub(crate) const NO_PASSWORD: &str = "dummy";
 /// Validity of a session's credential, which lives in the memory of the ends only.
 const SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The choices of Grid security. Clones share what was read and made for them.
+/// The choices of Grid security. Clones share the credentials read and made for them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GridOptions {
@@ -82,7 +82,7 @@ pub enum DataCredential {
     Session,
 }
 
-/// What the sessions of a copy have in common.
+/// State shared by the sessions of a copy.
 #[derive(Debug, Default)]
 struct Shared {
     trust: OnceCell<Arc<TrustDirectory>>,

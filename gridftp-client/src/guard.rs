@@ -49,8 +49,8 @@ impl Guard {
             guard.steps,
             Steps::Implicit(_) | Steps::Explicit(Mechanism::Tls, _)
         ) {
-            // The sessions of another host's or session's connections are no use here, and servers
-            // compare them.
+            // TLS sessions are not shared between control connections: servers check that a data
+            // connection resumes that of its own.
             let mut tls = Tls::client(options.roots.clone())
                 .alpn(["ftp"])
                 .handshake_timeout(options.connect_within);
@@ -129,8 +129,8 @@ impl Guard {
         }
     }
 
-    /// Whether the next data connection cannot resume the session of the control connection, which
-    /// some servers demand of it, although earlier ones could.
+    /// Whether the TLS tickets of the control connection are used up, by which data connections
+    /// resume its session.
     pub(crate) fn is_spent(&self) -> bool {
         let tickets = self.tls.as_ref().map(|(_, tickets)| tickets);
         self.data() == Level::Private && tickets.is_some_and(Tickets::are_spent)
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Data as the login protects it: who proves what, and the level.
+    /// Data as the login protects it: the identities that are demanded, and the level.
     #[track_caller]
     fn data(url: &str, options: &ConnectOptions) -> Result<Option<DataProtection>, String> {
         let Ok(Location::Remote(remote)) = Location::parse(url) else {
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Row 7 of the traps of Grid security: such a server would prove that it is the host.
+    /// Trap 7 of Grid security: such a server would prove that it is the host.
     #[test]
     fn authenticated_data_needs_delegation_or_a_credential_of_the_session() {
         let mut options = ConnectOptions::default();

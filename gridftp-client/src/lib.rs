@@ -67,7 +67,7 @@
 //!
 //! # Protection by TLS
 //!
-//! [`options::Security`] and the scheme choose it, and what they choose is used, or nothing: there
+//! [`options::Security`] and the scheme choose it, and their choice is used, or nothing: there
 //! is no fall-back.
 //!
 //! | URL | Control connection |

@@ -19,7 +19,7 @@ pub struct Account {
     pub password: Option<Secret>,
 }
 
-/// Why a `.netrc` cannot be used.
+/// The fault of a `.netrc` file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetrcError {

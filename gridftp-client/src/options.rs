@@ -13,7 +13,7 @@ pub use xio::tls::{Identity, Roots};
 
 pub use crate::grid::{DataCredential, GridOptions};
 
-/// How to reach a server.
+/// Options of a session with a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
@@ -102,7 +102,7 @@ impl Default for ConnectOptions {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// How to reach servers.
+    /// Options of the sessions with servers.
     pub connect: ConnectOptions,
     /// Data connections of one file in MODE E; `None` chooses by size and distance.
     pub parallel: Option<u32>,
@@ -117,9 +117,9 @@ pub struct CopyOptions {
     pub length: Option<u64>,
     /// Whether and how both ends' digests are compared before success is told.
     pub verify: Verify,
-    /// How often a failed file, or a lost connection, is tried again.
+    /// Number of further attempts at a failed file or a lost connection.
     pub retries: u32,
-    /// How long a server that is gone is tried again, beyond those tries; zero leaves it at them.
+    /// Time in which a server that is gone is tried again beyond those attempts; zero for none.
     /// Without any retries it is not tried again at all.
     pub retry_for: Duration,
     /// Longest first pause before trying again; doubled each time, at most a minute.

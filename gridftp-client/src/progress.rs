@@ -34,7 +34,7 @@ pub enum Event<'a> {
     Started {
         /// Where from.
         source: &'a str,
-        /// Where to.
+        /// The destination.
         destination: &'a str,
         /// Its size in bytes, when known.
         size: Option<u64>,
@@ -43,11 +43,11 @@ pub enum Event<'a> {
     Finished {
         /// Where from.
         source: &'a str,
-        /// Where to.
+        /// The destination.
         destination: &'a str,
         /// Bytes of the file, or of the part of it.
         bytes: u64,
-        /// How long it took since it was started.
+        /// Time since its start.
         took: Duration,
         /// Algorithm and digest on which both ends agree, when verification was asked.
         verified: Option<(&'a str, &'a str)>,
@@ -56,7 +56,7 @@ pub enum Event<'a> {
     Planned {
         /// Where from.
         source: &'a str,
-        /// Where to.
+        /// The destination.
         destination: &'a str,
         /// Its size in bytes, when known.
         size: Option<u64>,

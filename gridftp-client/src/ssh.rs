@@ -23,7 +23,7 @@ const NOISE: usize = 64 << 10;
 /// passphrase on the terminal. `program` is the path of the server there.
 ///
 /// # Errors
-/// The failure of `ssh`, with the end of what it wrote to standard error.
+/// The failure of `ssh`, with the end of its standard error.
 pub(crate) async fn connect(site: &Site, program: Option<&str>) -> Result<BoxStream> {
     let ssh = Popen::new()
         .argv(command(site, program))

@@ -11,14 +11,14 @@ use crate::control::{Replies, Step};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
-/// How long a server may take to give its own account of a transfer that failed.
+/// Wait for the server's reply about a transfer that failed.
 pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
-/// How long bytes on their way may stay away: data when the server refused the rest, its account
+/// Wait for bytes on their way: data when the server refused the rest, its reply
 /// when it broke the connection off.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
-/// How long a refused upload goes on: one that ends within it keeps its connections.
+/// Time for a refused upload to end by itself, which keeps its connections.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long the final reply to a download may take behind the end of its data.
+/// Wait for the final reply to a download after the end of its data.
 const FINAL: Duration = Duration::from_secs(30);
 
 /// The failure of a transfer, and the session behind it.

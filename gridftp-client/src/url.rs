@@ -101,7 +101,7 @@ pub struct Site {
     pub credential: Option<PathBuf>,
 }
 
-/// Why a text is no location.
+/// The fault of a text that is no location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {

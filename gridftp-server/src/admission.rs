@@ -147,7 +147,7 @@ impl Admission {
         self.lock().connections.len()
     }
 
-    /// Says whether to accept no more for now: so many evicted connections still hold their
+    /// Says whether accepting must pause: so many evicted connections still hold their
     /// descriptors.
     pub(crate) fn is_closing_many(&self) -> bool {
         self.lock().closing >= MAX_CLOSING

@@ -4,7 +4,7 @@ use gridftp_data::{ErrorKind as DataErrorKind, Wait};
 
 use crate::auth::Refused;
 
-/// Why an action failed. `Display` prints this level only.
+/// The reason for a failed action. `Display` prints this level only.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The login was refused.

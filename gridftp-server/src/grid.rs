@@ -1,4 +1,4 @@
-//! `Grid`: Grid security of the server and of a session: who clients are, and their credentials.
+//! `Grid`: Grid security of the server and of a session: identities and credentials of clients.
 
 use std::fmt;
 use std::future::Future;
@@ -121,7 +121,7 @@ pub(crate) struct GridSession {
     given: Option<Credential>,
 }
 
-/// Why a credential of `DCSC` was not taken.
+/// The reason for refusing a credential of `DCSC`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadCredential {
     #[error("Invalid base64 input for credential type P.")]

@@ -34,7 +34,7 @@ impl LogQueue {
     /// loss, it calls `tell` with the number of lost lines.
     ///
     /// # Errors
-    /// Those of making a thread.
+    /// The errors of making a thread.
     pub(crate) fn start(
         out: impl Write + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,

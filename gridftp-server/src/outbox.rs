@@ -35,7 +35,7 @@ impl Outbox {
         }
     }
 
-    /// Adds what `write` appends.
+    /// Adds the bytes that `write` appends.
     pub(crate) fn add(&mut self, now: Instant, write: impl FnOnce(&mut Vec<u8>)) {
         if self.rest().is_empty() {
             self.took = now;

@@ -99,7 +99,7 @@ impl Server {
         })
     }
 
-    /// The URL of a file, with what stands before the host and the port.
+    /// The URL of a file, with this text before the host and the port.
     fn url(&self, start: &str) -> String {
         format!("{start}:{}/file", self.addr.port())
     }

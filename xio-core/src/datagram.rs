@@ -149,13 +149,13 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
         received: &mut [Option<Received>],
     ) -> Poll<io::Result<usize>>;
 
-    /// How many messages [`poll_send`](Self::poll_send) takes in one batch; this may fall with
+    /// Number of messages that [`poll_send`](Self::poll_send) takes in one batch; this may fall with
     /// time.
     fn max_batch(&self) -> usize {
         1
     }
 
-    /// How many messages [`poll_recv`](Self::poll_recv) may join in one buffer.
+    /// Number of messages that [`poll_recv`](Self::poll_recv) may join in one buffer.
     fn max_joined(&self) -> usize {
         1
     }

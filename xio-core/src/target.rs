@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Operation};
 use crate::percent;
 use crate::value::{ByteSize, PortRange};
 
-/// Where to connect or listen.
+/// An address to connect to or to listen at.
 ///
 /// ```text
 /// contact := scheme "://" [ user [":" pass] "@" ] [ "<" subject ">:" ] host [":" port] [ "/" path ]

@@ -46,10 +46,13 @@ impl ChecksumAlgorithm {
 
     /// Finds an algorithm by its name, in any case and with or without hyphens (`SHA-256`).
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        let plain: Vec<u8> = name.iter().copied().filter(|b| *b != b'-').collect();
-        Self::ALL
-            .into_iter()
-            .find(|a| a.name().as_bytes().eq_ignore_ascii_case(&plain))
+        let letters = |name: &[u8]| -> Vec<u8> {
+            let plain = name.iter().filter(|b| **b != b'-');
+            plain.map(u8::to_ascii_uppercase).collect()
+        };
+        let wanted = letters(name);
+        let mut all = Self::ALL.into_iter();
+        all.find(|algorithm| letters(algorithm.name().as_bytes()) == wanted)
     }
 
     /// Number of hexadecimal digits of a digest.

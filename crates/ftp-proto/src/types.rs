@@ -235,7 +235,7 @@ pub enum TransferKind {
     Store {
         /// The file.
         path: FtpPath,
-        /// How it is opened and where wire offset 0 lies.
+        /// The way it is opened, and the position of wire offset 0.
         into: Placement,
         /// Ranges held here according to the peer (`REST`), relative to wire offset 0.
         held: RangeSet,
@@ -255,7 +255,7 @@ pub enum TransferKind {
     },
 }
 
-/// How a file to be stored is opened.
+/// The way a file to be stored is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// `STOR`: a new file that replaces any old one; with ranges held, a continued one.

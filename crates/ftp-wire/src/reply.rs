@@ -82,7 +82,7 @@ enum Position {
     Last,
 }
 
-/// How the lines between the first and the last are written.
+/// The form of the lines between the first and the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// `NNN-` before every inner line.

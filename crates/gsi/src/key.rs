@@ -132,7 +132,7 @@ impl KeyPair {
         }
     }
 
-    /// Returns the private key, for whom writes it to a file.
+    /// Returns the private key, for a file.
     pub(crate) fn secret(&self) -> &PrivateKeyDer<'static> {
         &self.0.der
     }

@@ -30,7 +30,8 @@ pub(crate) struct Search<'a> {
     /// The path so far, from the peer's certificate on.
     path: Vec<&'a Certificate>,
     checks: usize,
-    /// The refusal of the longest path, and that length; of a whole path at best.
+    /// The refusal of the longest path tried, and its length; `usize::MAX` where it reached an
+    /// anchor.
     refusal: Option<(usize, Refusal)>,
 }
 

@@ -25,7 +25,8 @@ const UNDERSTOOD: [&[u8]; 8] = [
     oid::PROXY_CERT_INFO_DRAFT,
 ];
 
-/// A path whose signatures are right, from the peer's certificate to an anchor.
+/// Applies the rules to a path with valid signatures, from the peer's certificate to an
+/// anchor.
 pub(crate) struct Judge<'a> {
     store: &'a TrustStore,
     path: &'a [&'a Certificate],
@@ -99,7 +100,7 @@ impl<'a> Judge<'a> {
                 oid: oid::dotted(&extension.oid),
             });
         }
-        // Nobody here evaluates them, and to ignore them would widen the trust.
+        // Name constraints are not implemented; ignoring them would trust too many names.
         match certificate.extension(oid::NAME_CONSTRAINTS) {
             Some(_) => Err(Rule::NameConstraints),
             None => Ok(()),

@@ -91,7 +91,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// The provider of cryptography lacks what a version needs.
+    /// The provider of cryptography has no cipher suite for a version.
     pub fn client(&self, credential: Option<&Credential>) -> Result<ClientConfig, Error> {
         self.client_with(rustls::crypto::aws_lc_rs::default_provider(), credential)
     }
@@ -120,7 +120,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// The provider of cryptography lacks what a version needs.
+    /// The provider of cryptography has no cipher suite for a version.
     pub fn server(&self, credential: &Credential, clients: Clients) -> Result<ServerConfig, Error> {
         self.server_with(
             rustls::crypto::aws_lc_rs::default_provider(),
@@ -134,7 +134,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// The provider of cryptography lacks what a version needs.
+    /// The provider of cryptography has no cipher suite for a version.
     pub fn data_server(&self, credential: &Credential) -> Result<ServerConfig, Error> {
         self.server_with(sni::provider(), credential, Clients::Certified)
     }

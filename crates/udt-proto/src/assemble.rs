@@ -151,7 +151,7 @@ mod tests {
         assembler.on_read(1);
         assert_eq!(assembler.readable(2), None);
         assert_eq!(assembler.readable(100_001), Some((2, 3)));
-        // A hundredth of that, and many times that if each is looked at whenever one comes.
+        // It takes a hundredth of that, and many times that if each packet visits all others.
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
     }

@@ -161,7 +161,7 @@ impl Gaps {
                 .is_some_and(|gap| next > gap.end + self.tolerance)
     }
 
-    /// When the next report is due.
+    /// Time of the next report.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.gaps.iter().map(|gap| gap.due).min()
     }

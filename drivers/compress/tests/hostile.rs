@@ -134,7 +134,7 @@ async fn no_altered_byte_goes_unnoticed() {
     }
 }
 
-/// A caller keeps what it has read when the stream breaks, and goes on from there.
+/// A caller keeps the bytes it has read when the stream breaks, and goes on from there.
 #[tokio::test]
 async fn nothing_of_a_damaged_block_is_handed_out() {
     let reader = layer("");

@@ -17,7 +17,7 @@ use xio::{Error, ErrorKind, Info, Operation, Stream, at_layer, shut_down};
 use crate::LAYER;
 use crate::options::GridftpOptions;
 
-/// Where the file is and how it is opened.
+/// The site, the path and the options of a file.
 pub(crate) struct RemoteFile {
     pub(crate) site: Site,
     pub(crate) path: Vec<u8>,
@@ -92,7 +92,7 @@ impl GridftpHandle {
         }
     }
 
-    /// Where the next read or write begins, in bytes from the start.
+    /// Offset of the next read or write in bytes.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position

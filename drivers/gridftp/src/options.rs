@@ -12,7 +12,7 @@ use xio::{BadValue, ByteSize, Plan, Setting, Value};
 use crate::Gridftp;
 
 xio::options! {
-    /// How a remote file is opened.
+    /// Options of a remote file.
     pub struct GridftpOptions for "gridftp" [impl Gridftp] {
         /// The same as `flags=a`.
         append: bool = false, "append";

@@ -348,7 +348,7 @@ mod tests {
         grid.write(key, &pem[at..], 0o400);
     }
 
-    /// Fact sheet §3.5 and §7 row 18.
+    /// Trap 18 of Grid security.
     #[test]
     fn a_client_prefers_the_user_and_a_server_the_host() {
         let grid = Grid::new();

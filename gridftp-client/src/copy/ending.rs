@@ -1,4 +1,4 @@
-//! Where the attempts at a job end: it is done, left out, tried again or given up.
+//! The end of an attempt at a job: it is done, left out, tried again or given up.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::error::{Class, TransferError};
 use crate::progress::Event;
 use crate::transfer::Failure;
 
-/// How a job ended well.
+/// The outcome of a job that did not fail.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Success {
     pub(crate) bytes: u64,

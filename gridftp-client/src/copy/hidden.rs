@@ -86,7 +86,7 @@ impl HiddenNames {
         }
         let at = control.path(&names::join(names::parent(&job.to), &hidden))?;
         if !self.asked.swap(true, Ordering::Relaxed) {
-            // One that lets nobody rename says so of a file that is not there, too.
+            // A server without renaming refuses RNFR even of a missing file.
             let mut from = control.send(Command::Rnfr(at.clone()));
             // RFC 959 §4.1.3: nothing else may follow; where the file is left over, it keeps its
             // name.
@@ -134,7 +134,7 @@ impl CopyState {
     }
 }
 
-/// Where a store writes.
+/// The name that a store writes to.
 pub(crate) struct StorePath {
     /// The path of the command.
     pub(crate) path: FtpPath,
@@ -237,7 +237,7 @@ impl Hidden {
         Ok(self.there.old(&self.to).await? == Old::Other)
     }
 
-    /// Sends for the file's own name, unless the object of that name bars it.
+    /// Sends the rename, unless the object of that name bars it.
     ///
     /// # Errors
     /// Where `keeps` says that nothing is to be overwritten, and something has appeared.

@@ -42,7 +42,7 @@ pub(crate) struct FileJob {
     pub(crate) facts: Facts,
     /// Failed attempts since the last that brought more than all before it.
     pub(crate) failures: u32,
-    /// When the first of them failed.
+    /// Time of the first failure.
     pub(crate) failed_first: Option<Instant>,
     /// Bytes that any attempt had brought over at its end.
     most: u64,
@@ -54,7 +54,7 @@ pub(crate) struct FileJob {
     /// Whether the destination refused to go on with its bytes, so that the next attempt begins
     /// at the start.
     pub(crate) anew: bool,
-    /// Where an upload lies until it is whole, once it has begun there.
+    /// The hidden name of an upload until it is whole, once it has begun there.
     pub(crate) hidden: Option<FtpPath>,
     /// Whether an upload is written under its own name at once.
     pub(crate) straight: bool,
@@ -62,7 +62,7 @@ pub(crate) struct FileJob {
     pub(crate) sink: Option<FileSink>,
     /// Whether the source is seen to have changed since they came.
     pub(crate) changed: bool,
-    /// When the first attempt began.
+    /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct DirJob {
     pub(crate) facts: Facts,
     /// Failed attempts so far.
     pub(crate) failures: u32,
-    /// How the server lists it.
+    /// Its entry in the server's listing.
     pub(crate) form: Form,
     /// Whether its entries are known, and it is only to be made.
     pub(crate) listed: bool,

@@ -43,7 +43,7 @@ pub(crate) struct Kept {
     pub(crate) after: Option<ChecksumAlgorithm>,
 }
 
-/// Where the source is.
+/// The place of the source.
 pub(crate) enum Original<'a> {
     /// A file of this machine.
     Here(&'a Path),
@@ -56,7 +56,7 @@ pub(crate) struct Copy<'a> {
     pub(crate) control: &'a Control,
     pub(crate) abilities: &'a Abilities,
     pub(crate) path: &'a FtpPath,
-    /// Where the copied part begins, and its length.
+    /// Offset and length of the copied part.
     pub(crate) part: (u64, u64),
     /// Whether it is the whole file.
     pub(crate) whole: bool,
@@ -157,7 +157,7 @@ impl Original<'_> {
     }
 }
 
-/// How many bytes from the start are held, if any are.
+/// Number of bytes held from the start, if any.
 async fn beginning(mut held: Replies) -> Option<u64> {
     let held = Marker::parse_held(&held.finish().await.ok()?).ok()?;
     Some(held.first_hole()).filter(|bytes| *bytes > 0)

@@ -99,7 +99,7 @@ pub(crate) struct Sorter<'a> {
     spool: Option<SpoolWriter>,
     /// Whether no more may wait, since these have waited.
     waited: bool,
-    /// Why they could not.
+    /// The reason of the failure.
     failed: Option<std::io::Error>,
     /// The facts of the directory itself.
     own: Option<Facts>,
@@ -115,7 +115,7 @@ pub(crate) struct Listed {
     pub(crate) seen: HashSet<u64>,
     /// The names that wait.
     pub(crate) rest: Option<SpoolReader>,
-    /// Why it is not good, although it came to its end.
+    /// The fault of a listing that came to its end.
     pub(crate) error: Option<TransferError>,
 }
 

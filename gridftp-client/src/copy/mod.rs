@@ -98,13 +98,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How a copy went.
+/// The outcome of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Files and bytes.
     pub counts: Counts,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
     /// The class of the failures, if there were any.
     pub failed: Option<Class>,

@@ -133,7 +133,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Where a copy goes to: the object at its path if there is one, and the directories it is in.
+/// The target of a copy: the object at its path if there is one, and the directories above it.
 pub(super) struct Ancestry {
     here: Option<Object>,
     above: Vec<Object>,

@@ -37,7 +37,7 @@ pub enum WriteFrom {
     Module(String),
 }
 
-/// How to write a file.
+/// Options of a written file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteOptions {
@@ -58,8 +58,7 @@ impl Default for WriteOptions {
 
 /// A remote file that is being written.
 ///
-/// Shutting down waits for the server's word that it has all of it, and gives its refusal as the
-/// error. Flushing waits until all is with the kernel or the layers of the data stack. Nothing is
+/// Shutting down waits for the server's final reply, and gives a refusal as the error. Flushing waits until all is with the kernel or the layers of the data stack. Nothing is
 /// asked of the server before the first 256 KiB are full, or flushed, or the end.
 ///
 /// # Cancel safety

@@ -123,7 +123,7 @@ impl Turn {
     /// Runs `work` on a thread of its own; the turn lasts until its end, even if the request was
     /// dropped.
     ///
-    /// A thread is made for each: that costs a hundredth of what the cheapest hash does, and
+    /// A thread is made for each: that costs a hundredth of the cheapest hash, and
     /// storage that does not answer never holds a login.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub(crate) struct Admitted {
     pub(crate) by_password: bool,
 }
 
-/// Why a login was refused; the peer is told no more than that.
+/// The reason for a refused login; the peer is told no more than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// Wrong name or password.

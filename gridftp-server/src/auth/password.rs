@@ -29,7 +29,7 @@ enum Scheme {
     Yescrypt,
 }
 
-/// Why a text is no password hash that this server can verify.
+/// The fault of a text that is no password hash which this server can verify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHash {

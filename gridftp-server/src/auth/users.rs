@@ -27,7 +27,7 @@ pub struct Account {
     pub(crate) home: DsiPath,
 }
 
-/// What is wrong with a users file.
+/// The fault of a users file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct BadUsers {

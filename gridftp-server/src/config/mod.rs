@@ -110,7 +110,7 @@ pub struct Policy {
     pub lockout: Duration,
 }
 
-/// Why a configuration cannot be used.
+/// The fault of a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadConfig {

@@ -136,7 +136,7 @@ impl TryFrom<String> for NetworkDemand {
     }
 }
 
-/// When a data connection must resume the TLS session of its control connection.
+/// The demand on data connections to resume the TLS session of their control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -26,7 +26,7 @@ pub(crate) struct Reporter {
     /// Whether recorded ranges are sent to the client.
     tells: bool,
     started: bool,
-    /// Whether to report the opening before it begins, and whether connections serve again.
+    /// Set to report the opening before it begins; the value tells whether connections serve again.
     ahead: Option<bool>,
 }
 

@@ -198,8 +198,8 @@ impl Store<'_> {
     /// Opens the target of a restarted upload: the partial file of a broken one, or the file
     /// itself, which it then changes in part.
     ///
-    /// In MODE E the ranges are those of our own markers: where the data that they named is gone,
-    /// the file of that name is another one.
+    /// In MODE E the ranges are those of our own markers: if their bytes are gone, the file was
+    /// replaced, and the restart is refused.
     async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
         let (path, size) = (self.path, self.size);
         let left = dsi.held(user, path).await?;

@@ -13,7 +13,7 @@ const LEVELS: [(&str, Level); 3] = [
     ("P", Level::Private),
 ];
 
-/// Fact sheet §4.2, and row 24 of the hostile input: under `DCAU A` a data connection is of the
+/// Under `DCAU A` a data connection is of the
 /// client's identity, or gets nothing; the client itself is still served.
 #[test]
 fn a_stranger_gets_no_authenticated_data() {
@@ -82,7 +82,7 @@ fn clear_data_bounces_to_no_other_host() {
     });
 }
 
-/// Row 7 of the hostile input: nothing that stands behind `AUTH` in clear is run.
+/// Nothing that stands behind `AUTH` in clear is run.
 #[test]
 fn commands_injected_before_the_exchange_are_not_run() {
     let lab = Lab::new();

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::{Data, EOD, EOF, Ftp, PATIENCE, bytes, header};
 
-/// Where the trouble is.
+/// The operations in trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Open,
@@ -51,7 +51,7 @@ enum What {
 #[derive(Debug, Clone)]
 struct Trouble {
     at: At,
-    /// How often all goes well before.
+    /// Number of operations that succeed first.
     after: u32,
     what: What,
     met: Arc<AtomicU32>,

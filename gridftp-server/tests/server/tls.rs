@@ -92,7 +92,7 @@ fn mode_e_is_private_too() {
     assert_eq!(server.server.get("f"), b"onetwo");
 }
 
-/// Row 7 of the hostile input, CVE-2011-0411: commands before the handshake are never run.
+/// CVE-2011-0411: commands before the handshake are never run.
 #[test]
 fn commands_injected_before_the_handshake_are_not_run() {
     for injected in ["NOOP\r\n", "USER ann\r\nPASS", "x"] {

@@ -22,7 +22,7 @@ const PAIRS: [([Kind; 2], &str); 7] = [
 /// Flags of the modes.
 const MODES: [&[&str]; 2] = [&["--mode", "stream"], &["--mode", "extended", "-p", "4"]];
 
-/// Copies a file from one server to the other, and checks it and what `-v` told.
+/// Copies a file from one server to the other, and checks it and the output of `-v`.
 fn across(
     lab: &Lab,
     flags: &[&str],

@@ -108,7 +108,7 @@ pub(super) async fn limited<T>(work: impl Future<Output = Result<T>>) -> Result<
     tokio::time::timeout(LIMIT, work).await?
 }
 
-/// Fact sheet §1.1 and §1.2, with TLS 1.3 and 1.2.
+/// Logins under TLS 1.3 and 1.2.
 #[tokio::test]
 async fn we_log_in_at_the_globus_server() -> Result<()> {
     let lab = GridLab::new()?;
@@ -199,7 +199,7 @@ pub(super) async fn channel(
     Ok(listener.accept().await?.open().await?)
 }
 
-/// Fact sheet §4.1, and §7 rows 1 to 3, 5 and 12: `PROT C`, `S` and `P`, both TLS roles, both
+/// Traps 1 to 3, 5 and 12 of Grid security: `PROT C`, `S` and `P`, both TLS roles, both
 /// directions, TLS 1.3 and 1.2.
 #[tokio::test]
 async fn data_channels_of_the_globus_server() -> Result<()> {
@@ -266,7 +266,7 @@ async fn finished(session: &mut Session<GssapiStream<BoxStream>>) -> Result<()> 
     }
 }
 
-/// Another identity than one's own is refused by the server, with its words (fact sheet §4.4).
+/// Another identity than one's own is refused by the server, with its words.
 #[tokio::test]
 async fn the_globus_server_refuses_another_identity() -> Result<()> {
     let lab = GridLab::new()?;
@@ -294,7 +294,7 @@ async fn the_globus_server_refuses_another_identity() -> Result<()> {
     .await
 }
 
-/// Fact sheet §1.1 to §2.1: `globus-url-copy` logs in at our end and delegates a limited proxy, under
+/// `globus-url-copy` logs in at our end and delegates a limited proxy, under
 /// TLS 1.3 and 1.2. The rest of the session is up to the server.
 #[tokio::test]
 async fn globus_url_copy_logs_in_at_our_end() -> Result<()> {

@@ -19,8 +19,8 @@ use crate::types::{Create, DsiPath, Kind, Meta, Progress, Stat, User};
 ///
 /// A path belongs to the storage that is mounted at its longest leading directory, and reaches it
 /// without that directory. Directories that lead to a mount point exist by themselves, also where
-/// no storage is mounted at `/`. A mount point, and what leads to it, is neither removed, renamed
-/// nor replaced; a name does not move from one storage to another.
+/// no storage is mounted at `/`. A mount point, and a directory above one, is neither removed,
+/// renamed nor replaced; a name does not move from one storage to another.
 ///
 /// ```
 /// use std::sync::Arc;

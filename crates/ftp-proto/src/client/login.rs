@@ -12,11 +12,11 @@ use crate::security::{DataProtection, Level, Mechanism};
 /// Size of the buffers for protected data of the Globus programs, which limits nothing there.
 const BUFFER: u64 = 1 << 20;
 
-/// Protects the session where that is asked for, logs in, asks for the features, and sets TYPE I
+/// Protects the session if the settings demand it, logs in, asks for the features, and sets TYPE I
 /// and the mode; a value that does no I/O.
 ///
-/// A server that refuses the protection gets neither name nor password: what FEAT says of it does
-/// not matter, since a third party on the way could have changed that.
+/// A server that refuses the protection gets neither name nor password: FEAT is not
+/// consulted, since a third party on the way could have changed it.
 ///
 /// The password is sent only after 331: a server that wants `AUTH` first must not get it in clear
 /// text, and one that accepts the name alone gets none. The commands after the login are sent with
@@ -326,7 +326,7 @@ impl Login {
             Some(Due::User) if reply.code().number() == 331 => {
                 let pass = self.password.take().map(Command::Pass);
                 self.to_send.extend(pass.map(|pass| (Due::Pass, pass)));
-                // A server that admits nobody answers 530 to each of them.
+                // A refused login gets 530 for every pipelined command.
                 self.to_send.extend(self.then.drain(..));
                 None
             }

@@ -231,8 +231,8 @@ fn settled(
     }
 }
 
-/// Row 6 of the traps of Grid security: the authentication is in force after the login, with no
-/// command; a server that does not list it ignores what is asked for.
+/// Trap 6 of Grid security: the authentication is in force after the login, with no
+/// command; a server that does not list it ignores the demand.
 #[test]
 fn protection_of_data_by_grid_security_is_listed_or_refused() {
     let good = feat(&["DCAU", "DCSC P,D", "PBSZ"]);

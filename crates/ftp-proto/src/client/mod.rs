@@ -91,7 +91,7 @@ pub enum Output {
     Wait(Option<Instant>),
 }
 
-/// Why a session ended.
+/// The reason for the end of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// The server closed the connection after all replies, as after `QUIT`.

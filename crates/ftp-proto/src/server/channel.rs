@@ -32,7 +32,7 @@ pub(super) struct DataSide {
     always_markers: bool,
 }
 
-/// How the next data connection is made.
+/// The way to make the next data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Setup {
     /// Not at all.

@@ -81,7 +81,7 @@ pub enum Output {
     Wait(Option<Instant>),
 }
 
-/// Why a control channel was not protected.
+/// The reason why a control channel stays unprotected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpgradeFailure {
     /// Bytes had arrived in clear behind `AUTH`.
@@ -90,7 +90,7 @@ pub enum UpgradeFailure {
     Handshake(Option<Reply>),
 }
 
-/// Why a session ended.
+/// The reason for the end of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The peer said `QUIT`.

@@ -54,7 +54,7 @@ pub struct ServerSession {
     failures: FailureCounts,
     /// Deadline of the login.
     login_by: Instant,
-    /// When the last command ended.
+    /// Time of the end of the last command.
     active: Instant,
     /// Whether the session ends as soon as nothing runs, and why.
     ending: Option<Ending>,

@@ -12,7 +12,7 @@ use super::user::LoggedIn;
 use super::view::Access;
 use crate::types::{Action, Event, ListForm, Names, Outcome, Ticket};
 
-/// How the outcome of work on names is answered.
+/// The form of the reply to work on names.
 #[derive(Debug)]
 pub(super) enum NameJob {
     /// `CWD`: the directory to enter, as the client sees it.

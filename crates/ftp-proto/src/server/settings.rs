@@ -36,11 +36,11 @@ pub struct Settings {
     pub tags: bool,
     /// Whether broken uploads are kept apart from the final name (`SITE HELD`).
     pub keeps: bool,
-    /// Bounds on what a peer can make a session hold or wait for.
+    /// Bounds on the memory and the waits of a session that its peer chooses.
     pub limits: Limits,
 }
 
-/// Bounds on what a peer can make a session hold or wait for.
+/// Bounds on the memory and the waits of a session that its peer chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -140,11 +140,12 @@ impl Settings {
         self.denied.iter().any(|d| d.eq_ignore_ascii_case(verb))
     }
 
-    /// Gives the offered spelling of a checksum algorithm, in whatever case the peer wrote it.
+    /// Gives the offered spelling of a checksum algorithm, which a peer writes in any case and with
+    /// or without hyphens (`SHA-256`).
     pub(super) fn checksum(&self, name: &str) -> Option<&str> {
-        self.checksums
-            .iter()
-            .map(|(known, _)| known.as_str())
-            .find(|known| known.eq_ignore_ascii_case(name))
+        let letters = |name: &str| name.replace('-', "");
+        let wanted = letters(name);
+        let mut known = self.checksums.iter().map(|(known, _)| known.as_str());
+        known.find(|known| letters(known).eq_ignore_ascii_case(&wanted))
     }
 }

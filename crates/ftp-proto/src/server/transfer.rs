@@ -140,7 +140,8 @@ impl LoggedIn {
         }
     }
 
-    /// Says whether a transfer may name its data by a tag, as this command without one.
+    /// Says whether a tagged transfer is allowed; a denial of `as_if`, the command without a tag,
+    /// forbids it too.
     fn may_tag(&self, as_if: &str, cx: &Cx<'_>) -> bool {
         let extended = self.data.channel.mode == Mode::Extended;
         cx.settings.tags && extended && !cx.settings.denies(as_if)

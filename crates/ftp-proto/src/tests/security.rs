@@ -169,7 +169,7 @@ fn tls_data_is_private_after_pbsz_and_prot() {
     assert!(in_session(Mechanism::Tls).ask("PROT P").starts_with("503 "));
 }
 
-/// Rows 6 and 19 of the traps of Grid security: `DCAU A` is in force with no command sent, and
+/// Traps 6 and 19 of Grid security: `DCAU A` is in force with no command sent, and
 /// `PROT` counts for nothing under `DCAU N`; in the words of the Globus server.
 #[test]
 fn grid_data_is_authenticated_without_a_command() {

@@ -583,7 +583,7 @@ fn transfers_are_tagged_in_mode_e_only_and_where_they_are_allowed_without() {
 #[test]
 fn checksums_report_and_can_be_aborted() {
     let mut rig = Rig::logged_in();
-    rig.lines(&["OPTS CKSM markers=1;", "CKSM md5 0 -1 f"])
+    rig.lines(&["OPTS CKSM markers=1;", "CKSM md-5 0 -1 f"])
         .take();
     let (ticket, _) = rig.action();
     rig.input(Input::Event(ticket, Event::Hashed { at: 15, bytes: 3 }));

@@ -150,7 +150,7 @@ impl DataChannel {
         })
     }
 
-    /// Writes what the tail has to send.
+    /// Writes the record of the tail.
     fn advance(&mut self) -> Result<(), ExchangeError> {
         let Phase::Tail(tail) = &mut self.phase else {
             return Ok(());
@@ -204,7 +204,7 @@ mod tests {
         rest.to_vec()
     }
 
-    /// Fact sheet §5.2.5 and §7 rows 2 and 3: the tail under `PROT C`, with clear bytes right behind
+    /// Traps 2 and 3: the tail under `PROT C`, with clear bytes right behind
     /// it, and no session ticket that would be taken for one of them.
     #[test]
     fn clear_bytes_begin_behind_the_last_record() {
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Fact sheet §7 row 2: no tail under `PROT S` and `PROT P`.
+    /// Trap 2: no tail under `PROT S` and `PROT P`.
     #[test]
     fn private_channels_have_no_tail() {
         for versions in [Versions::Tls12, Versions::Tls13] {

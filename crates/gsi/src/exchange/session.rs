@@ -7,7 +7,7 @@ use super::engine::Engine;
 use crate::credential::Credential;
 use crate::verify::Peer;
 
-/// A secure channel, and what the exchange told about the peer.
+/// A secure channel, and the facts that the exchange told about the peer.
 ///
 /// Commands and replies of GridFTP are wrapped line by line. Both ends must send tokens in the
 /// order in which they wrapped them: a lost, repeated or swapped token ends the session.

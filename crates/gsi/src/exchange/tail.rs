@@ -105,7 +105,7 @@ impl Tail {
     /// The flag is wrong, or nothing was to be received.
     pub fn receive(&mut self, data: &[u8]) -> Result<(), BadTail> {
         match (self.next(), self.role) {
-            // Whatever it holds: old acceptors send a session ticket.
+            // Its content is ignored: acceptors before 2022 send a session ticket.
             (TailStep::Receive, Role::Initiator) => {}
             (TailStep::Receive, Role::Acceptor) if data == b"0" => {}
             (TailStep::Receive, Role::Acceptor) => return Err(BadTail::Flag),
@@ -147,7 +147,7 @@ pub fn record_length(bytes: &[u8]) -> Result<Option<usize>, BadTail> {
 mod tests {
     use super::*;
 
-    /// Fact sheet §4.1: the tail of `PROT C`, under both versions.
+    /// Trap 2: the tail of `PROT C`, under both versions.
     #[test]
     fn the_tail_of_a_clear_data_channel_follows_the_version() {
         for version in [ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3] {

@@ -27,7 +27,7 @@ fn issued(format: ProxyFormat, rights: ProxyRights) -> Certificate {
     )
 }
 
-/// Fact sheet §3.1: the encodings of `grid-proxy-init`, but for a path length of 0, which it drops.
+/// Trap 20: the encodings of `grid-proxy-init`, but for a path length of 0, which it drops.
 #[test]
 fn proxy_cert_info_is_encoded_as_by_globus() {
     let with = |path_length| ProxyOptions {
@@ -72,7 +72,7 @@ fn serial_number_and_name_are_made_of_the_key() {
     }
 }
 
-/// Fact sheet §2.1: purposes, usage without two bits, then the facts about the proxy.
+/// Purposes, usage without two bits, then the facts about the proxy.
 #[test]
 fn extensions_are_inherited_in_the_order_of_globus() {
     let oids = |proxy: &Certificate| -> Vec<Vec<u8>> {
@@ -221,7 +221,7 @@ fn the_rules_between_issuer_and_proxy_are_kept() {
 fn requests_are_as_long_as_those_of_globus_and_checked() {
     use crate::request::{BadRequest, Request};
     let request = Request::write(&KEYS[1]).unwrap();
-    // Fact sheet §2.1: 667 bytes for a key of 2048 bits.
+    // 667 bytes for a key of 2048 bits.
     assert_eq!(request.len(), 667);
     assert_eq!(
         Request::parse(&request).unwrap().public_key(),

@@ -117,7 +117,7 @@ impl NameFilter {
         }
     }
 
-    /// Calls `process`, in which rustls reads admitted bytes, and hashes what the peer sent.
+    /// Calls `process`, in which rustls reads admitted bytes and hashes those of the peer.
     pub fn scope<R>(&self, process: impl FnOnce() -> R) -> R {
         let _restored = Restored(CURRENT.replace(self.hellos.clone()));
         process()

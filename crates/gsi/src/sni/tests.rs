@@ -296,7 +296,7 @@ fn data_server() -> ServerConfig {
         .unwrap()
 }
 
-/// Fact sheet §7 row 1.
+/// Trap 1.
 #[test]
 fn a_persons_name_in_sni_does_not_stop_the_handshake() {
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -390,7 +390,7 @@ fn a_scope_ends_with_a_panic_too() {
     assert_eq!(sent(b"aaaaa").as_ref(), b"aaaaa");
 }
 
-/// Fact sheet §5.3: a client that is given an address sends no name, so nothing is changed.
+/// A client that is given an address sends no name, so nothing is changed.
 #[test]
 fn an_address_is_not_told() {
     for (name, changes) in [("192.0.2.1", false), ("::1", false), ("localhost", true)] {

@@ -68,7 +68,7 @@ impl Curve {
         self.window / rtt.max(SYN / 10).as_secs_f64()
     }
 
-    /// Grows by what was acknowledged. An idle flow keeps its window.
+    /// Grows by the acknowledged bytes. An idle flow keeps its window.
     pub(super) fn grow(&mut self, now: Instant, acked: u64, rtt: Duration, is_limited: bool) {
         let packets = real(acked.saturating_sub(self.acked)).min(self.window);
         self.acked = acked;

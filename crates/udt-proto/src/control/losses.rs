@@ -176,7 +176,7 @@ impl Losses {
         Verdict::Reduce
     }
 
-    /// Begins to watch what a reduction of a window changes; `Restore` if the reductions were in
+    /// Begins to watch the effect of a reduction of a window; `Restore` if the reductions were in
     /// vain.
     pub(super) fn on_reduce(&mut self, window: f64, progress: &Progress) -> Verdict {
         let series = &mut self.series;

@@ -1,5 +1,5 @@
-//! `Sender`: the sending half of a connection: what is sent next and when, what is in flight, and
-//! what has arrived.
+//! `Sender`: the sending half of a connection: the next packet and its time, the packets in flight,
+//! and the acknowledged ones.
 
 mod reports;
 

@@ -18,7 +18,7 @@ enum Flow {
 const MODEL: Flow = Flow::Udt(Congestion::Model);
 
 /// A bottleneck of so many megabits per second, with a round trip in milliseconds and a queue as
-/// long as a part of what fills the path.
+/// long as a part of the path's capacity.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     megabits: u64,

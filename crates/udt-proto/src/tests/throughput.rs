@@ -8,7 +8,7 @@ use crate::packet::Packet;
 use crate::{Congestion, Options};
 
 /// A path of so many megabits per second, with a round trip in milliseconds, a queue as long as a
-/// part of what fills the path, losses in millionths, and microseconds from one burst of arrivals
+/// part of the path's capacity, losses in millionths, and microseconds from one burst of arrivals
 /// to the next.
 #[derive(Debug, Clone, Copy, Default)]
 struct Path {

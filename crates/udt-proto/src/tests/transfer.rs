@@ -73,7 +73,7 @@ fn one(seed: u64) {
     natures.iter_mut().for_each(|nature| nature.mtu = longest);
     let memory = |options: &Options| {
         let packets = options.send_buffer + options.receive_buffer;
-        // Some blocks of memory more, and what is remembered of packets.
+        // Some blocks of memory more, and the records of packets.
         packets as usize * (usize::from(agreed) + 200) + 1_000_000
     };
     let darkness = natures[0].blackouts.clone();
@@ -112,8 +112,8 @@ fn one(seed: u64) {
     assert_eq!((client.written, server.read), (up, up), "{what}");
     assert_eq!((server.written, client.read), (down, down), "{what}");
     assert_eq!(client.closed, Some(None), "{what}");
-    // A close waits for three seconds to be sure that the other end knows what has come. It says so
-    // once more with the end, but what it says may be overtaken by it.
+    // A close waits for three seconds to be sure that the other end got the acknowledgement. It
+    // repeats it with the end, which may overtake it.
     let is_long = |dark: &Range<Duration>| dark.end - dark.start >= MS * 3000;
     let unsure = Some(Some(ConnectionError::Unacknowledged));
     if server.closed != unsure || !darkness.iter().any(is_long) {

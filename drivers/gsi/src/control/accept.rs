@@ -30,7 +30,7 @@ pub struct GssapiAcceptor {
 }
 
 impl GssapiAcceptor {
-    /// Takes the credential of the host, the judge of clients, and keys for what they delegate.
+    /// Takes the credential of the host, the judge of clients, and keys for delegated credentials.
     ///
     /// # Errors
     /// The provider of cryptography lacks something.

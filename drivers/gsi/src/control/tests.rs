@@ -73,7 +73,7 @@ async fn open() -> (GssapiStream<MemHandle>, GssapiStream<MemHandle>) {
     (near.unwrap().stream, far.unwrap().stream)
 }
 
-/// Fact sheet §1.1 to §2.1, §7 rows 2, 4 and 7.
+/// Traps 2, 4 and 7 of Grid security.
 #[tokio::test]
 async fn a_client_logs_in_and_delegates() {
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -143,7 +143,6 @@ async fn answers(lines: &[&str]) -> (Vec<String>, Result<(), AdatError>) {
     (told, ended)
 }
 
-/// Fact sheet §1.3.
 #[tokio::test]
 async fn other_commands_are_refused_as_gct_does() {
     let (told, ended) = answers(&[
@@ -175,7 +174,7 @@ async fn other_commands_are_refused_as_gct_does() {
     assert!(matches!(ended, Err(AdatError::Ended)));
 }
 
-/// Fact sheet §1.3 and §7 row 17: the reason is in the reply, since no alert is sent.
+/// Trap 17 of Grid security: the reason is in the reply, since no alert is sent.
 #[tokio::test]
 async fn a_broken_exchange_is_refused_with_its_reason() {
     let token = Base64::encode_string(b"GET / HTTP/1.1\r\n\r\n");
@@ -242,7 +241,7 @@ async fn a_server_that_accepts_too_early_is_refused() {
     }
 }
 
-/// Fact sheet §1.4 and §7 row 4: each line is wrapped separately.
+/// Trap 4 of Grid security: each line is wrapped separately.
 #[tokio::test]
 async fn each_line_of_a_reply_is_wrapped() {
     let far = acceptor(Versions::All);
@@ -265,7 +264,7 @@ async fn each_line_of_a_reply_is_wrapped() {
     assert_eq!(marks, ["632-", "632-", "632 ", "632 ", "632 "]);
 }
 
-/// Fact sheet §1.4: verbs and codes of protected lines, and their ends, are of many kinds.
+/// Verbs and codes of protected lines, and their ends, are of many kinds.
 #[tokio::test]
 async fn lines_are_read_in_any_pieces_and_forms() {
     let (mut near, mut far) = open().await;
@@ -304,7 +303,7 @@ async fn lines_are_read_in_any_pieces_and_forms() {
     assert_eq!(far.read(&mut [0; 8]).await.unwrap(), 0);
 }
 
-/// Fact sheet §1.4 and §7 row 4: a clear line ends the channel.
+/// Trap 4 of Grid security: a clear line ends the channel.
 #[tokio::test]
 async fn a_command_in_clear_ends_the_channel() {
     let (mut near, mut far) = open().await;
@@ -323,7 +322,7 @@ async fn a_command_in_clear_ends_the_channel() {
     assert!(error.to_string().contains("in clear"), "{error}");
 }
 
-/// Fact sheet §7 row 4, and row 7 of the hostile input: a box on the way puts a line in clear into
+/// Trap 4 of Grid security: a box on the way puts a line in clear into
 /// the segment of the last token, or of the reply to it.
 #[tokio::test]
 async fn a_line_injected_behind_the_exchange_is_not_taken_as_protected() {

@@ -44,7 +44,7 @@ async fn shake(near: &Gsi, far: &Gsi) -> (Result<BoxStream>, Result<BoxStream>) 
     tokio::join!(near.initiate(client, &to), far.respond(server))
 }
 
-/// Fact sheet §4.1 and §7 rows 2, 5 and 12, both ways.
+/// Traps 2, 5 and 12 of Grid security, both ways.
 #[tokio::test]
 async fn bytes_pass_under_every_protection() {
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -122,7 +122,7 @@ async fn with_bytes_behind(versions: Versions, connects: bool) -> Vec<u8> {
     read
 }
 
-/// Fact sheet §7 row 3.
+/// Trap 3 of Grid security.
 #[tokio::test]
 async fn clear_bytes_behind_the_tail_are_not_lost() {
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -133,7 +133,7 @@ async fn clear_bytes_behind_the_tail_are_not_lost() {
     }
 }
 
-/// Fact sheet §7 row 12: the Globus programs send no close-notify.
+/// Trap 12 of Grid security: the Globus programs send no close-notify.
 #[tokio::test]
 async fn the_end_below_is_the_end() {
     let alice = layer(&proxy());
@@ -165,7 +165,7 @@ async fn the_end_below_is_the_end() {
     assert_eq!(far, b"block");
 }
 
-/// Fact sheet §5.2 and §7 row 1: the name of a person in the greeting, which rustls would refuse.
+/// Trap 1 of Grid security: the name of a person in the greeting, which rustls would refuse.
 #[tokio::test]
 async fn names_of_persons_in_the_greeting_are_no_obstacle() {
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -192,7 +192,7 @@ async fn names_of_persons_in_the_greeting_are_no_obstacle() {
     }
 }
 
-/// Identities are compared after the handshake, by both ends (fact sheet §4.2).
+/// Identities are compared after the handshake, by both ends.
 #[tokio::test]
 async fn another_identity_is_refused() {
     for level in LEVELS {
@@ -295,7 +295,7 @@ async fn a_silent_peer_is_given_up() {
     }
 }
 
-/// Fact sheet §2.3: a credential of `DCSC` brings its own anchor.
+/// A credential of `DCSC` brings its own anchor.
 #[tokio::test]
 async fn a_credential_may_bring_its_own_authority() {
     let other = Grid::named("Other CA");

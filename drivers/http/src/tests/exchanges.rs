@@ -499,8 +499,8 @@ async fn an_answer_that_peers_could_not_read_is_refused() {
     }
 }
 
-/// The layer below keeps the waker of a write that is given up; the reader sends the rest of what
-/// was accepted before, which the peer may wait for.
+/// The layer below keeps the waker of a write that is given up; the reader sends the rest of the
+/// bytes accepted before, which the peer may wait for.
 #[tokio::test(start_paused = true)]
 async fn a_reader_sends_the_rest_of_the_writes_before_one_that_was_given_up() {
     let (near, far) = Mem::new().capacity(1000).pair();

@@ -297,8 +297,8 @@ async fn a_reset_at_shutdown_is_no_unmarked_end() {
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
 }
 
-/// The layer below keeps the waker of a write that is given up; the reader sends the rest of what
-/// was accepted before, which the peer may wait for.
+/// The layer below keeps the waker of a write that is given up; the reader sends the rest of the
+/// bytes accepted before, which the peer may wait for.
 #[tokio::test(start_paused = true)]
 async fn a_reader_sends_the_rest_of_the_writes_before_one_that_was_given_up() {
     let tls = plain();

@@ -65,7 +65,7 @@ async fn only_the_client_of_a_control_connection_resumes_its_session() {
     assert!(data(&session, &client, true).await.unwrap());
 }
 
-/// Row 10 of the hostile input: a connection for another host was led here by somebody.
+/// A connection for another host was led here by somebody.
 #[tokio::test]
 async fn a_client_of_another_host_is_refused() {
     let authority = Authority::new("test authority");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use gridftp_client::error::Class;
 
-/// How the program ends.
+/// The exit status of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Status {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-/// How much is told, and in which form.
+/// The amount and the form of the output.
 #[derive(Debug)]
 pub(crate) struct Report {
     json: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Report {
     connected: Mutex<HashSet<String>>,
     /// Keeps the lines of several tasks apart.
     line: Mutex<()>,
-    /// Why a line of output was lost.
+    /// The reason for a lost line of output.
     lost: OnceLock<std::io::Error>,
 }
 
@@ -158,7 +158,7 @@ impl Report {
         });
     }
 
-    /// Why a line of output was lost, if one was.
+    /// The reason for a lost line of output, if one was lost.
     pub(crate) fn lost(&self) -> Option<&std::io::Error> {
         self.lost.get()
     }

@@ -102,7 +102,8 @@ async fn is_empty(control: &Control, taken: &mut Taken) -> Result<bool, ControlE
         job.form = Form::Plain;
         return Ok(false);
     }
-    // Some list nothing where they cannot; a relative path is one no more once it is entered.
+    // Some servers list nothing where they may not. A relative path changes its meaning once it is
+    // entered.
     if let (true, Some(path)) = (job.from.starts_with(b"/"), control.path(&job.from)) {
         control.send(Command::Cwd(path)).finish().await?;
     }

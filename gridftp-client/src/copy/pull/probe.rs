@@ -14,7 +14,8 @@ use crate::copy::state::CopyState;
 use crate::error::ControlError;
 use crate::options::ConnectOptions;
 
-/// How long a silent server is waited for without a doubt: not long, where there is another way.
+/// Wait for a silent server before its ability to connect is in doubt: short, where there is another
+/// way.
 pub(super) fn patience(options: &ConnectOptions) -> Duration {
     match options.mode {
         Some(Mode::Extended) => options.connect_within,

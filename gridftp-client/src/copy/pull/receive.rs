@@ -27,7 +27,7 @@ pub(super) struct Receiver<'a> {
     pub(super) control: &'a Control,
     pub(super) channel: &'a mut gridftp_data::DataChannel,
     pub(super) shared: &'a Arc<CopyState>,
-    /// How long to wait for a server of which it is not known whether it reaches us.
+    /// Wait for the connection of a server that has not yet shown that it can connect to us.
     pub(super) patience: Option<Duration>,
 }
 

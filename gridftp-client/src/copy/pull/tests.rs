@@ -190,7 +190,7 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
     assert!(job.held.is_empty(), "{:?}", job.held);
 }
 
-/// A server that confirms what did not arrive owes no reply: its session goes on.
+/// A server that confirms data which did not arrive owes no reply: its session goes on.
 #[tokio::test(start_paused = true)]
 async fn a_missing_connection_ends_the_session_only_without_a_reply() {
     for told in ["150 here it is\r\n226 sent\r\n", ""] {

@@ -206,14 +206,14 @@ impl Asker<'_> {
 /// A source that is open, and the state of its copy.
 struct Prepared {
     source: FileSource,
-    /// Where the copied part begins, and its length.
+    /// Offset and length of the copied part.
     part: (u64, u64),
     kept: Option<Kept>,
     /// Digest that is announced to the server.
     digest: Option<Digest>,
 }
 
-/// How a store goes on with the server's bytes.
+/// The way a store continues behind the server's bytes.
 #[derive(Default)]
 struct How {
     /// The held ranges, in wire offsets.

@@ -92,7 +92,7 @@ struct Following {
     taken: Taken,
     size: u64,
     hidden: Option<Hidden>,
-    /// How much the server has.
+    /// The bytes that the server has.
     stored: Option<Replies>,
     checksum: Option<(ChecksumAlgorithm, Replies)>,
     /// The digest that the server has compared already.

@@ -1,4 +1,4 @@
-//! How a copy from server to server begins, and how one end is freed when the other refuses.
+//! The begin of a copy from server to server, and the release of one end when the other refuses.
 
 use std::net::IpAddr;
 

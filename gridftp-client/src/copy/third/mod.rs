@@ -189,7 +189,7 @@ struct Pair<'a> {
     tags: Option<&'a Tags>,
     /// Whether data connections begin with a handshake, for which a Globus server wants a `STOR`.
     handshake: bool,
-    /// Where the destination listens.
+    /// The addresses at which the destination listens.
     port: SocketAddr,
 }
 

@@ -1,4 +1,4 @@
-//! The protection of data between two servers: both get what each needs to know of the other.
+//! The protection of data between two servers: each is told the other's identity or credential.
 
 use ftp_proto::security::Level;
 use ftp_wire::command::{Command, Dcau};
@@ -92,7 +92,7 @@ async fn tell_subjects(source: &Client, destination: &Client) -> Result<(), Tran
     Ok(())
 }
 
-/// Gives a server the credential of the session, unless it has that.
+/// Gives a server the credential of the session, unless it has got it before.
 async fn share_session(client: &mut Client) -> Result<(), TransferError> {
     if client.guard.grid().is_none_or(Grid::has_session) {
         return Ok(());

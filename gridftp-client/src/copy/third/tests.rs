@@ -25,7 +25,7 @@ use crate::error::{ControlError, TransferError};
 use crate::played;
 use crate::url::Site;
 
-/// How long the copy takes.
+/// Duration of the copy.
 const LONG: Duration = Duration::from_secs(3 * 3600);
 
 /// Two sessions behind the greetings of their servers.

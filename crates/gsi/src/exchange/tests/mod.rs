@@ -99,7 +99,7 @@ fn version(versions: Versions) -> ProtocolVersion {
     }
 }
 
-/// Fact sheet §7 rows 7 to 11: proxies of every format log in and delegate, and the chain of the
+/// Traps 7 to 11: proxies of every format log in and delegate, and the chain of the
 /// delegated credential is the new proxy and the peer's. The constructors of rustls that parse the
 /// certificate would refuse all but the legacy ones.
 #[test]
@@ -170,7 +170,7 @@ fn every_version_delegates_from_every_format() {
     }
 }
 
-/// Fact sheet §1.2, §5.2.5 and §7 row 2: the token after the handshake is a record with one zero byte
+/// Trap 2: the token after the handshake is a record with one zero byte
 /// under TLS 1.3, and the end of the handshake under TLS 1.2; the flag follows it.
 #[test]
 fn the_resync_record_comes_before_the_flag() {
@@ -192,7 +192,7 @@ fn the_resync_record_comes_before_the_flag() {
     }
 }
 
-/// Fact sheet §7 row 22: acceptors before 2022 send session tickets in place of the zero byte.
+/// Trap 22: acceptors before 2022 send session tickets in place of the zero byte.
 #[test]
 fn the_content_of_the_resync_token_does_not_matter() {
     let lab = Lab::tls(Versions::Tls13);

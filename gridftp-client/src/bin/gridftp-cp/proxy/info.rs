@@ -69,7 +69,7 @@ pub(super) struct Args {
     bits: Option<usize>,
 }
 
-/// Shows what is asked for.
+/// Shows the chosen facts.
 pub(super) fn run(args: &Args, report: &Report) -> anyhow::Result<Status> {
     let environment = Environment::of_process();
     let given = args.file.clone();

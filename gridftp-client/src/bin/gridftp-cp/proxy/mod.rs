@@ -53,7 +53,7 @@ impl Args {
         Report::of_lines(self.json, self.quiet)
     }
 
-    /// Does it, and returns the exit status.
+    /// Runs the command, and returns the exit status.
     pub(crate) fn run(&self, report: &Report) -> Status {
         let done = match &self.verb {
             Verb::Init(args) => init::run(args, report),
