@@ -80,11 +80,15 @@ impl<D: Dsi> Session<D> {
         executor: Executor<D>,
         stopping: watch::Receiver<u8>,
     ) -> Self {
+        let mut lines = LineSplitter::new();
+        if executor.person.is_some() {
+            lines.allow_credentials();
+        }
         Self {
             machine,
             stream: Some(stream),
             upgrade: None,
-            lines: LineSplitter::new(),
+            lines,
             out: Outbox::new(Instant::now()),
             announcing: false,
             executor,

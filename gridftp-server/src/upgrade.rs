@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use gridftp_dsi::Dsi;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time;
 use xio::BoxStream;
+use xio::tls::TlsInfo;
 
 use xio_gsi::Established;
 
 use crate::action::Executor;
-use crate::config::Policy;
+use crate::config::{Policy, TlsPolicy};
 use crate::error::chain;
 use crate::session::{Session, asked};
 
@@ -59,16 +61,7 @@ impl<D: Dsi> Session<D> {
                 (Mechanism::Tls, Some(tls)) => {
                     let started = tls.server.session();
                     let stream = started.control(stream, HANDSHAKE).await?;
-                    let mut protection = Protection::new(mechanism);
-                    match tls.map.find(stream.tls_info()) {
-                        Ok(Some((identity, users))) => {
-                            (protection.identity, protection.users) = (Some(identity), users);
-                        }
-                        Ok(None) => {}
-                        Err(error) => {
-                            tracing::warn!(%peer, %error, "the client's certificate logs in nobody");
-                        }
-                    }
+                    let protection = tls.protection(peer, stream.tls_info());
                     tracing::debug!(%peer, tls = %stream.tls_info(), "handshake");
                     *session = Some(Arc::new(started));
                     Ok((Box::new(stream) as BoxStream, protection))
@@ -98,6 +91,9 @@ impl<D: Dsi> Session<D> {
         match done {
             Ok(Ok((stream, protection))) => {
                 self.stream = Some(stream);
+                if mechanism == Mechanism::Gssapi {
+                    self.lines.allow_credentials();
+                }
                 Input::Upgraded(protection)
             }
             Ok(Err(error)) => {
@@ -109,6 +105,23 @@ impl<D: Dsi> Session<D> {
                 Input::Timeout
             }
         }
+    }
+}
+
+impl TlsPolicy {
+    /// The protection behind a handshake, with the users of the client's certificate.
+    fn protection(&self, peer: IpAddr, info: &TlsInfo) -> Protection {
+        let mut protection = Protection::new(Mechanism::Tls);
+        match self.map.find(info) {
+            Ok(Some((identity, users))) => {
+                (protection.identity, protection.users) = (Some(identity), users);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%peer, %error, "the client's certificate logs in nobody");
+            }
+        }
+        protection
     }
 }
 

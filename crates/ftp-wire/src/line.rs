@@ -7,6 +7,10 @@ use crate::error::BadLine;
 /// Default limit of a line in bytes.
 pub const DEFAULT_LIMIT: usize = 8 * 1024;
 
+/// Limit of a line of `DCSC` in bytes, where credentials are allowed: chains with attribute
+/// certificates in base64 have tens of thousands of bytes.
+pub const CREDENTIAL_LIMIT: usize = 128 * 1024;
+
 /// Most bytes of Telnet refusals held for the caller; further options of the peer are ignored.
 const MAX_ANSWERS: usize = 384;
 
@@ -35,6 +39,8 @@ const IAC: u8 = 255;
 #[derive(Debug, Clone)]
 pub struct LineSplitter {
     limit: usize,
+    /// Whether a line of `DCSC` may be longer.
+    credentials: bool,
     /// Received bytes, read up to `head`.
     raw: Vec<u8>,
     head: usize,
@@ -75,6 +81,7 @@ impl LineSplitter {
     pub const fn with_limit(limit: usize) -> Self {
         Self {
             limit,
+            credentials: false,
             raw: Vec::new(),
             head: 0,
             line: Vec::new(),
@@ -89,6 +96,11 @@ impl LineSplitter {
     /// Changes the limit, from the line in progress on.
     pub const fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// Raises the limit of lines of `DCSC` to [`CREDENTIAL_LIMIT`], for peers that are known.
+    pub const fn allow_credentials(&mut self) {
+        self.credentials = true;
     }
 
     /// Takes bytes from the connection.
@@ -149,9 +161,17 @@ impl LineSplitter {
     /// Marks a line that passed the limit just now; the CR of its end does not count.
     fn note_length(&mut self) -> bool {
         let text = self.taken - usize::from(self.line.last() == Some(&b'\r'));
-        let too_long = text > self.limit;
+        let is_credential = || {
+            let verb = self.line.get(..5).unwrap_or_default();
+            self.credentials && verb.eq_ignore_ascii_case(b"DCSC ")
+        };
+        let limit = match text > self.limit && is_credential() {
+            true => CREDENTIAL_LIMIT.max(self.limit),
+            false => self.limit,
+        };
+        let too_long = text > limit;
         if too_long {
-            self.fault = Some(BadLine::TooLong { limit: self.limit });
+            self.fault = Some(BadLine::TooLong { limit });
             self.line.zeroize();
             self.line = Vec::new();
         }

@@ -190,6 +190,28 @@ fn the_limit_can_be_raised_for_one_long_line() {
     assert_eq!(splitter.next_line(), Some(Ok(&b"ADAT 0123456789"[..])));
 }
 
+/// Row 1 of the hostile input: only credentials of known peers may be long.
+#[test]
+fn a_credential_may_be_longer_than_other_lines() {
+    let long = |verb: &str, length: usize| format!("{verb} P {}\r\n", "A".repeat(length));
+    for (allowed, verb, length, taken) in [
+        (true, "DCSC", 100_000, true),
+        (true, "dcsc", 100_000, true),
+        (false, "DCSC", 100_000, false),
+        (true, "DCSCX", 100_000, false),
+        (true, "RETR", 100_000, false),
+        (true, "DCSC", CREDENTIAL_LIMIT, false),
+    ] {
+        let mut splitter = LineSplitter::new();
+        if allowed {
+            splitter.allow_credentials();
+        }
+        splitter.push(long(verb, length).as_bytes());
+        let line = splitter.next_line();
+        assert_eq!(line.unwrap().is_ok(), taken, "{verb} {length}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

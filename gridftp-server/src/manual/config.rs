@@ -68,7 +68,7 @@
 //! | Memory | Bound for one session |
 //! | --- | --- |
 //! | queued commands | 1000, or 48 KiB and a line; before login 32, or 4 KiB and a line |
-//! | one line | 8 KiB |
+//! | one line | 8 KiB; 128 KiB for tokens, and for `DCSC` behind them or over ssh |
 //! | replies not yet read | 16 KiB, then no further command runs |
 //! | a listing in the making | 8 KiB, whatever the size of the directory or the tree |
 //! | ranges of one upload | 2048, of one `REST` 4096 |

@@ -1,5 +1,7 @@
 //! Grid security: strangers on data connections, injected lines, floods, and other protocols.
 
+use base64ct::{Base64, Encoding as _};
+use gsi::credential::Credential;
 use tokio::io::AsyncWriteExt as _;
 use xio::gsi::Level;
 
@@ -38,6 +40,28 @@ fn a_stranger_gets_no_authenticated_data() {
             assert!(ftp.outcome().await.starts_with("226"), "PROT {letter}");
         }
     });
+}
+
+/// Row 1 of the hostile input: a credential with a long chain is taken, and no other line so long.
+#[test]
+fn a_long_credential_is_taken_behind_the_exchange() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    let own = lab.grid.user("Alice Lab");
+    let above = std::iter::repeat_n(lab.grid.root().clone(), 20);
+    let chain = own.chain().iter().cloned().chain(above).collect();
+    let long = Credential::new(chain, own.key().clone()).unwrap();
+    let blob = Base64::encode_string(long.to_pem().as_bytes());
+    assert!(blob.len() > 20_000, "{}", blob.len());
+    drive(async {
+        let mut ftp = lab.login(server.address).await;
+        ftp.ok(&format!("DCSC P {blob}"), 250).await;
+        ftp.ok(&format!("CWD {blob}"), 500).await;
+    });
+    server.wait_for_sessions(0);
+    let mut clear = Ftp::connect(server.address);
+    clear.raw(format!("DCSC P {blob}\r\n"));
+    assert!(clear.rest().iter().all(|reply| reply.code == 500));
 }
 
 /// An upload by a stranger is none, also where the data is in clear behind the handshake.
