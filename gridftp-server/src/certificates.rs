@@ -107,6 +107,32 @@ mod tests {
         }
     }
 
+    /// Whatever the text, a line is one entry or the fault.
+    #[test]
+    fn any_text_is_a_map_or_has_a_line_at_fault() {
+        let letters = b"\"\"/=,, \tan#\n\n";
+        for seed in 0..2000 {
+            let mut random = xio_testkit::Random::new(seed);
+            let text = random.bytes(40);
+            let text: Vec<u8> = text
+                .iter()
+                .map(|b| letters[usize::from(*b) % letters.len()])
+                .collect();
+            let text = String::from_utf8(text).unwrap();
+            let lines = text.lines().count();
+            match CertificateMap::parse(&text) {
+                Ok(map) => {
+                    assert!(map.0.len() <= lines, "{text:?}");
+                    let whole = |(name, users): &(String, Vec<String>)| {
+                        !name.is_empty() && !users.iter().any(String::is_empty)
+                    };
+                    assert!(map.0.iter().all(whole), "{text:?}");
+                }
+                Err(line) => assert!((1..=lines).contains(&line), "{text:?}: {line}"),
+            }
+        }
+    }
+
     #[test]
     fn the_line_at_fault_is_numbered() {
         for (text, line) in [

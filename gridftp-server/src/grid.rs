@@ -193,6 +193,14 @@ impl GridSession {
         let Some(own) = own else {
             return Err(no_credential());
         };
+        // The other end would refuse it, with less to say. Running transfers are not touched.
+        if own.not_after() < UnixTime::now() {
+            tracing::info!(identity = %own.identity(), "the credential of a session has expired");
+            return Err(unusable(
+                "the credential for data connections has expired: log in again with a new proxy, \
+                 or send DCSC P",
+            ));
+        }
         let gsi = Gsi::new(own, self.judge(own)?)?;
         Ok(Some(gsi.expect(expect).level(match protection.level {
             Level::Clear => xio_gsi::Level::Clear,
@@ -227,4 +235,27 @@ fn no_credential() -> xio::Error {
 fn unusable(fact: &str) -> xio::Error {
     let (kind, op) = (xio::ErrorKind::Security, xio::Operation::Plan);
     xio::Error::new(kind, "gsi", op, fact.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use xio_testkit::{Grid as Lab, Validity};
+
+    use super::*;
+
+    /// Row 51 of the hostile input: a proxy that ends in mid-session protects no further data.
+    #[test]
+    fn an_expired_credential_is_told_before_a_transfer() {
+        let lab = Lab::new();
+        let layer = |credential: &Credential| {
+            let mut session = GridSession::new(None);
+            let pem = Base64::encode_string(credential.to_pem().as_bytes());
+            session.take_credential(Some(&pem)).unwrap();
+            session.layer(&DataProtection::new(Dcau::Own, Level::Private))
+        };
+        assert!(layer(&lab.user("Alice Lab")).unwrap().is_some());
+        let expired = lab.issue("Alice Lab", &[], Validity::Expired);
+        let told = layer(&expired).unwrap_err().to_string();
+        assert!(told.contains("has expired: log in again"), "{told}");
+    }
 }
