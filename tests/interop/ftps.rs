@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Finished, Host, Peer, Tree, run, same_file};
+use workspace_tests::{Finished, Host, Peer, Tree, run, run_with_input, same_file};
 use xio_testkit::Authority;
 
 use crate::bed::LIMIT;
@@ -219,5 +219,34 @@ fn lftp_explicit_and_implicit() -> Result<()> {
             ensure!(finished.ok().is_err(), "lftp trusts anybody");
         }
     }
+    Ok(())
+}
+
+/// A client that negotiates anew within TLS 1.2 gets no second handshake, which would cost the server
+/// more than the client and could hide whose bytes came first (CVE-2009-3555).
+#[test]
+fn openssl_negotiates_once() -> Result<()> {
+    let bed = Bed::new(&[])?;
+    let Some(mut command) = Peer::Openssl.require("interop: renegotiation") else {
+        return Ok(());
+    };
+    let address = bed.host.addr().to_string();
+    command.args([
+        "s_client",
+        "-connect",
+        &address,
+        "-starttls",
+        "ftp",
+        "-tls1_2",
+    ]);
+    let script = bed.local.path("script");
+    std::fs::write(&script, "R\n")?;
+    let script = std::fs::File::open(script)?.into();
+    let finished = run_with_input(&mut command, script, LIMIT)?;
+    ensure!(
+        finished.stderr.contains("no renegotiation"),
+        "{}",
+        finished.report()
+    );
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
 
@@ -77,6 +77,18 @@ impl Lab {
             .user
             .make_proxy(key.clone(), &options, now())
             .unwrap()
+    }
+
+    /// A certificate by itself, with an extension of so many bytes.
+    pub(crate) fn large(bytes: usize) -> Credential {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = name("Large");
+        let extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![0; bytes]);
+        params.custom_extensions.push(extension);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let der = params.self_signed(&key).unwrap().der().clone();
+        let key = KeyPair::new(key.serialize_der().try_into().unwrap()).unwrap();
+        Credential::new(vec![der], key).unwrap()
     }
 
     /// Both ends of TLS at the instant of the tests.

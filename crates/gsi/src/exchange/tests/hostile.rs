@@ -15,6 +15,7 @@ fn a_closed_session_takes_nothing_more() {
     assert!(matches!(error.fault(), Fault::Closed), "{error}");
 }
 
+/// Row 52 of the hostile input: nobody delegates without a name.
 #[test]
 fn an_anonymous_client_has_no_peer_and_delegates_nothing() {
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -253,6 +254,48 @@ fn tokens_cannot_be_replayed_swapped_or_changed() {
         let error = changed.acceptor.unwrap(&token).unwrap_err();
         assert!(matches!(error.fault(), Fault::Tls(_)), "{error:?}");
         assert!(!error.alert().is_empty());
+    }
+}
+
+/// The tokens of a client, taken from the wire, are of no use to anybody else.
+#[test]
+fn recorded_tokens_authenticate_nobody() {
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let options = options(versions, Some(&Lab::get().user), Delegation::None);
+        let met = meet(options, acceptor(Mode::Gsi, Clients::Certified)).unwrap();
+        let mut acceptor = acceptor(Mode::Gsi, Clients::Certified);
+        let mut of_client = met.tokens.iter().step_by(2);
+        sent(acceptor.step(of_client.next().unwrap(), now()));
+        let error = acceptor.step(of_client.next().unwrap(), now()).unwrap_err();
+        assert!(matches!(error.fault(), Fault::Tls(_)), "{error:?}");
+        assert_eq!(error.party(), Party::Peer);
+    }
+}
+
+/// Row 49 of the hostile input: a chain of a hundred certificates, and a certificate of a megabyte.
+#[test]
+fn chains_beyond_the_bounds_are_refused() {
+    let user = &Lab::get().user;
+    let root = Lab::get().root.clone();
+    let many = std::iter::repeat_n(root, 100);
+    let many = user.chain().iter().cloned().chain(many).collect();
+    let many = Credential::new(many, user.key().clone()).unwrap();
+    let large = Lab::large(1 << 20);
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        for credential in [&many, &large] {
+            let options = options(versions, Some(credential), Delegation::None);
+            let refused = meet(options, acceptor(Mode::Gsi, Clients::Certified));
+            let error = refused.err().unwrap();
+            let is_bound = match error.fault() {
+                Fault::TooLong(_) | Fault::Tls(_) => true,
+                Fault::Refused(refusal) => matches!(
+                    refusal.rule,
+                    crate::verify::Rule::TooMany { .. } | crate::verify::Rule::TooLarge { .. }
+                ),
+                _ => false,
+            };
+            assert!(is_bound, "{versions:?}: {error:?}");
+        }
     }
 }
 
