@@ -114,7 +114,19 @@ fn tls_may_begin_with_the_first_byte() -> Result<()> {
         let url = bed.server.secure_url("file");
         bed.cp(&["--security", "implicit", &url, "got"])?.ok()?;
         same_file(&bed.server.path("file"), &bed.local.path("got"))?;
+        tells(&bed.cp(&[&url, "again"])?, "--security implicit", kind)?;
     }
+    with_each(|bed, _| {
+        let url = bed.server.secure_url("file");
+        let failed = bed.cp(&["--security", "implicit", &url, "got"])?;
+        tells(&failed, "ftp:// and --security tls", bed.kind)
+    })
+}
+
+/// Checks the remedy of a failure to connect.
+fn tells(failed: &Finished, remedy: &str, kind: FtpServerKind) -> Result<()> {
+    let told = failed.status.code() == Some(3) && failed.stderr.contains(remedy);
+    ensure!(told, "{kind:?}: {}", failed.report());
     Ok(())
 }
 

@@ -41,5 +41,8 @@
 //! Globus choose by `-dcpriv`, `-dcsafe` and `-nodcau`; without a flag their data is in clear text
 //! behind the proof. `--require-data private` refuses that.
 //!
+//! Keys may be RSA or on an elliptic curve; delegation from or to the Globus programs needs RSA.
+//! Attribute certificates of VOMS in a proxy are carried along and not evaluated.
+//!
 //! Legacy proxies (`CN=proxy`) are refused. Certificates with SHA-1 signatures or RSA keys below
 //! 2048 bits are refused, except as authorities.
