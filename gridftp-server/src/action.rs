@@ -20,7 +20,7 @@ use crate::admission::SessionPermit;
 use crate::auth::{self, Admitted, Refused};
 use crate::config::{Policy, ThirdParty};
 use crate::data::{Buffers, DataLayer, DataSide, DataTls, Ends, Mover, Reporter};
-use crate::error::{AbortedBy, Error, chain};
+use crate::error::{AbortedBy, Error, Forbidden, chain};
 use crate::grid::GridSession;
 use crate::log::TransferLine;
 use crate::names;
@@ -219,6 +219,9 @@ impl<D: Dsi> Executor<D> {
                 grid.map(|layer| DataLayer::Grid(Box::new(layer)))
             }
         };
+        if layer.is_none() && protection.is_some() {
+            return Err(Forbidden::NoProtection.into());
+        }
         Ok((self.peers(protection), layer))
     }
 
@@ -226,13 +229,17 @@ impl<D: Dsi> Executor<D> {
     fn peers(&self, protection: &DataProtection) -> Peers {
         let own = self.ends.peer;
         let account = self.account.as_ref();
+        let is_user = account.is_some_and(|account| account.by_password);
+        let is_authenticated = match protection {
+            tls if tls.is_tls() => is_user,
+            // The host's own credential is no proof to others that the user is at work.
+            grid => grid.is_some() && self.grid.user_credential().is_some(),
+        };
         match &self.shared.config.third_party {
-            // With authenticated connections a stranger gets nothing.
-            _ if protection.is_some() => Peers::AnyBeside(own),
+            // A stranger gets nothing.
+            _ if is_authenticated => Peers::AnyBeside(own),
             ThirdParty::All => Peers::AnyBeside(own),
-            ThirdParty::Users if account.is_some_and(|account| account.by_password) => {
-                Peers::AnyBeside(own)
-            }
+            ThirdParty::Users if is_user => Peers::AnyBeside(own),
             ThirdParty::Networks(networks) => Peers::Among(own, Arc::clone(networks)),
             ThirdParty::Off | ThirdParty::Users => Peers::Only(own),
         }

@@ -110,6 +110,11 @@ pub(crate) enum Forbidden {
     /// Data goes to no port below 1024.
     #[error("policy: no data connections to ports below 1024")]
     LowPort,
+    /// Data would go in clear although its protection is in force.
+    #[error(
+        "policy: the protection of data connections is not to be had, send PROT C or log in anew"
+    )]
+    NoProtection,
     /// The advertised address is of the other family, which has this number. Clients read the list
     /// in the parentheses (RFC 2428 §2).
     #[error("policy: network protocol not supported, use ({0})")]

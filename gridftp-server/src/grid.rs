@@ -178,6 +178,19 @@ impl GridSession {
         Ok(())
     }
 
+    /// The credential of data connections; that of the host only for a client that has proved its
+    /// identity.
+    fn credential(&self) -> Option<&Credential> {
+        let host = self.grid.as_ref().map(|grid| &grid.host);
+        let host = host.filter(|_| self.peer.is_some());
+        self.user_credential().or(host)
+    }
+
+    /// The credential that the client gave for data connections, by delegation or `DCSC`.
+    pub(crate) fn user_credential(&self) -> Option<&Credential> {
+        self.given.as_ref().or(self.delegated.as_ref())
+    }
+
     /// The layer of data connections with this protection.
     ///
     /// # Errors
@@ -188,8 +201,7 @@ impl GridSession {
             Dcau::Own => Expect::Own,
             Dcau::Subject(subject) => Expect::Subject(subject.clone()),
         };
-        let host = self.grid.as_ref().map(|grid| &grid.host);
-        let own = self.given.as_ref().or(self.delegated.as_ref()).or(host);
+        let own = self.credential();
         let Some(own) = own else {
             return Err(no_credential());
         };

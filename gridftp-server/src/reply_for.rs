@@ -68,9 +68,9 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         },
         Error::Unvisited(_) => (Code::of::<425>(), CHANNEL),
         Error::Forbidden(Forbidden::Family(_)) => (Code::of::<522>(), None),
-        Error::Forbidden(Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort) => {
-            (Code::of::<550>(), Some("PERMISSION_DENIED"))
-        }
+        Error::Forbidden(
+            Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort | Forbidden::NoProtection,
+        ) => (Code::of::<550>(), Some("PERMISSION_DENIED")),
         Error::NotThroughLayers | Error::RestartOfText => (Code::of::<504>(), None),
         Error::Stack(_) | Error::NotWhitelisted(_) | Error::Credential(_) => {
             (Code::of::<500>(), None)

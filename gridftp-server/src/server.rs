@@ -435,7 +435,6 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
-    settings.dcsc = policy.grid.is_some();
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

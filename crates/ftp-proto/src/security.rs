@@ -169,12 +169,30 @@ impl Demands {
         demands
     }
 
-    /// The demand on a login under this name.
-    pub fn of_login(&self, user: &str) -> Demand {
-        if is_anonymous(user) {
-            self.anonymous
-        } else {
-            self.users
+    /// The demand on a kind of login.
+    pub const fn of(&self, kind: LoginKind) -> Demand {
+        match kind {
+            LoginKind::Anonymous => self.anonymous,
+            LoginKind::User => self.users,
+        }
+    }
+}
+
+/// The kind of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginKind {
+    /// Without proof of an identity.
+    Anonymous,
+    /// By a password or a certificate.
+    User,
+}
+
+impl LoginKind {
+    /// The kind of a login under this name, without a certificate.
+    pub fn of_name(user: &str) -> Self {
+        match is_anonymous(user) {
+            true => Self::Anonymous,
+            false => Self::User,
         }
     }
 }

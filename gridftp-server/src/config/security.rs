@@ -277,6 +277,8 @@ fn read_map(path: Option<&Path>) -> Result<CertificateMap, BadConfig> {
 
 #[cfg(test)]
 mod tests {
+    use ftp_proto::security::LoginKind;
+
     use super::*;
     use crate::config::Access;
 
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(all.anonymous.control, Level::Private);
         assert_eq!(all.anonymous.data, Level::Clear);
         // Without anonymous logins the name may be that of an account with a password.
-        let of_ftp = |o: fn(&mut Options)| demands("192.0.2.1", o).of_login("ftp").control;
+        let of_ftp = |o: fn(&mut Options)| demands("192.0.2.1", o).of(LoginKind::Anonymous).control;
         assert_eq!(of_ftp(|_| ()), Level::Private);
         assert_eq!(of_ftp(|o| o.anonymous = Some(Access::Ro)), Level::Clear);
     }

@@ -4,8 +4,17 @@ use xio::{Entry, Error, ErrorKind, Operation, Registry};
 
 use super::BadConfig;
 
-/// Drivers that are no data connection to the client: files, programs and other hosts.
-const NOT_FOR_PEERS: &[&str] = &["file", "gridftp", "multicast", "pipe", "popen", "unix"];
+/// Drivers that are no data connection to the client: files, programs and other hosts; and the layer
+/// with the credential of this process.
+const NOT_FOR_PEERS: &[&str] = &[
+    "file",
+    "gridftp",
+    "gsi",
+    "multicast",
+    "pipe",
+    "popen",
+    "unix",
+];
 
 /// Checks `net-stacks`.
 pub(super) fn net(given: Option<&[String]>) -> Result<Vec<Entry>, BadConfig> {

@@ -11,6 +11,7 @@ use super::out::Cx;
 use super::settings::Settings;
 use super::state::{Job, PassiveForm};
 use super::user::{LoggedIn, seconds};
+use crate::security::LoginKind;
 use crate::types::{Action, Channel, Outcome};
 
 /// The state of the data side between transfers.
@@ -251,8 +252,10 @@ impl LoggedIn {
         }
         let peer = cx.peer.to_canonical();
         for ip in to.iter().map(|addr| addr.ip().to_canonical()) {
-            // With authenticated connections a stranger gets nothing.
-            if ip != peer && !cx.settings.third_party && !cx.security.data().is_some() {
+            // With authenticated connections a stranger gets nothing. Connecting to any host is for
+            // known users all the same: the replies tell whether a port is open (RFC 2577 §3).
+            let authenticated = self.kind == LoginKind::User && cx.security.data().is_some();
+            if ip != peer && !cx.settings.third_party && !authenticated {
                 return cx.out.say::<500>(
                     "Illegal PORT command: data goes to the client's own host only, see the server's --third-party.",
                 );

@@ -60,11 +60,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         lines.push("AUTH GSSAPI".to_owned());
     }
     // Without the label, a Globus client sends data in clear even where it was told to protect it.
-    if settings.gssapi || settings.dcsc {
-        lines.push("DCAU".to_owned());
-    }
-    if settings.dcsc {
-        lines.push("DCSC P,D".to_owned());
+    let clear = cx.security.protection.by.is_none();
+    if cx.security.has_grid_data(settings) || (settings.gssapi && clear && !logged_in) {
+        lines.extend(["DCAU", "DCSC P,D"].map(str::to_owned));
     }
     lines.retain(|line| {
         let label = line.split(' ').next().unwrap_or(line);
@@ -94,7 +92,7 @@ fn is_offered(name: &str, settings: &Settings) -> bool {
     match name {
         "AUTH" => settings.tls || settings.gssapi,
         "ADAT" => settings.gssapi,
-        "DCSC" => settings.dcsc,
+        "DCSC" => settings.gssapi || settings.dcsc,
         _ => true,
     }
 }

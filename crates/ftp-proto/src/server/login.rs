@@ -124,6 +124,7 @@ impl State {
                 home,
                 message,
             } => {
+                let kind = cx.security.kind_of(&named);
                 let user = user.unwrap_or(named);
                 let mut lines = vec![format!("User {user} logged in.")];
                 lines.extend(message);
@@ -131,7 +132,7 @@ impl State {
                     lines.push("End.".to_owned());
                 }
                 cx.out.reply(Reply::coded(success, lines));
-                let user = LoggedIn::new(user, &home, cx.settings);
+                let user = LoggedIn::new(user, kind, &home, cx.settings);
                 self.shift(Trigger::Accepted, Self::In(Box::new(user)));
                 false
             }

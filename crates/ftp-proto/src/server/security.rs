@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use ftp_wire::command::{Dcau, Secret};
 
 use super::out::Cx;
+use super::settings::Settings;
 use super::state::{Job, State, Trigger};
 use super::user::LoggedIn;
 use super::{Ending, ServerSession};
 use crate::error::PeerMisbehaved;
-use crate::security::{DataProtection, Demands, Level, Mechanism, Protection};
+use crate::security::{DataProtection, Demands, Level, LoginKind, Mechanism, Protection};
 use crate::types::Action;
 
 /// The security state of a session, before and after login.
@@ -48,6 +49,17 @@ impl Security {
         self.protection = protection;
     }
 
+    /// The kind of a login under this name: on a channel of Grid security the peer is known.
+    pub(super) fn kind_of(&self, user: &str) -> LoginKind {
+        match self.protection.by {
+            Some(Mechanism::Gssapi) => LoginKind::User,
+            Some(Mechanism::Tls) if self.protection.users.iter().any(|own| own == user) => {
+                LoginKind::User
+            }
+            Some(Mechanism::Tls) | None => LoginKind::of_name(user),
+        }
+    }
+
     /// The protection of the next data connections. `PROT` counts for nothing under `DCAU N`, as
     /// at the Globus server.
     pub(super) fn data(&self) -> DataProtection {
@@ -58,12 +70,13 @@ impl Security {
         }
     }
 
-    /// Says whether data connections may be those of Grid security.
-    fn has_grid_data(&self, takes_credentials: bool) -> bool {
+    /// Says whether data connections may be those of Grid security: behind `AUTH GSSAPI`, and on a
+    /// clear channel that belongs to one person.
+    pub(super) fn has_grid_data(&self, settings: &Settings) -> bool {
         match self.protection.by {
             Some(Mechanism::Gssapi) => true,
             Some(Mechanism::Tls) => false,
-            None => takes_credentials,
+            None => settings.dcsc,
         }
     }
 }
@@ -114,7 +127,8 @@ impl ServerSession {
 
 /// Says why a login under this name is refused on this channel.
 pub(super) fn refusal(user: &str, cx: &Cx<'_>) -> Option<&'static str> {
-    let demand = cx.security.demands.of_login(user).control;
+    let kind = cx.security.kind_of(user);
+    let demand = cx.security.demands.of(kind).control;
     if cx.security.protection.level() >= demand {
         return None;
     }
@@ -153,7 +167,7 @@ pub(super) fn set_level(letter: char, cx: &mut Cx<'_>) {
         // RFC 4217 §9.
         return cx.out.say::<503>("Send PBSZ 0 first.");
     }
-    let grid = cx.security.has_grid_data(cx.settings.dcsc);
+    let grid = cx.security.has_grid_data(cx.settings);
     let level = match letter {
         'C' => Level::Clear,
         'S' if grid => Level::Integrity,
@@ -172,7 +186,7 @@ pub(super) fn set_level(letter: char, cx: &mut Cx<'_>) {
 impl LoggedIn {
     /// `PROT`, refused where it is below the demand on this login (RFC 2228 §3).
     pub(super) fn protect(&mut self, letter: char, cx: &mut Cx<'_>) {
-        let demand = cx.security.demands.of_login(&self.name).data;
+        let demand = cx.security.demands.of(self.kind).data;
         let weak = match letter {
             'C' => demand > Level::Clear,
             'S' => demand > Level::Integrity,
@@ -189,7 +203,7 @@ impl LoggedIn {
     pub(super) fn authenticate_data(&mut self, peer: Dcau, cx: &mut Cx<'_>) {
         let letter = match peer {
             Dcau::None => 'N',
-            _ if !cx.security.has_grid_data(cx.settings.dcsc) => {
+            _ if !cx.security.has_grid_data(cx.settings) => {
                 return cx.out.say::<504>("Bad DCAU mode.");
             }
             Dcau::Own => 'A',
@@ -215,8 +229,11 @@ impl LoggedIn {
 
     /// `DCSC`: `D`, or `P` and a credential in base64.
     pub(super) fn data_credential(&mut self, text: &str, cx: &mut Cx<'_>) {
-        if !cx.settings.dcsc {
-            return cx.out.say::<502>("DCSC is not implemented.");
+        if !cx.security.has_grid_data(cx.settings) {
+            return cx.out.say::<502>(match cx.settings.gssapi {
+                true => "DCSC needs a session of Grid security: log in behind AUTH GSSAPI.",
+                false => "DCSC is not implemented.",
+            });
         }
         let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
         let rest = rest.trim();
@@ -234,7 +251,7 @@ impl LoggedIn {
 
     /// Refuses a transfer whose data connections are below the demand on this login.
     pub(super) fn is_protected_enough(&self, cx: &mut Cx<'_>) -> bool {
-        let demand = cx.security.demands.of_login(&self.name).data;
+        let demand = cx.security.demands.of(self.kind).data;
         let data = cx.security.data();
         if data.level >= demand {
             return true;

@@ -22,7 +22,8 @@ pub struct Settings {
     pub tls: bool,
     /// Whether `AUTH GSSAPI` is offered.
     pub gssapi: bool,
-    /// Whether `DCSC` is: credentials for data connections, given over the control channel.
+    /// Whether a session that began in clear takes credentials for data connections by `DCSC`, as
+    /// behind `AUTH GSSAPI`: for control connections that belong to one person, such as ssh's.
     pub dcsc: bool,
     /// Whether clear data may go to hosts other than the peer's, for some users at least.
     pub third_party: bool,

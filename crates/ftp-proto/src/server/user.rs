@@ -15,13 +15,15 @@ use super::settings::Settings;
 use super::state::{Activity, Job, PassiveForm, Trigger, allows};
 use super::transfer::NextTransfer;
 use super::view::{Access, Forbidden, ResolvedPath, View};
+use crate::security::LoginKind;
 use crate::types::{Action, ListForm, Names, Outcome, Placement, Ticket};
 
 /// A session after login.
 #[derive(Debug)]
 pub(super) struct LoggedIn {
-    /// The name given by `USER`.
+    /// The name given by `USER`, or that of the mapped identity.
     pub(super) name: String,
+    pub(super) kind: LoginKind,
     pub(super) view: View,
     pub(super) data: DataSide,
     /// Settings for the next transfer.
@@ -39,9 +41,10 @@ pub(super) struct LoggedIn {
 
 impl LoggedIn {
     /// Begins a session after a login.
-    pub(super) fn new(name: String, home: &FtpPath, settings: &Settings) -> Self {
+    pub(super) fn new(name: String, kind: LoginKind, home: &FtpPath, settings: &Settings) -> Self {
         Self {
             name,
+            kind,
             view: View::new(home),
             data: DataSide::new(settings),
             next: NextTransfer::default(),

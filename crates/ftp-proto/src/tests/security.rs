@@ -20,7 +20,7 @@ const INJECTED: Option<Ending> = Some(Ending::Misbehaved(PeerMisbehaved::Injecte
 /// The settings of a server with every mechanism.
 fn secure() -> Settings {
     let mut settings = settings();
-    (settings.tls, settings.gssapi, settings.dcsc) = (true, true, true);
+    (settings.tls, settings.gssapi) = (true, true);
     settings
 }
 
@@ -43,12 +43,15 @@ fn in_session(by: Mechanism) -> Rig {
 
 fn log_in(rig: &mut Rig) {
     rig.lines(&["USER ann", "PASS secret"]);
-    rig.done(Outcome::LoggedIn {
+    rig.done(logged_in()).take();
+}
+
+fn logged_in() -> Outcome {
+    Outcome::LoggedIn {
         user: None,
         home: path("/"),
         message: Vec::new(),
-    })
-    .take();
+    }
 }
 
 /// The protection that a transfer is handed.
@@ -279,12 +282,7 @@ fn a_certificate_logs_in_without_a_password() {
     assert_eq!(rig.ask("USER ann"), "");
     let (ticket, action) = rig.action();
     assert_eq!(action, Action::LoginCertified { user: "ann".into() });
-    let outcome = Outcome::LoggedIn {
-        user: None,
-        home: path("/"),
-        message: Vec::new(),
-    };
-    rig.input(Input::Done(ticket, outcome));
+    rig.input(Input::Done(ticket, logged_in()));
     assert_eq!(rig.take(), "232 User ann logged in.\r\n");
     assert_eq!(rig.session.user(), Some("ann"));
 }
@@ -331,6 +329,54 @@ fn features_name_the_mechanisms() {
         assert!(said.contains(&format!(" {line}\r\n")), "{line}: {said}");
     }
     assert!(Rig::with(secure()).ask("HELP").contains("AUTH"));
+}
+
+/// Data connections of Grid security need a session of Grid security: a clear one would lend the
+/// host's credential to anybody, and send the key of `DCSC P` in clear.
+#[test]
+fn clear_sessions_have_no_grid_data() {
+    for (by, level) in [(None, "536 "), (Some(Mechanism::Tls), "200 ")] {
+        let mut rig = match by {
+            Some(by) => upgraded(REMOTE, by),
+            None => Rig::with(secure()),
+        };
+        rig.lines(&["USER ftp", "PASS x"]);
+        rig.done(logged_in()).take();
+        assert!(rig.ask("DCAU A").starts_with("504 "), "{by:?}");
+        assert!(rig.ask("DCAU S /O=Grid/CN=a").starts_with("504 "));
+        assert!(rig.ask("DCSC P QUJD").starts_with("502 "));
+        rig.line("PBSZ 0").take();
+        assert!(rig.ask("PROT S").starts_with("536 "));
+        assert!(rig.ask("PROT P").starts_with(level));
+        let said = rig.ask("FEAT");
+        assert!(!said.contains("DCAU") && !said.contains("DCSC"), "{said}");
+    }
+    // A channel that belongs to one person has them.
+    let mut settings = settings();
+    settings.dcsc = true;
+    let mut rig = Rig::with(settings);
+    log_in(&mut rig);
+    assert_eq!(rig.ask("DCAU A"), "200 DCAU A.\r\n");
+    assert!(rig.ask("FEAT").contains(" DCSC P,D\r\n"));
+}
+
+/// RFC 2577 §3: protection of the data does not let strangers probe the ports of other hosts.
+#[test]
+fn anonymous_users_connect_to_their_own_host_only() {
+    let mut rig = upgraded(REMOTE, Mechanism::Tls);
+    rig.lines(&["PBSZ 0", "PROT P", "USER ftp", "PASS x"]);
+    rig.done(logged_in()).take();
+    let said = rig.ask("PORT 198,51,100,1,100,1");
+    assert!(
+        said.starts_with("500 ") && said.contains("--third-party"),
+        "{said}"
+    );
+    // Who is mapped to that name by a certificate is known.
+    let mut rig = upgraded(REMOTE, Mechanism::Gssapi);
+    rig.lines(&["USER ftp", "PASS x"]);
+    rig.done(logged_in()).take();
+    rig.line("PORT 198,51,100,1,100,1");
+    assert!(matches!(rig.action().1, Action::Connect(..)));
 }
 
 /// With authenticated data a stranger gets nothing, whichever host it is.
