@@ -102,9 +102,10 @@
 //!   them to users with a password, `anonymous` to anonymous users too, and a list of networks
 //!   (`192.0.2.0/24,2001:db8::/32`) to everybody with hosts of these networks; the default is
 //!   `off`. The data port then serves any such host that connects, since a clear channel has
-//!   nothing to identify the other server by. Authenticated data connections (`PROT P` with the
-//!   session of the control connection, `DCAU A` or `S`) are always allowed, since a stranger cannot
-//!   pass. Data
+//!   nothing to identify the other server by. For users with a password or a certificate,
+//!   authenticated data connections (`PROT P` with the session of the control connection, `DCAU A`
+//!   or `S` with their own credential) are always allowed, since a stranger cannot pass. The host's
+//!   own credential, which stands in for users who delegate none, is for their own hosts only. Data
 //!   never goes to a port below 1024. It goes to loopback and link-local addresses only for clients
 //!   on this host or link, so that services that trust them cannot be reached through the server.
 //! - **Uploads.** A final name shows a whole file or nothing: the data goes to a hidden file in the

@@ -81,13 +81,22 @@ impl Lab {
 
     /// Logs in as Alice.
     pub(crate) async fn login(&self, to: SocketAddr) -> Session<GssapiStream<BoxStream>> {
+        self.login_with(to, Delegation::Limited).await
+    }
+
+    /// The same, with these rights for the server.
+    pub(crate) async fn login_with(
+        &self,
+        to: SocketAddr,
+        delegation: Delegation,
+    ) -> Session<GssapiStream<BoxStream>> {
         let mut clear = clear(to).await;
         clear.ok("AUTH GSSAPI", 334).await;
         let initiator = GssapiInitiator::new(self.proxy("Alice Lab"), self.judge()).unwrap();
         let expected = Expected::Host(Host::new("localhost"));
         let deadline = Instant::now() + PATIENCE;
         let done = initiator
-            .delegation(Delegation::Limited)
+            .delegation(delegation)
             .initiate(clear.0, "localhost", expected, deadline)
             .await;
         let mut session = Session(done.unwrap().stream);

@@ -12,6 +12,7 @@ mod data;
 mod faults;
 mod full;
 mod grid;
+mod grid_borrowed;
 mod grid_support;
 mod killed;
 mod load;
