@@ -144,7 +144,7 @@ pub enum Command {
     /// `AUTH mechanism`.
     Auth(String),
     /// `ADAT base64`.
-    Adat(String),
+    Adat(Secret),
     /// `PBSZ bytes`.
     Pbsz(u64),
     /// `PROT C|S|E|P`.
@@ -152,7 +152,7 @@ pub enum Command {
     /// `DCAU N|A|S subject`.
     Dcau(Dcau),
     /// `DCSC P base64|D`.
-    Dcsc(String),
+    Dcsc(Secret),
 }
 
 /// A subcommand of `SITE`.
@@ -383,7 +383,7 @@ pub enum Dcau {
     Subject(String),
 }
 
-/// A password or an account: never printed, and overwritten when dropped.
+/// A password, an account, a token or a key: never printed, and overwritten when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 

@@ -113,7 +113,7 @@ const VERBS: &[(&str, &str, Parser)] = &[
         a.text("mechanism").map(Command::Auth)
     }),
     ("ADAT", "ADAT <sp> base64", |a| {
-        a.text("base64 data").map(Command::Adat)
+        a.text("base64 data").map(Secret::new).map(Command::Adat)
     }),
     ("PBSZ", "PBSZ <sp> bytes", |a| {
         a.number("buffer size").map(Command::Pbsz)
@@ -123,7 +123,7 @@ const VERBS: &[(&str, &str, Parser)] = &[
     }),
     ("DCAU", "DCAU <sp> N|A|S [<sp> subject]", dcau),
     ("DCSC", "DCSC <sp> P <sp> base64 | D", |a| {
-        a.text("credential").map(Command::Dcsc)
+        a.text("credential").map(Secret::new).map(Command::Dcsc)
     }),
 ];
 

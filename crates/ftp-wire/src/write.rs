@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use crate::addr;
 use crate::command::{
-    BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, SiteCommand, StackSide, Type,
+    BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, Secret, SiteCommand, StackSide,
+    Type,
 };
 use crate::path::FtpPath;
 
@@ -98,12 +99,10 @@ impl Command {
 
     fn arguments(&self, line: &mut Line, masked: bool) {
         match self {
-            Self::Pass(_) | Self::Acct(_) if masked => line.word(MASK),
-            Self::Adat(_) | Self::Dcsc(_) if masked => line.word(MASK),
-            Self::Pass(secret) | Self::Acct(secret) => line.word(secret.reveal()),
-            Self::User(text) | Self::Auth(text) | Self::Adat(text) | Self::Dcsc(text) => {
-                line.word(text);
+            Self::Pass(secret) | Self::Acct(secret) | Self::Adat(secret) | Self::Dcsc(secret) => {
+                line.word(shown(secret, masked));
             }
+            Self::User(text) | Self::Auth(text) => line.word(text),
             Self::Cwd(path)
             | Self::Retr(path)
             | Self::Stor(path)
@@ -177,6 +176,14 @@ impl Command {
             Self::Dcau(Dcau::Subject(subject)) => line.show(format_args!("S {subject}")),
             Self::Site(site) => site.arguments(line),
         }
+    }
+}
+
+/// The text of a secret, or a mask.
+fn shown(secret: &Secret, masked: bool) -> &[u8] {
+    match masked {
+        true => MASK,
+        false => secret.reveal().as_bytes(),
     }
 }
 

@@ -19,8 +19,13 @@ fn secrets_are_sent_but_not_shown() {
     assert_eq!(wire(&pass), b"PASS hunter2\r\n");
     assert_eq!(pass.to_string(), "PASS ****");
     assert!(!format!("{pass:?}").contains("hunter2"));
-    for secret in [Command::Adat("QUJD".into()), Command::Dcsc("P QUJD".into())] {
-        assert!(!secret.to_string().contains("QUJD"), "{secret}");
+    for secret in [
+        Command::Adat(Secret::new("QUJD")),
+        Command::Dcsc(Secret::new("P QUJD")),
+    ] {
+        assert!(String::from_utf8(wire(&secret)).unwrap().contains("QUJD"));
+        let shown = format!("{secret} {secret:?}");
+        assert!(!shown.contains("QUJD"), "{shown}");
     }
 }
 

@@ -328,6 +328,7 @@ mod tests {
         assert_eq!(admitted.user.home.as_bytes(), b"/data");
     }
 
+    /// Row 12 of the hostile input.
     #[tokio::test(start_paused = true)]
     async fn a_refusal_takes_the_delay_whatever_its_cause() {
         let (authenticator, policy) = (Authenticator::new(), policy(|o| o.login_delay = Some(7)));
@@ -349,6 +350,7 @@ mod tests {
         }
     }
 
+    /// Row 12 of the hostile input.
     #[tokio::test]
     async fn failures_lock_out_even_the_right_password() {
         let (authenticator, policy) = (
@@ -454,6 +456,7 @@ mod tests {
         }
     }
 
+    /// Row 12 of the hostile input: the work is counted, since times vary.
     #[test]
     fn an_unknown_name_costs_the_hash_that_a_known_one_does() {
         let hash = Hashed::new("open sesame").unwrap();

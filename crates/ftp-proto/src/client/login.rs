@@ -220,8 +220,8 @@ impl Login {
         let delegated = data.credential.is_none();
         if let Some(credential) = data.credential {
             self.needs.push("DCSC");
-            let due = Due::Must(Command::Dcsc(String::new()));
-            commands.push((due, Command::Dcsc(format!("P {}", credential.reveal()))));
+            let text = Secret::new(format!("P {}", credential.reveal()));
+            commands.push(must(Command::Dcsc(text)));
         }
         if authentication == Dcau::None {
             // It is in force unless a login by GSSAPI has put another in force.

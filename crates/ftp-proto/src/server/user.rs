@@ -140,7 +140,7 @@ impl LoggedIn {
             Command::Pbsz(size) => security::buffer_size(size, cx),
             Command::Prot(letter) => self.protect(letter, cx),
             Command::Dcau(peer) => self.authenticate_data(peer, cx),
-            Command::Dcsc(text) => self.data_credential(&text, cx),
+            Command::Dcsc(text) => self.data_credential(text.reveal(), cx),
 
             Command::Type(ty) => self.set_type(ty, cx),
             Command::Mode(mode) => self.set_mode(mode, cx),

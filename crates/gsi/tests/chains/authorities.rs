@@ -177,6 +177,7 @@ fn crossed_authorities_end_after_bounded_work() {
     table.end(1);
 }
 
+/// Row 49 of the hostile input, as the tables of this folder are.
 #[test]
 fn every_certificate_must_be_sound() {
     let mut table = Table::default();

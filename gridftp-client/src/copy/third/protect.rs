@@ -1,7 +1,7 @@
 //! The protection of data between two servers: each is told the other's identity or credential.
 
 use ftp_proto::security::Level;
-use ftp_wire::command::{Command, Dcau};
+use ftp_wire::command::{Command, Dcau, Secret};
 
 use crate::client::Client;
 use crate::copy::Stop;
@@ -112,7 +112,7 @@ async fn share_session(client: &mut Client) -> Result<(), TransferError> {
     let session = client.options.grid.session().await.map_err(unusable)?;
     let text = dcsc(&session);
     client
-        .ask(Command::Dcsc(format!("P {}", text.reveal())))
+        .ask(Command::Dcsc(Secret::new(format!("P {}", text.reveal()))))
         .await?;
     client.ask(Command::Dcau(Dcau::Own)).await?;
     client.use_session(session).map_err(unusable)
