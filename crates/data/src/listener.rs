@@ -5,12 +5,12 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tracing::debug;
 use xio_core::{BoxIncoming, BoxListener, Incoming, Listener};
 
@@ -22,11 +22,21 @@ use crate::options::{Options, Peers};
 /// Most simultaneous handshakes.
 const OPENING: usize = 32;
 
+/// Time after which a handshake gives way to another connection, where their number is at its
+/// bound: one that says nothing must not keep the peer out.
+const STALE: Duration = Duration::from_secs(3);
+
 /// Time for the peer to connect after a failed handshake, which may have been a stranger's.
 const RETRY: Duration = Duration::from_secs(3);
 
 /// A peer's handshakes.
-type Opening = Pin<Box<dyn Future<Output = Result<Opened>> + Send>>;
+struct Opening {
+    work: Pin<Box<dyn Future<Output = Result<Opened>> + Send>>,
+    /// Whether the peer is another host than the session's own.
+    is_foreign: bool,
+    /// Completes when they are stale.
+    stale: Pin<Box<Sleep>>,
+}
 
 /// The listener of a channel.
 #[derive(Debug)]
@@ -127,6 +137,7 @@ pub(crate) struct Acceptor {
     peers: Peers,
     /// Longest time for one peer's handshakes.
     within: Duration,
+    /// The oldest first.
     opening: Vec<Opening>,
     first: First,
 }
@@ -169,8 +180,10 @@ impl Acceptor {
                     if let Some(stream) = poll_opening(opening, cx) {
                         return Poll::Ready(Ok(Step::Opened(stream)));
                     }
-                    if opening.len() >= OPENING {
-                        return Poll::Pending;
+                    if opening.len() >= OPENING
+                        && let Some(oldest) = opening.first_mut()
+                    {
+                        ready!(oldest.stale.as_mut().poll(cx));
                     }
                     if let Poll::Ready(accepted) = accept.as_mut().poll(cx) {
                         return Poll::Ready(accepted.map(Step::Accepted));
@@ -216,15 +229,15 @@ impl Acceptor {
             return Ok(());
         }
         // Strangers leave half of the handshakes to the peer's own host.
-        if self.opening.len() >= OPENING / 2
-            && info.peer.is_some_and(|peer| self.peers.is_foreign(peer))
-        {
+        let is_foreign = info.peer.is_some_and(|peer| self.peers.is_foreign(peer));
+        let most = if is_foreign { OPENING / 2 } else { OPENING };
+        if self.opening.len() >= most && !self.drop_stale(is_foreign) {
             debug!(peer = ?info.peer, "data connection refused: too many handshakes");
             return Ok(());
         }
         let permit = self.port.more(1)?;
         let within = self.within;
-        self.opening.push(Box::pin(async move {
+        let work = Box::pin(async move {
             match tokio::time::timeout(within, incoming.open()).await {
                 Ok(Ok(stream)) => Ok((stream, permit)),
                 Ok(Err(error)) => {
@@ -237,19 +250,38 @@ impl Acceptor {
                     Err(Error::timeout(Wait::Accept, within))
                 }
             }
-        }));
+        });
+        self.opening.push(Opening {
+            work,
+            is_foreign,
+            stale: Box::pin(sleep(STALE)),
+        });
         Ok(())
+    }
+
+    /// Ends the oldest handshake, if it is stale, for a connection of a foreign host or of the own
+    /// one. Says whether it did.
+    fn drop_stale(&mut self, for_foreign: bool) -> bool {
+        let gives_way = |opening: &Opening| {
+            (opening.is_foreign || !for_foreign) && opening.stale.deadline() <= Instant::now()
+        };
+        let oldest = self.opening.iter().position(gives_way);
+        if let Some(oldest) = oldest {
+            debug!("handshake of a data connection ended in favour of another");
+            drop(self.opening.remove(oldest));
+        }
+        oldest.is_some()
     }
 }
 
 /// Polls the handshakes.
 fn poll_opening(opening: &mut Vec<Opening>, cx: &mut Context<'_>) -> Option<Result<Opened>> {
     let mut at = 0;
-    while let Some(future) = opening.get_mut(at) {
-        match future.as_mut().poll(cx) {
+    while let Some(one) = opening.get_mut(at) {
+        match one.work.as_mut().poll(cx) {
             Poll::Pending => at += 1,
             Poll::Ready(done) => {
-                drop(opening.swap_remove(at));
+                drop(opening.remove(at));
                 return Some(done);
             }
         }

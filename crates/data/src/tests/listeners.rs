@@ -178,6 +178,56 @@ async fn a_strangers_handshake_does_not_end_the_transfer() {
     assert_eq!(sink.data(), bytes(70_000));
 }
 
+/// Leaves the first handshakes unanswered.
+#[derive(Debug)]
+struct Deaf(AtomicUsize);
+
+impl<S: xio_core::Stream> Transform<S> for Deaf {
+    type Handle = S;
+
+    async fn initiate(&self, inner: S, _: &Target) -> xio_core::Result<S> {
+        Ok(inner)
+    }
+
+    async fn respond(&self, inner: S) -> xio_core::Result<S> {
+        let left = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        match left {
+            Err(_) => Ok(inner),
+            Ok(_) => std::future::pending().await,
+        }
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("deaf");
+    }
+}
+
+/// Strangers that connect and say nothing hold every place for some seconds at most.
+#[tokio::test(start_paused = true)]
+async fn silent_strangers_keep_the_peer_waiting_for_seconds_only() {
+    let layer = xio_core::DynLayer::new(Deaf(40.into()));
+    let deaf = tcp().layer(layer, &xio_core::Entry::new("deaf").unwrap());
+    let (mut from, mut to) = (channel(), channel());
+    let address = to.listen(&deaf, &here(), Peers::Any).await.unwrap();
+    let mut strangers = Vec::new();
+    for _ in 0..40 {
+        strangers.push(TcpStream::connect(address).await.unwrap());
+    }
+    let begun = tokio::time::Instant::now();
+    from.connect_to(tcp(), vec![address]);
+    let (file, plan, sink) = (
+        Memory(bytes(70_000)),
+        whole(Mode::Stream, 70_000),
+        Kept::default(),
+    );
+    move_file(&mut from, &mut to, &file, &plan, &sink).await;
+    assert_eq!(sink.data(), bytes(70_000));
+    let waited = begun.elapsed().as_secs();
+    assert!(waited < 10, "{waited} s");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_handshake_is_the_reason_where_no_connection_follows() {
     let mut to = channel();
