@@ -1,6 +1,6 @@
 //! Mapping of Grid identities to local names, and the grid-mapfile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use crate::name::Name;
@@ -123,9 +123,21 @@ impl GridMap {
 
     /// The local names of an identity, the default first.
     pub fn names(&self, identity: &Name) -> &[String] {
+        self.names_of(&identity.to_string())
+    }
+
+    /// The local names of an identity in its form of one line, as it stands in the file.
+    pub fn names_of(&self, identity: &str) -> &[String] {
+        self.entries.get(&fold(identity)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The local names of all identities, each once, in the order of the alphabet.
+    pub fn all_names(&self) -> BTreeSet<&str> {
         self.entries
-            .get(&fold(&identity.to_string()))
-            .map_or(&[], Vec::as_slice)
+            .values()
+            .flatten()
+            .map(String::as_str)
+            .collect()
     }
 
     /// Returns the local name: the requested one if it is listed, or else the first.

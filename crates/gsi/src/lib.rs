@@ -14,6 +14,7 @@
 //! | Log in over a control channel, with delegation | [`exchange::Initiator`], [`exchange::Acceptor`], [`exchange::Session`] |
 //! | Set up a data channel | [`exchange::DataChannel`]; or [`tls::Tls`] with [`sni::NameFilter`] and [`exchange::Tail`] |
 //! | Map an identity to a local name | [`gridmap::GridMap`] |
+//! | Tell an administrator what is right and what is not | [`finding::Finding`], [`trust::TrustStore::faults`] |
 //!
 //! ```
 //! use gsi::credential::Credential;
@@ -86,6 +87,7 @@ pub mod certificate;
 pub mod credential;
 mod der;
 pub mod exchange;
+pub mod finding;
 pub mod gridmap;
 pub mod host;
 pub mod key;

@@ -75,7 +75,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Applies the rules that need no other certificate.
-    fn check_alone(&self, certificate: &Certificate) -> Result<(), Rule> {
+    pub(crate) fn check_alone(&self, certificate: &Certificate) -> Result<(), Rule> {
         let (not_before, not_after) = (certificate.not_before(), certificate.not_after());
         if self.now < not_before {
             return Err(Rule::NotYetValid { not_before });

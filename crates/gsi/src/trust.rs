@@ -10,6 +10,7 @@ use crate::name::Name;
 use crate::path::Search;
 use crate::policy::{Answer, SigningPolicy};
 use crate::revocation::RevocationList;
+use crate::rules::Judge;
 use crate::signature::Algorithms;
 use crate::verify::{Peer, Refusal, Rule, Verifier};
 
@@ -167,6 +168,26 @@ impl TrustStore {
         })
     }
 
+    /// The rules by which every certificate of an authority is refused: faults of the CA directory,
+    /// of the certificate, the signing policy and the revocation list, in this order.
+    pub fn faults(&self, authority: &Certificate, now: UnixTime) -> Vec<Rule> {
+        let name = authority.subject();
+        let alone = Judge::new(self, &[], false, now).check_alone(authority);
+        let policy = match self.check_policy(name, name, false) {
+            // It may sign others.
+            Err(Rule::PolicyForbids { .. }) => Ok(()),
+            other => other,
+        };
+        let lists = match self.signed_lists(authority) {
+            Some(lists) => check_dates(&lists, authority, now),
+            None => Ok(()),
+        };
+        [alone, policy, lists]
+            .into_iter()
+            .filter_map(Result::err)
+            .collect()
+    }
+
     pub(crate) fn accepts_legacy_proxies(&self) -> bool {
         self.options.accepts_legacy_proxies
     }
@@ -213,41 +234,48 @@ impl TrustStore {
         issuer: &Certificate,
         now: UnixTime,
     ) -> Result<(), Rule> {
-        let Some(lists) = self.lists.get(issuer.subject()) else {
+        let Some(lists) = self.signed_lists(issuer) else {
             return Ok(());
         };
-        let signed =
-            |held: &&HeldList| held.is_signed || held.list.is_signed_by(issuer, &self.algorithms);
-        let lists: Vec<&RevocationList> = lists
-            .iter()
-            .filter(signed)
-            .map(|held| held.list.as_ref())
-            .collect();
-        let issuer = issuer.subject().clone();
         if lists.iter().any(|list| list.revokes(certificate.serial())) {
+            let issuer = issuer.subject().clone();
             return Err(Rule::Revoked { issuer });
         }
-        let is_current = |list: &&RevocationList| {
-            list.this_update() <= now && list.next_update().is_none_or(|next| now <= next)
-        };
-        if lists.iter().any(is_current) {
-            return Ok(());
-        }
-        let last = lists.into_iter().max_by_key(|list| list.this_update());
-        Err(
-            match last.map(|list| (list.this_update(), list.next_update())) {
-                None => Rule::RevocationsSignature { issuer },
-                Some((_, Some(next_update))) if next_update < now => Rule::RevocationsExpired {
-                    issuer,
-                    next_update,
-                },
-                Some((this_update, _)) => Rule::RevocationsNotYetValid {
-                    issuer,
-                    this_update,
-                },
-            },
-        )
+        check_dates(&lists, issuer, now)
     }
+
+    /// The revocation lists that an authority signed; `None` where there is none at all.
+    fn signed_lists(&self, issuer: &Certificate) -> Option<Vec<&RevocationList>> {
+        let signed =
+            |held: &&HeldList| held.is_signed || held.list.is_signed_by(issuer, &self.algorithms);
+        let lists = self.lists.get(issuer.subject())?.iter().filter(signed);
+        Some(lists.map(|held| held.list.as_ref()).collect())
+    }
+}
+
+/// Demands that one of the lists that an authority signed is in force.
+fn check_dates(lists: &[&RevocationList], issuer: &Certificate, now: UnixTime) -> Result<(), Rule> {
+    let issuer = issuer.subject().clone();
+    let is_current = |list: &&RevocationList| {
+        list.this_update() <= now && list.next_update().is_none_or(|next| now <= next)
+    };
+    if lists.iter().any(is_current) {
+        return Ok(());
+    }
+    let last = lists.iter().max_by_key(|list| list.this_update());
+    Err(
+        match last.map(|list| (list.this_update(), list.next_update())) {
+            None => Rule::RevocationsSignature { issuer },
+            Some((_, Some(next_update))) if next_update < now => Rule::RevocationsExpired {
+                issuer,
+                next_update,
+            },
+            Some((this_update, _)) => Rule::RevocationsNotYetValid {
+                issuer,
+                this_update,
+            },
+        },
+    )
 }
 
 impl Verifier for TrustStore {

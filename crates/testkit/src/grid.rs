@@ -214,6 +214,14 @@ impl Grid {
     /// # Panics
     /// When the directory cannot be written to.
     pub fn revoke(&self, commons: &[&str]) {
+        self.revoke_until(END, commons);
+    }
+
+    /// As [`revoke`](Self::revoke), with a list that is in force until the beginning of a year.
+    ///
+    /// # Panics
+    /// When the directory cannot be written to.
+    pub fn revoke_until(&self, year: i32, commons: &[&str]) {
         let revoked_certs = commons.iter().map(|common| RevokedCertParams {
             serial_number: SerialNumber::from(serial(common)),
             revocation_time: date_time_ymd(2022, 1, 1),
@@ -222,7 +230,7 @@ impl Grid {
         });
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2022, 1, 1),
-            next_update: date_time_ymd(END, 1, 1),
+            next_update: date_time_ymd(year, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
             revoked_certs: revoked_certs.collect(),

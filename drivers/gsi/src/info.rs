@@ -38,6 +38,8 @@ pub struct GsiInfo {
     pub level: Level,
     /// The version of TLS, as `TLS 1.3`.
     pub version: &'static str,
+    /// The judged chain in DER, from the peer's certificate to the trusted one.
+    pub path: Vec<Vec<u8>>,
 }
 
 impl GsiInfo {
@@ -46,6 +48,7 @@ impl GsiInfo {
             identity: peer.identity.to_string(),
             subject: peer.subject.to_string(),
             level,
+            path: peer.path.iter().map(|der| der.to_vec()).collect(),
             version: match version {
                 Some(ProtocolVersion::TLSv1_2) => "TLS 1.2",
                 Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",

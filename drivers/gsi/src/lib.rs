@@ -10,6 +10,7 @@
 //! | [`Environment`] | the user, the variables and the folders of a process, as values |
 //! | [`find`], [`CredentialFiles`] | credentials in the places of the Globus programs |
 //! | [`TrustDirectory`] | authorities, signing policies and revocation lists, read again when they change |
+//! | [`authorities`], [`authority`] | findings about a CA directory, for whoever keeps it |
 //! | [`GridMapFile`] | a grid-mapfile, read again when it changes |
 //! | [`KeyPool`] | RSA keys for delegation, generated ahead of need |
 //!
@@ -95,7 +96,7 @@ pub use gridmap::GridMapFile;
 pub use info::{GsiInfo, Level};
 pub use keys::KeyPool;
 pub use options::{Auth, GsiOptions};
-pub use trust::{Judge, NoTrust, TrustDirectory};
+pub use trust::{Judge, NoTrust, TrustDirectory, authorities, authority};
 
 const LAYER: &str = "gsi";
 

@@ -9,6 +9,7 @@
 mod authorities;
 mod build;
 mod extended;
+mod faults;
 mod flips;
 mod hosts;
 mod mapping;

@@ -1,9 +1,12 @@
 //! `TrustDirectory`: a directory of authorities, policies and revocation lists, read again when it
 //! changes.
 
+mod examine;
 mod files;
 #[cfg(test)]
 mod tests;
+
+pub use examine::{authorities, authority};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
