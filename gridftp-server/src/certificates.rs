@@ -1,5 +1,7 @@
 //! `CertificateMap`: the users that a client's certificate logs in.
 
+use std::collections::BTreeSet;
+
 use gsi::certificate::{BadCertificate, Certificate};
 use xio::tls::TlsInfo;
 
@@ -30,6 +32,17 @@ impl CertificateMap {
             lines.push((name.to_owned(), users));
         }
         Ok(Self(lines))
+    }
+
+    /// The number of lines.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The users of all lines, each once, in the order of the alphabet.
+    pub(crate) fn all_users(&self) -> BTreeSet<&str> {
+        let users = self.0.iter().flat_map(|(_, users)| users);
+        users.map(String::as_str).collect()
     }
 
     /// The identity of a verified certificate, and its users; `None` without one.

@@ -67,11 +67,7 @@ impl Grid {
         options: &Options,
         environment: &Environment,
     ) -> Result<Option<Arc<Self>>, BadGrid> {
-        let asked = options.host_cert.is_some()
-            || options.ca_dir.is_some()
-            || options.gridmap.is_some()
-            || environment.is_set("X509_USER_CERT");
-        if !asked {
+        if !is_asked(options, environment) {
             return Ok(None);
         }
         let now = UnixTime::now();
@@ -102,6 +98,14 @@ impl Grid {
     pub(crate) fn acceptor(&self) -> &GssapiAcceptor {
         &self.acceptor
     }
+}
+
+/// Says whether one of the options of Grid security or `X509_USER_CERT` is set.
+pub(crate) fn is_asked(options: &Options, environment: &Environment) -> bool {
+    options.host_cert.is_some()
+        || options.ca_dir.is_some()
+        || options.gridmap.is_some()
+        || environment.is_set("X509_USER_CERT")
 }
 
 impl fmt::Debug for Grid {

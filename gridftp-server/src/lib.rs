@@ -27,6 +27,7 @@
 //! | Module | Its part |
 //! | --- | --- |
 //! | [`config`] | Flags and file, checked once |
+//! | [`check`](mod@check) | Findings about the set-up, for `gridftp-server check` |
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`], `log_queue` | The log and its transfer lines |
 //! | `server`, `admission`, `control` | Accepting, limits, draining |
@@ -43,6 +44,7 @@ mod action;
 mod admission;
 pub mod auth;
 mod certificates;
+pub mod check;
 pub mod config;
 mod control;
 mod data;

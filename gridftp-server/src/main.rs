@@ -23,6 +23,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 
 mod daemon;
 mod passwd;
+mod report;
 
 /// Serves a directory tree over FTP and GridFTP.
 ///
@@ -54,6 +55,11 @@ enum Command {
     /// Makes a line for the users file; reads the password from the terminal, or from standard
     /// input when that is no terminal.
     Passwd(passwd::Args),
+
+    /// Examines the set-up that flags and file describe, and changes nothing: files, accounts,
+    /// certificates, names, clock, ports, rules. Prints one line a fact (ok, skip, warn or FAIL) with
+    /// its remedy; exit status 1 if any is FAIL.
+    Check(Box<report::Args>),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +67,10 @@ fn main() -> ExitCode {
     daemon::forbid_core_dumps();
     let result = match cli.command {
         Some(Command::Passwd(args)) => passwd::run(&args),
+        Some(Command::Check(args)) => match report::run(&args) {
+            Ok(false) => return ExitCode::FAILURE,
+            done => done.map(drop),
+        },
         None => serve(cli.config, cli.options, cli.stdio),
     };
     match result {

@@ -1,6 +1,7 @@
 //! `gridftp-cp` as a process: copies, refusals, output and exit statuses.
 #![forbid(unsafe_code)]
 
+mod check;
 mod copies;
 mod downloads;
 mod extended;

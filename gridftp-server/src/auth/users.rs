@@ -79,6 +79,13 @@ impl Users {
         self.accounts.get(name)
     }
 
+    /// The names and their accounts, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Account)> {
+        self.accounts
+            .iter()
+            .map(|(name, account)| (&**name, account))
+    }
+
     /// Returns a hash to verify in vain for an unknown name, always the same one for a name.
     pub(crate) fn decoy(&self, name: &str) -> Option<&Hashed> {
         let hashes = || {

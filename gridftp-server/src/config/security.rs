@@ -64,6 +64,12 @@ impl TryFrom<String> for ThirdParty {
 #[serde(try_from = "String")]
 pub struct NetworkOption(Network);
 
+impl std::fmt::Display for NetworkOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl std::str::FromStr for NetworkOption {
     type Err = gridftp_data::BadNetwork;
 
@@ -107,8 +113,8 @@ impl From<Require> for Level {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct NetworkDemand {
-    network: Network,
-    demand: Demand,
+    pub(crate) network: Network,
+    pub(crate) demand: Demand,
 }
 
 impl std::str::FromStr for NetworkDemand {

@@ -1,0 +1,233 @@
+//! Grid security: the credential of the host, the CA directory and the grid-mapfile.
+
+use std::path::Path;
+
+use gsi::finding::Finding;
+use gsi::gridmap::GridMap;
+use gsi::trust::TrustOptions;
+use gsi::verify::Verifier as _;
+use xio_gsi::{CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities, find};
+
+use super::{Site, mode};
+use crate::auth::Users;
+use crate::grid::is_asked;
+
+const TOPIC: &str = "grid";
+const MAP: &str = "gridmap";
+
+/// Most lines about faults of one kind in the grid-mapfile.
+const MANY: usize = 20;
+
+impl Site<'_> {
+    /// Says whether Grid security is asked for.
+    pub(super) fn has_grid(&self) -> bool {
+        is_asked(self.options, &self.environment)
+    }
+
+    /// Examines Grid security, and looks up the account of the Grid user `subject`.
+    pub(super) fn grid(&mut self, users: &Users, subject: Option<&str>) {
+        if !self.has_grid() {
+            self.add(Finding::ok(TOPIC, "it is not offered (--host-cert)"));
+            if subject.is_some() {
+                self.add(Finding::skip(
+                    MAP,
+                    "there is no Grid security, and nobody is mapped",
+                ));
+            }
+            return;
+        }
+        let directory = self.options.ca_dir.clone();
+        let directory = directory.unwrap_or_else(|| self.environment.trust_directory());
+        self.host_credential(&directory);
+        let findings = authorities(&directory, self.now);
+        self.findings.extend(findings);
+        let map = self.options.gridmap.clone();
+        let map = map.unwrap_or_else(|| self.environment.grid_map_file());
+        self.map_file(&map, users, subject);
+    }
+
+    fn host_credential(&mut self, directory: &Path) {
+        let uid = self.environment.uid();
+        let found = match &self.options.host_cert {
+            Some(certificate) => {
+                let key = self.options.host_key.as_ref().unwrap_or(certificate);
+                let files = CredentialFiles::pair(certificate, key);
+                let credential = files.read_of_any_age(uid);
+                credential.map(|credential| (credential, files))
+            }
+            None => find(&self.environment, Purpose::Server, self.now)
+                .map(|found| (found.credential, found.files)),
+        };
+        let (credential, files) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let fact = format!("credential of the host: {error}");
+                let remedy = "name the files by --host-cert and --host-key";
+                return self.add(Finding::error(TOPIC, &fact, remedy));
+            }
+        };
+        let name = format!("credential of the host {}", files.certificate.display());
+        let now = self.now;
+        self.starts.push(credential.certificate().not_before());
+        self.add(Finding::credential(TOPIC, &name, &credential, now));
+        self.names_of(TOPIC, &name, credential.certificate());
+        let trust = TrustDirectory::open(directory, TrustOptions::default());
+        let Ok(trust) = trust else {
+            let fact = format!("{name}: not judged, without a CA directory");
+            return self.add(Finding::skip(TOPIC, fact));
+        };
+        self.add(match trust.verify(credential.chain(), now) {
+            Ok(_) => {
+                let fact = format!(
+                    "{name}: the authorities in {} prove it",
+                    directory.display()
+                );
+                Finding::ok(TOPIC, fact)
+            }
+            Err(refusal) => {
+                let shown = directory.display();
+                let fact = format!("{name}: by {shown} it is refused: {refusal}");
+                Finding::error(TOPIC, &fact, "install the files of its authority")
+            }
+        });
+    }
+
+    fn map_file(&mut self, path: &Path, users: &Users, subject: Option<&str>) {
+        let shown = path.display();
+        let map = match GridMapFile::open(path) {
+            Ok(file) => file.map(),
+            Err(error) => {
+                let remedy = "name the file by --gridmap, with lines of \"DN\" user[,user...]";
+                self.add(Finding::fail(MAP, error.to_string(), remedy));
+                if subject.is_some() {
+                    self.add(Finding::skip(MAP, "nobody is mapped without the file"));
+                }
+                return;
+            }
+        };
+        self.add(match map.len() {
+            0 => {
+                let remedy = "add lines of \"DN\" user[,user...]";
+                Finding::warn(MAP, format!("{shown}: nobody is mapped"), remedy)
+            }
+            count => Finding::ok(MAP, format!("{shown}: {count} identities are mapped")),
+        });
+        if let Some(mode) = mode(path).filter(|mode| mode & 0o022 != 0) {
+            let fact = format!("{shown}: its mode {mode:04o} lets others map themselves");
+            self.add(Finding::fail(MAP, fact, format!("chmod 644 {shown}")));
+        }
+        let findings = lines(
+            &shown.to_string(),
+            &map,
+            users,
+            self.options.users.is_some(),
+        );
+        self.findings.extend(findings);
+        if let Some(subject) = subject {
+            self.add(look_up(&map, users, subject));
+        }
+    }
+}
+
+/// The lines that are passed over, and the names without an account.
+fn lines(file: &str, map: &GridMap, users: &Users, has_users: bool) -> Vec<Finding> {
+    let faults = map.faults().iter().take(MANY).map(|fault| {
+        let fact = format!(
+            "{file}: line {} is passed over: {}",
+            fault.line, fault.reason
+        );
+        Finding::fail(MAP, fact, "correct it: \"DN\" user[,user...]")
+    });
+    let names = map.all_names();
+    let pools = names
+        .iter()
+        .filter(|name| name.starts_with('.'))
+        .take(MANY)
+        .map(|name| {
+            let fact = format!("{file}: {name} is a pool of accounts, which nobody gets");
+            Finding::fail(MAP, fact, "name an account in its place")
+        });
+    let is_unknown = |name: &&&str| !name.starts_with('.') && users.get(name).is_none();
+    let unknown = names
+        .iter()
+        .filter(is_unknown)
+        .filter(|_| has_users)
+        .take(MANY);
+    let unknown = unknown.map(|name| {
+        let fact = format!(
+            "{file}: {name} has no account in --users, and may read and write the whole tree"
+        );
+        Finding::warn(
+            MAP,
+            fact,
+            format!("add the line `{name}:*:rw:/HOME` to the users file"),
+        )
+    });
+    faults.chain(pools).chain(unknown).collect()
+}
+
+/// The account of an identity.
+fn look_up(map: &GridMap, users: &Users, subject: &str) -> Finding {
+    let names = map.names_of(subject);
+    let Some(first) = names.first() else {
+        let remedy = format!("add the line `\"{subject}\" NAME`");
+        return Finding::fail(MAP, format!("{subject} is not mapped"), remedy);
+    };
+    let rights = match users.get(first) {
+        Some(account) => {
+            let home = String::from_utf8_lossy(account.home.as_bytes()).into_owned();
+            let access = if account.may_write {
+                "reads and writes"
+            } else {
+                "reads"
+            };
+            format!("{access}, at home in {home}")
+        }
+        None => "reads and writes, at home in /".to_owned(),
+    };
+    let others = match names {
+        [_, others @ ..] if !others.is_empty() => format!(", or as {}", others.join(", ")),
+        _ => String::new(),
+    };
+    Finding::ok(
+        MAP,
+        format!("{subject} logs in as {first}{others}; {first} {rights}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use gsi::finding::Verdict;
+
+    use super::*;
+
+    const LINES: &str = "\"/O=Grid/CN=Ann\" ann,ops\n\"/O=Grid/CN=Bob bob\n/O=Grid/CN=C .pool\n";
+
+    #[test]
+    fn faults_of_the_map_are_numbered_and_accounts_looked_up() {
+        let map = GridMap::parse(LINES.as_bytes());
+        let users = Users::parse("ann:*:ro:/data\n").unwrap();
+        let told = |has_users| {
+            let found = lines("map", &map, &users, has_users);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let told = (told(false), told(true));
+        assert_eq!(told.0.len(), 2, "{told:?}");
+        assert!(told.0[0].starts_with("FAIL  gridmap: map: line 2 is passed over: "));
+        assert!(told.0[1].contains(".pool is a pool"));
+        assert_eq!(told.1.len(), 3, "{told:?}");
+        assert!(told.1[2].starts_with("warn  gridmap: map: ops has no account"));
+    }
+
+    #[test]
+    fn an_identity_is_looked_up_as_a_login_would() {
+        let map = GridMap::parse(LINES.as_bytes());
+        let users = Users::parse("ann:*:ro:/data\n").unwrap();
+        let ann = look_up(&map, &users, "/O=Grid/CN=Ann");
+        let fact = "/O=Grid/CN=Ann logs in as ann, or as ops; ann reads, at home in /data";
+        assert_eq!(ann, Finding::ok(MAP, fact));
+        let nobody = look_up(&map, &users, "/O=Grid/CN=Eve");
+        assert_eq!(nobody.verdict, Verdict::Fail);
+        assert!(nobody.remedy.unwrap().contains("`\"/O=Grid/CN=Eve\" NAME`"));
+    }
+}
