@@ -13,7 +13,7 @@ use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gsi::credential::Credential;
-use xio_core::{ByteSize, DynStack, Pool, SocketHints, Stream};
+use xio_core::{ByteSize, DynStack, Info, Pool, SocketHints, Stream};
 
 use crate::abilities::{Abilities, Tags};
 use crate::clock::now;
@@ -50,8 +50,8 @@ pub struct Client {
     pub(crate) control: Control,
     pub(crate) channel: Exclusive<DataChannel>,
     pub(crate) stack: DynStack,
-    /// Protection of the control connection, as its layer tells it.
-    pub(crate) security: Option<String>,
+    /// The layers of the control connection.
+    pub(crate) link: Box<Info>,
     pub(crate) guard: Guard,
     pub(crate) options: Arc<ConnectOptions>,
     pub(crate) abilities: Abilities,
@@ -148,7 +148,7 @@ impl Client {
             }
             Security::Clear | Security::Explicit(..) => stream,
         };
-        let security = Stream::info(&stream).security;
+        let link = Box::new(Stream::info(&stream));
         let session = ClientSession::new(now(), settings(&options));
         let (control, mut banner) = Control::start(
             stream,
@@ -172,7 +172,7 @@ impl Client {
             control,
             channel: Exclusive(Mutex::new(DataChannel::new(data, pool()))),
             stack: guard.over(stack),
-            security,
+            link,
             guard,
             options,
             abilities: Abilities::default(),
@@ -190,7 +190,7 @@ impl Client {
         client.observer.event(&Event::Connected {
             site: &name,
             round_trip,
-            control: client.security.as_deref(),
+            control: client.security(),
             data: client.data_protection(),
             data_peer: client.data_peer(),
         });
@@ -210,7 +210,7 @@ impl Client {
     /// Protection of the control connection, as `TLS 1.3` and its cipher suite, or `ssh`; `None` for
     /// clear text.
     pub fn security(&self) -> Option<&str> {
-        self.security.as_deref()
+        self.link.security.as_deref()
     }
 
     /// Protection of data connections.

@@ -14,7 +14,7 @@ use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
-use xio_core::BoxStream;
+use xio_core::{BoxStream, Info};
 
 use self::driver::{Answer, Driver, Request, Upgrade};
 use crate::error::ControlError;
@@ -157,8 +157,8 @@ impl Control {
         let _gone = flushed.await;
     }
 
-    /// Runs the handshake of `guard` on the connection after a 234, and goes on over it; gives the
-    /// protection in force.
+    /// Runs the handshake of `guard` on the connection after a 234, and goes on over it; describes
+    /// the protected connection.
     ///
     /// # Errors
     /// The inner one is that of the handshake. Either way the session is over.
@@ -168,7 +168,7 @@ impl Control {
     pub(crate) async fn upgrade(
         &self,
         guard: &Guard,
-    ) -> Result<xio_core::Result<Option<String>>, ControlError> {
+    ) -> Result<xio_core::Result<Info>, ControlError> {
         let (done, upgraded) = oneshot::channel();
         let upgrade = Upgrade::new(guard.clone(), done);
         drop(self.requests.send(Request::Upgrade(upgrade)));

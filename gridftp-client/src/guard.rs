@@ -288,7 +288,7 @@ fn demands(options: &ConnectOptions) -> bool {
 }
 
 /// Says whether the login has a password that nobody else may know.
-fn has_password(site: &Site) -> bool {
+pub(crate) fn has_password(site: &Site) -> bool {
     let named = site.user.as_deref().is_some_and(|user| !is_anonymous(user));
     let secret = site.password.as_ref();
     named && secret.is_some_and(|password| !password.reveal().is_empty())

@@ -27,6 +27,7 @@
 //! | [`list`] | listings |
 //! | [`file`](mod@file) | one file as bytes in order: a reader, a writer |
 //! | [`copy`](mod@copy) | many files over several sessions |
+//! | [`doctor`] | the steps to a server, one by one, with a finding for each |
 //! | [`progress`] | events and counts |
 //! | [`error`] | failures: site, operation, path, code and remedy |
 //! | [`netrc`] | accounts from a `.netrc` |
@@ -173,6 +174,7 @@ mod clock;
 mod connect_error;
 mod control;
 pub mod copy;
+pub mod doctor;
 pub mod error;
 pub mod file;
 mod glob;

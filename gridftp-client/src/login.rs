@@ -50,7 +50,7 @@ impl Client {
                 LoginStep::Send(command) => due.push_back(self.control.send(command)),
                 LoginStep::Secure(_) => {
                     let secured = self.control.upgrade(guard).await?;
-                    self.security = secured.map_err(|cause| guard.failed(site, cause))?;
+                    *self.link = secured.map_err(|cause| guard.failed(site, cause))?;
                     login.secured();
                 }
                 LoginStep::Done(done) => break done,

@@ -3,6 +3,7 @@
 
 mod check;
 mod copies;
+mod doctor;
 mod downloads;
 mod extended;
 mod failures;

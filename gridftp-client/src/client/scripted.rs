@@ -25,7 +25,7 @@ pub(crate) async fn session(
         control,
         channel: Exclusive(Mutex::new(DataChannel::new(Options::default(), pool()))),
         stack: stacks::of_data(&options).unwrap(),
-        security: None,
+        link: Box::default(),
         guard: Guard::of(&Site::new("server", 1), &options, None).unwrap(),
         options,
         abilities: Abilities::default(),

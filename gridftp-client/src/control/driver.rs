@@ -10,7 +10,7 @@ use ftp_wire::command::Command;
 use ftp_wire::reply::Reply;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
-use xio_core::BoxStream;
+use xio_core::{BoxStream, Info};
 
 use crate::clock::{now, sleep_until};
 use crate::guard::Guard;
@@ -46,14 +46,11 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Upgrade {
     guard: Guard,
-    done: oneshot::Sender<xio_core::Result<Option<String>>>,
+    done: oneshot::Sender<xio_core::Result<Info>>,
 }
 
 impl Upgrade {
-    pub(super) fn new(
-        guard: Guard,
-        done: oneshot::Sender<xio_core::Result<Option<String>>>,
-    ) -> Self {
+    pub(super) fn new(guard: Guard, done: oneshot::Sender<xio_core::Result<Info>>) -> Self {
         Self { guard, done }
     }
 
@@ -66,7 +63,7 @@ impl Upgrade {
         };
         match made {
             Ok(stream) => {
-                let _gone = done.send(Ok(xio_core::Stream::info(&stream).security));
+                let _gone = done.send(Ok(xio_core::Stream::info(&stream)));
                 Ok(stream)
             }
             Err(error) => {

@@ -8,16 +8,16 @@ use ftp_wire::command::Secret;
 use gridftp_client::netrc;
 use gridftp_client::url::{Location, Scheme, Site};
 
-use crate::flags::Flags;
+use crate::connection::ConnectionFlags;
 
 /// Accounts asked for once, by server and name.
 pub(crate) struct Accounts<'a> {
-    flags: &'a Flags,
+    flags: &'a ConnectionFlags,
     prompted: HashMap<(String, String), Secret>,
 }
 
 impl<'a> Accounts<'a> {
-    pub(crate) fn new(flags: &'a Flags) -> Self {
+    pub(crate) fn new(flags: &'a ConnectionFlags) -> Self {
         Self {
             flags,
             prompted: HashMap::new(),

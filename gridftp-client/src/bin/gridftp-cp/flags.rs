@@ -1,20 +1,18 @@
 //! `Flags`: the command line, from which help, completions and the man page are made as well.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
-use gridftp_client::options::{
-    ConnectOptions, CopyOptions, Identity, Level, Roots, Security, Verify,
-};
+use gridftp_client::options::{ConnectOptions, CopyOptions, Verify};
 use gridftp_dsi::types::ChecksumAlgorithm;
-use xio_core::{ByteSize, parse_duration};
+use xio_core::ByteSize;
 
-use crate::grid::GridFlags;
-use crate::{exit, proxy};
+use crate::connection::ConnectionFlags;
+use crate::{doctor, exit, proxy};
 
 /// The text of `--help` before the flags.
 const ABOUT: &str = "\
@@ -35,8 +33,8 @@ checked, at servers that rename too; a part of a file (--offset, --length) is wr
 at a server that has it. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
 written directly.
 
-With the word proxy first, it makes, shows and destroys proxies of the Grid instead; a file called \
-proxy is copied as ./proxy.";
+With the word proxy first, it makes, shows and destroys proxies of the Grid instead, and with the \
+word doctor it examines the way to a server; files of these names are copied as ./proxy and ./doctor.";
 
 /// Copies files to, from and between GridFTP servers.
 #[derive(Debug, Parser)]
@@ -136,54 +134,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "locations")]
     pub(crate) list: Option<String>,
 
-    /// Account to log in to where the URL names none [default: anonymous]
-    #[arg(short, long, value_name = "NAME")]
-    pub(crate) user: Option<String>,
-
-    /// Look accounts up in ~/.netrc or $NETRC, or in FILE
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
-          value_hint = ValueHint::FilePath)]
-    pub(crate) netrc: Option<Option<PathBuf>>,
-
-    /// Protection of control connections: Grid security for gsiftp://, TLS for ftps:// and for
-    /// passwords that cross a network (auto), none, by AUTH TLS, or from the first byte on (implicit); there is no fall-back
-    #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
-    pub(crate) security: SecurityFlag,
-
-    /// Protection of data connections [default: private where the control connection is protected]
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    pub(crate) protect: Option<ProtectFlag>,
-
-    /// Trust servers with certificates of the authorities in this PEM file, or folder of such files
-    /// [default: the authorities of the system]
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) ca: Option<PathBuf>,
-
-    /// Certificate for servers that ask for one, a PEM file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cert: Option<PathBuf>,
-
-    /// Key of the certificate, where it is not in the same file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
-    pub(crate) key: Option<PathBuf>,
-
     #[command(flatten)]
-    pub(crate) grid: GridFlags,
-
-    /// Longest wait for a connection, a login, a reply, or more data, in seconds; a server that
-    /// works in silence, on a checksum or on fetching a file, has at least 600 [default: 120, and
-    /// 30 for a connection and its login]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    pub(crate) timeout: Option<u64>,
-
-    /// Path of gridftp-server on hosts that are reached through ssh [default: looked up in their
-    /// PATH, then the entry of a Globus server]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) remote_program: Option<String>,
-
-    /// Use the data address a server gives although it is not the server's own
-    #[arg(long)]
-    pub(crate) trust_pasv_address: bool,
+    pub(crate) connection: ConnectionFlags,
 
     /// Write one JSON object a line instead of text; a failure has the fields error, class, site,
     /// operation, path, code and remedy
@@ -217,6 +169,10 @@ pub(crate) enum Command {
     /// Make a proxy of a user certificate, show it, or destroy it
     #[command(long_about = proxy::ABOUT, disable_help_subcommand = true)]
     Proxy(proxy::Args),
+
+    /// Examine the way to a server step by step
+    #[command(long_about = doctor::ABOUT, disable_help_subcommand = true)]
+    Doctor(Box<doctor::Args>),
 }
 
 /// `--mode`.
@@ -228,68 +184,18 @@ pub(crate) enum ModeFlag {
     Extended,
 }
 
-/// `--security`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SecurityFlag {
-    /// TLS for ftps:// and for passwords that cross a network.
-    Auto,
-    /// None: passwords go in clear text.
-    None,
-    /// TLS by AUTH TLS.
-    Tls,
-    /// TLS from the first byte on.
-    Implicit,
-}
-
-/// `--protect`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProtectFlag {
-    /// None.
-    Clear,
-    /// Against changes; gsiftp:// and sshftp:// only.
-    Safe,
-    /// Against readers too.
-    Private,
-}
-
 impl Flags {
     /// The options of connections; reads the certificates.
     pub(crate) fn connect_options(&self) -> anyhow::Result<ConnectOptions> {
-        let mut options = ConnectOptions::default();
+        let mut options = self.connection.options()?;
         options.mode = self.mode.map(|mode| match mode {
             ModeFlag::Stream => Mode::Stream,
             ModeFlag::Extended => Mode::Extended,
         });
-        if let Some(timeout) = self.timeout.map(Duration::from_secs) {
-            options.connect_within = timeout;
-            options.reply_within = timeout;
-            options.stall = timeout;
-        }
         options.tcp_buffer = self.tcp_buffer;
         options.block_size = self.block_size;
         options.stack.clone_from(&self.stack);
         options.disk_stack.clone_from(&self.disk_stack);
-        options.trust_pasv = self.trust_pasv_address;
-        options.remote_program.clone_from(&self.remote_program);
-        options.security = match self.security {
-            SecurityFlag::Auto => Security::Auto,
-            SecurityFlag::None => Security::None,
-            SecurityFlag::Tls => Security::Tls,
-            SecurityFlag::Implicit => Security::Implicit,
-        };
-        options.protect = self.protect.map(|level| match level {
-            ProtectFlag::Clear => Level::Clear,
-            ProtectFlag::Safe => Level::Integrity,
-            ProtectFlag::Private => Level::Private,
-        });
-        if let Some(path) = &self.ca {
-            options.roots = Roots::pem_path(path)?;
-        }
-        if let Some(cert) = &self.cert {
-            let key = self.key.as_ref().unwrap_or(cert);
-            options.identity = Some(Identity::pem_files(cert, key)?);
-        }
-        self.grid.choose(&mut options.grid);
         Ok(options)
     }
 
@@ -332,16 +238,6 @@ fn size(text: &str) -> Result<u64, String> {
     let size = text.parse::<ByteSize>();
     let takes = "write a number of bytes, such as 65536, 64K or 4M";
     size.map(ByteSize::bytes).map_err(|_| takes.to_owned())
-}
-
-/// Reads a time of whole seconds.
-fn seconds(text: &str) -> Result<u64, String> {
-    match parse_duration(text) {
-        Ok(time) if time.subsec_nanos() == 0 && (1..=86_400).contains(&time.as_secs()) => {
-            Ok(time.as_secs())
-        }
-        _ => Err("write seconds from 1 to 86400, such as 60, or minutes, such as 1m".to_owned()),
-    }
 }
 
 fn verify(text: &str) -> Result<Verify, String> {

@@ -3,6 +3,8 @@
 #![allow(clippy::print_stdout, reason = "a program's output")]
 
 mod accounts;
+mod connection;
+mod doctor;
 mod exit;
 mod flags;
 mod grid;
@@ -63,9 +65,20 @@ fn main() -> ExitCode {
         let report = args.report();
         return ended(args.run(&report), &report);
     }
+    if let Some(Command::Doctor(args)) = &flags.command {
+        let report = args.report();
+        let done = args.run(&report);
+        return ended(done, &report);
+    }
     raise_descriptors();
     let piped = flags.locations.last().is_some_and(|last| last == "-");
     let report = Arc::new(Report::new(&flags, piped));
+    let status = wait_for(run(&flags, &report), &report);
+    ended(status, &report)
+}
+
+/// Runs the work of a command to its end, and tells of an error in its words.
+fn wait_for(work: impl Future<Output = anyhow::Result<Status>>, report: &Report) -> Status {
     // One more than can run at once, since each may have to wait a moment for the storage.
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -76,18 +89,16 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             report.fatal(&format!("start: {error}"), None);
-            return Status::Failed.into();
+            return Status::Failed;
         }
     };
-    let status = runtime
-        .block_on(run(&flags, &report))
-        .unwrap_or_else(|error| {
-            report.fatal(&format!("{error:#}"), None);
-            Status::Usage
-        });
+    let status = runtime.block_on(work).unwrap_or_else(|error| {
+        report.fatal(&format!("{error:#}"), None);
+        Status::Usage
+    });
     // A thread that waits for standard input must not keep the program.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
-    ended(status, &report)
+    status
 }
 
 /// Tells of output that was lost.
@@ -153,19 +164,8 @@ fn raise_descriptors() {
 
 async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     flags.check()?;
-    let mut accounts = Accounts::new(flags);
-    let mut parse = |text: &OsStr| {
-        let mut location = Location::parse_os(text)?;
-        if let Location::Remote(remote) = &location
-            && remote.site.password.is_some()
-        {
-            report.warn(
-                "the password in the URL shows in the list of processes; use --netrc, or be asked",
-            );
-        }
-        accounts.complete(&mut location)?;
-        anyhow::Ok(location)
-    };
+    let mut accounts = Accounts::new(&flags.connection);
+    let mut parse = |text: &OsStr| locate(text, &mut accounts, report);
     if let Some(url) = &flags.list {
         let location = parse(url.as_ref())?;
         let options = flags.connect_options()?;
@@ -182,9 +182,9 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     );
     let sources = sources
         .iter()
-        .map(|text| Ok(flags.grid.of_source(parse(text)?)))
+        .map(|text| Ok(flags.connection.grid.of_source(parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let destination = flags.grid.of_destination(parse(destination)?);
+    let destination = flags.connection.grid.of_destination(parse(destination)?);
     let totals = Arc::new(Totals::default());
     let work = copy(
         &sources,
@@ -208,6 +208,20 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         report.end(&summary);
         summary.failed.map_or(Status::Done, Status::of)
     }))
+}
+
+/// Reads a location, and completes its account.
+fn locate(text: &OsStr, accounts: &mut Accounts<'_>, report: &Report) -> anyhow::Result<Location> {
+    let mut location = Location::parse_os(text)?;
+    if let Location::Remote(remote) = &location
+        && remote.site.password.is_some()
+    {
+        report.warn(
+            "the password in the URL shows in the list of processes; use --netrc, or be asked",
+        );
+    }
+    accounts.complete(&mut location)?;
+    Ok(location)
 }
 
 /// The remains of a stopped copy at its destination.

@@ -70,6 +70,11 @@ impl Report {
         }
     }
 
+    /// Writes the control conversation, if `debug` asks for it.
+    pub(crate) fn with_debug(self, debug: bool) -> Self {
+        Self { debug, ..self }
+    }
+
     /// Shows the totals until it is dropped.
     pub(crate) async fn follow(&self, totals: &Totals) {
         let mut tick = tokio::time::interval(Duration::from_millis(125));

@@ -1,0 +1,87 @@
+//! `gridftp-cp doctor`: examines the way to a server, a line for each fact.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueHint;
+use gridftp_client::Location;
+use gridftp_client::doctor::examine;
+use gsi::finding::{Finding, Verdict};
+
+use crate::accounts::Accounts;
+use crate::connection::ConnectionFlags;
+use crate::exit::Status;
+use crate::report::Report;
+use crate::{locate, stopped_by_signal, wait_for};
+
+/// Longest wait of a step unless `--timeout` says otherwise.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The text of `doctor --help` before the flags.
+pub(crate) const ABOUT: &str = "\
+Examines the way to a server step by step, and writes a line for each fact: the name, the port, the \
+greeting, certificates and protection, the login, the features, and a listing of the directory of the \
+URL through a data connection.
+
+A line begins with ok, skip, warn or FAIL, and ends with the remedy where one is needed. Nothing is \
+written on the server. A file called doctor is copied as ./doctor.";
+
+/// The options of `gridftp-cp doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit status: 0 without FAIL, 1 with one, 2 for a wrong command line.")]
+pub(crate) struct Args {
+    /// The server and a directory or file there: an ftp://, ftps://, gsiftp:// or sshftp:// URL
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    url: String,
+
+    #[command(flatten)]
+    connection: ConnectionFlags,
+
+    /// Write one JSON object a line, with the fields verdict, topic, fact and remedy
+    #[arg(long)]
+    json: bool,
+
+    /// Write the control conversation to standard error, passwords masked
+    #[arg(long)]
+    debug: bool,
+}
+
+impl Args {
+    /// The form of the output.
+    pub(crate) fn report(&self) -> Arc<Report> {
+        Arc::new(Report::of_lines(self.json, false).with_debug(self.debug))
+    }
+
+    /// Takes the steps, and returns the exit status.
+    pub(crate) fn run(&self, report: &Arc<Report>) -> Status {
+        wait_for(self.examine(report), report)
+    }
+
+    async fn examine(&self, report: &Arc<Report>) -> anyhow::Result<Status> {
+        let mut accounts = Accounts::new(&self.connection);
+        let location = locate(self.url.as_ref(), &mut accounts, report)?;
+        let Location::Remote(remote) = location else {
+            anyhow::bail!("usage: doctor needs an ftp://, ftps://, gsiftp:// or sshftp:// URL");
+        };
+        let mut options = self.connection.options()?;
+        if self.connection.timeout.is_none() {
+            options.connect_within = PATIENCE;
+            options.reply_within = PATIENCE;
+            options.stall = PATIENCE;
+        }
+        let mut status = Status::Done;
+        let mut tell = |finding: Finding| {
+            if finding.verdict == Verdict::Fail {
+                status = Status::Failed;
+            }
+            // As an object it has its fields in this order.
+            let object = self.json.then(|| serde_json::to_string(&finding).ok());
+            report.out(&object.flatten().unwrap_or_else(|| finding.to_string()));
+        };
+        let observer = Arc::clone(report) as Arc<_>;
+        let steps = Box::pin(examine(&remote, options, observer, &mut tell));
+        let done = stopped_by_signal(steps).await;
+        Ok(done.map_or(Status::Interrupted, |()| status))
+    }
+}
