@@ -24,17 +24,17 @@ fn page(path: &str) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
 }
 
-/// Returns the lines of the first fenced block of a language, in a page or in a comment of one.
-fn block(page: &str, kind: &str) -> Result<Vec<String>> {
-    let (_, rest) = page
-        .split_once(&format!("```{kind}\n"))
-        .context("no such block")?;
-    let (block, _) = rest.split_once("```").context("the block does not end")?;
-    let lines = block.lines().map(|line| line.trim_start_matches("//! "));
-    Ok(lines
-        .filter(|line| *line != "//!" && !line.is_empty())
-        .map(ToOwned::to_owned)
-        .collect())
+/// Returns the lines of the fenced blocks of a language, in a page or in comments of one.
+fn lines(page: &str, kind: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for after in page.split(&format!("```{kind}\n")).skip(1) {
+        let (block, _) = after.split_once("```").context("a block does not end")?;
+        let lines = block.lines().map(|line| line.trim_start_matches("//! "));
+        let lines = lines.filter(|line| *line != "//!" && !line.is_empty());
+        found.extend(lines.map(ToOwned::to_owned));
+    }
+    ensure!(!found.is_empty(), "no block of {kind}");
+    Ok(found)
 }
 
 /// A shell in a folder, with our programs first in its `PATH`.
@@ -96,7 +96,7 @@ impl<'a> Shell<'a> {
 fn the_shell_lines_of_the_readme_succeed() -> Result<()> {
     let tree = Tree::new()?;
     let mut shell = Shell::new(&tree)?;
-    let lines = block(&page("README.md")?, "sh")?;
+    let lines = lines(&page("README.md")?, "sh")?;
     ensure!(lines.len() <= 10, "{} lines are more than ten", lines.len());
     // The first line builds the programs, which is done already.
     lines.iter().skip(1).try_for_each(|line| shell.run(line))?;
@@ -117,7 +117,7 @@ fn the_shell_lines_about_tls_succeed() -> Result<()> {
     }
     let tree = Tree::new()?;
     let mut shell = Shell::new(&tree)?;
-    let lines = block(&page("gridftp-server/src/manual/tls.rs")?, "sh")?;
+    let lines = lines(&page("gridftp-server/src/manual/tls.rs")?, "sh")?;
     lines.iter().try_for_each(|line| shell.run(line))
 }
 
@@ -139,7 +139,7 @@ fn the_shell_lines_about_grid_security_succeed() -> Result<()> {
     let authorities = lab.grid().certificates().display().to_string();
     shell.variables = vec![("X509_USER_PROXY", proxy), ("X509_CERT_DIR", authorities)];
     let files = lab.grid().folder().display().to_string();
-    for line in block(&page("gridftp-server/src/manual/grid.rs")?, "sh")? {
+    for line in lines(&page("gridftp-server/src/manual/grid.rs")?, "sh")? {
         let line = line.replace("/etc/grid-security", &files);
         let line = line.replace("/srv/data", &tree.path("data").display().to_string());
         shell.run(&line)?;

@@ -46,3 +46,23 @@
 //!
 //! Legacy proxies (`CN=proxy`) are refused. Certificates with SHA-1 signatures or RSA keys below
 //! 2048 bits are refused, except as authorities.
+//!
+//! # When something does not work
+//!
+//! ```sh
+//! gridftp-server check --host-cert /etc/grid-security/hostcert.pem --host-key /etc/grid-security/hostkey.pem --ca-dir /etc/grid-security/certificates --gridmap /etc/grid-security/grid-mapfile --root /srv/data --port 2811 --subject "/O=Grid/OU=Lab/CN=Alice Lab"
+//! gridftp-cp proxy init
+//! gridftp-cp doctor gsiftp://dtn.example.org:2811/
+//! ```
+//!
+//! On the host, as the user of the server, `check` examines the credential of the host, each authority
+//! with its signing policy and its revocation list, the grid-mapfile, names, clock and ports; with
+//! `--subject` it tells the account of a person. On the person's machine, `doctor` examines the
+//! credential, goes the way to the server, and tells the authority of its certificate and the
+//! protection in force. Both print one line a fact: `ok`, `warn` or `FAIL`, the fact, and the remedy,
+//! or `skip` for a fact behind a fault. The exit status is 1 if there is a `FAIL`.
+//!
+//! ```text
+//! FAIL  authorities: b699121e.0: certificates by /O=Grid/CN=Lab CA are refused: the revocation list of /O=Grid/CN=Lab CA expired at ...: fetch a new b699121e.r0
+//! warn  gridmap: /etc/grid-security/grid-mapfile: ann has no account in --users, and may read and write the whole tree; ...
+//! ```

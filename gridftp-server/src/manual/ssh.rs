@@ -16,6 +16,7 @@
 //! gridftp-cp -r results/ dtn:/srv/data/results
 //! gridftp-cp dtn:/srv/data/results/run7 .
 //! gridftp-cp --list sshftp://dtn/srv/data/results/
+//! gridftp-cp doctor sshftp://dtn/srv/data/results/
 //! gridftp-cp dtn:/srv/data/results/run7 dtn2:/srv/data/copy
 //! ```
 //!
@@ -45,3 +46,5 @@
 //! Data connections go to the address at which the host was reached, as `SSH_CONNECTION` tells it
 //! there. Behind address translation, start the server through a script with `--advertise ADDR`
 //! and `--data-ports LO-HI`, and name the script by `--remote-program`.
+//! `gridftp-cp doctor` tells the ports that data connections are made to, and whether they can be
+//! reached.

@@ -12,6 +12,9 @@
 //!
 //! No part of the server needs root. Files are read and written as the user who started it.
 //!
+//! `gridftp-server check` with the same flags, and `--config`, examines the set-up and tells what to
+//! mend: see [tls](super::tls) and [grid](super::grid).
+//!
 //! # Accounts
 //!
 //! ```text

@@ -28,5 +28,27 @@
 //! `--protect clear` says otherwise. A server without TLS, a certificate of another host or one
 //! that has expired is an error, never a fall-back to clear text.
 //!
+//! # When something does not work
+//!
+//! ```sh
+//! gridftp-server check --tls-cert cert.pem --tls-key key.pem --users users --root data --port 2811 --host dtn.example.org
+//! gridftp-cp doctor --ca ca.pem --netrc=netrc ftps://ann@dtn.example.org:2811/
+//! ```
+//!
+//! `check` takes the server's own flags and `--config`, and examines on the host whatever the server
+//! would use: the tree, the accounts, certificates and keys, the names in them, the clock, the ports,
+//! and the rules for each kind of login. It changes nothing, and runs beside the server as well as
+//! before it; run it as the user of the server. `doctor` goes the way of a client step by step, to a
+//! listing through a data connection. Both print one line a fact: `ok`, `warn` or `FAIL`, the fact,
+//! and the remedy, or `skip` for a fact behind a fault; with `--json` one object a line. The exit
+//! status is 1 if there is a `FAIL`.
+//!
+//! ```text
+//! FAIL  tls: certificate cert.pem: /CN=dtn.example.org, expired 3 days ago; renew it
+//! FAIL  tls: key key.pem: its mode 0644 lets others at it; chmod 600 key.pem, and replace the key if they were
+//! ```
+//!
+//! # Rules
+//!
 //! What the server demands of which login, and how data connections are bound to their session,
 //! stands in [`security`](super::security).
