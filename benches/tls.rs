@@ -22,8 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use rustix::time::{ClockId, clock_gettime};
+use aws_lc_rs::aead::AES_256_GCM;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -33,7 +32,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use workspace_benches::machine;
 use workspace_benches::paired::Median;
-use workspace_benches::usage::{cpu_of_children, cpu_of_tree};
+use workspace_benches::records::Speed;
+use workspace_benches::usage::{cpu_of_children, cpu_of_thread, cpu_of_tree};
 use workspace_tests::{Openssl, Peer};
 use xio_core::{BoxStream, DynStack, Incoming, Listener, Passive, Target, Transport};
 use xio_testkit::Authority;
@@ -41,8 +41,6 @@ use xio_testkit::Authority;
 const SUITE: &str = "bench: tls";
 const LIMIT: Duration = Duration::from_secs(120);
 const BLOCK: usize = 128 * 1024;
-/// Payload of a full record (RFC 8446 §5.1).
-const RECORD: usize = 16 * 1024;
 
 /// A stream of bytes in both directions.
 trait Both: AsyncRead + AsyncWrite + Unpin {}
@@ -122,7 +120,7 @@ async fn send(mut stream: impl Both, bytes: u64, wait: bool) -> Result<Instant> 
 
 /// Receives `bytes` to the end, and returns the time of the end and the thread's processor time.
 async fn receive(mut stream: impl Both, bytes: u64) -> Result<(Instant, Duration)> {
-    let before = time_of_thread();
+    let before = cpu_of_thread();
     let mut block = vec![0; BLOCK];
     let mut got = 0;
     loop {
@@ -133,7 +131,7 @@ async fn receive(mut stream: impl Both, bytes: u64) -> Result<(Instant, Duration
     }
     ensure!(got == bytes, "{got} bytes arrived of {bytes}");
     let ended = Instant::now();
-    let receiver = time_of_thread() - before;
+    let receiver = cpu_of_thread() - before;
     stream.shutdown().await?;
     Ok((ended, receiver))
 }
@@ -143,11 +141,6 @@ async fn accept(stack: &DynStack, tell: impl FnOnce(SocketAddr)) -> Result<BoxSt
     let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
     tell(listener.local_addr()?);
     Ok(listener.accept().await?.open().await?)
-}
-
-fn time_of_thread() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Transfers the bytes between two threads; `near` connects to the address that `far` sends.
@@ -319,29 +312,6 @@ fn one_core() -> Result<Option<f64>> {
     ))
 }
 
-/// Returns the bytes per second that one core encrypts with AWS-LC.
-fn one_core_of_ours() -> Result<f64> {
-    let failed = |_| anyhow::anyhow!("AWS-LC refuses to encrypt");
-    let key = UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?;
-    let key = LessSafeKey::new(key);
-    let mut record = vec![7; RECORD];
-    let began = Instant::now();
-    let mut records = 0_u32;
-    while began.elapsed() < Duration::from_millis(500) {
-        for _ in 0..256 {
-            let mut nonce = [0; 12];
-            nonce[..4].copy_from_slice(&records.to_le_bytes());
-            records += 1;
-            let nonce = Nonce::assume_unique_for_key(nonce);
-            let _tag = key
-                .seal_in_place_separate_tag(nonce, Aad::from([0; 5]), &mut record)
-                .map_err(failed)?;
-        }
-    }
-    let bytes = f64::from(records) * f64::from(u32::try_from(RECORD)?);
-    Ok(bytes / began.elapsed().as_secs_f64())
-}
-
 fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -410,7 +380,7 @@ fn main() -> Result<()> {
     for _ in 0..turns {
         if measure {
             theirs.extend(one_core()?);
-            ours.push(one_core_of_ours()?);
+            ours.push(Speed::of(&AES_256_GCM)?.sealing);
         }
         for ((name, run), seen) in PAIRS.iter().zip(&mut seen) {
             let before = spent()?;

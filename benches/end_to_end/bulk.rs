@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use workspace_benches::pair::{Pair, Side, cost, quiet};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_tests::{Host, Tree, file_url, sha256};
 
 use crate::options::Options;
-use crate::pair::{Pair, Side, cost};
 
 /// Name, our flags and the Globus flags of each mode.
 #[rustfmt::skip]
@@ -80,12 +80,4 @@ pub(crate) fn measure(pair: &Pair, options: &Options, folder: &Path) -> Result<V
         }
     }
     Ok(lines)
-}
-
-/// Returns the flags that disable a client's progress bar.
-pub(crate) fn quiet(side: Side) -> &'static [&'static str] {
-    match side {
-        Side::Ours => &["--quiet"],
-        Side::Globus => &[],
-    }
 }

@@ -8,7 +8,6 @@
 
 mod bulk;
 mod options;
-mod pair;
 mod servers;
 mod sessions;
 mod small;
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use workspace_benches::machine;
+use workspace_benches::pair::Pair;
 use workspace_benches::ratio::{HEAD, Line};
 
 use crate::options::Options;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 /// Runs every selected measurement and prints the table.
 fn measure() -> Result<()> {
     let options = Options::parse();
-    let Some(pair) = pair::Pair::find()? else {
+    let Some(pair) = Pair::find()? else {
         return Ok(());
     };
     println!(

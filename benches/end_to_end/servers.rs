@@ -6,11 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use workspace_benches::pair::{Pair, Side};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_tests::{Digests, FtpServer, FtpServerKind, Peer, Tree, file_url, run, tree_digests};
 
 use crate::options::Options;
-use crate::pair::{Pair, Side};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const OURS: &[&str] = &["-q", "-r"];

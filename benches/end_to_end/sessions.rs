@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use workspace_benches::pair::{Pair, Side};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_benches::session::Session;
 use workspace_benches::usage::{pss_of_tree, settle};
 use workspace_tests::{Host, Tree};
 
 use crate::options::Options;
-use crate::pair::{Pair, Side};
 
 /// Measures the server memory of a session in the middle of a download by a client that does not
 /// read.

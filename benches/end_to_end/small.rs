@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use workspace_benches::link::Link;
+use workspace_benches::pair::{Pair, Side, cost, quiet};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_benches::shape::Shape;
 use workspace_tests::{Digests, Host, Tree, file_url, tree_digests};
 
-use crate::bulk::quiet;
 use crate::options::Options;
-use crate::pair::{Pair, Side, cost};
 
 /// The best flags of the Globus client for small files on loopback.
 const GLOBUS_BEST: &[&str] = &["-r", "-cd", "-fast", "-cc", "4"];

@@ -1,5 +1,5 @@
-//! Code shared by the benches: an emulated link, pictures, costs of processes, raw sessions,
-//! ratios.
+//! Code shared by the benches: an emulated link, pictures, programs and their costs, raw sessions,
+//! records of AES-GCM, ratios.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_errors_doc,
@@ -9,9 +9,11 @@
 pub mod link;
 pub mod machine;
 pub mod options;
+pub mod pair;
 pub mod paired;
 pub mod picture;
 pub mod ratio;
+pub mod records;
 pub mod session;
 pub mod shape;
 pub mod usage;

@@ -40,15 +40,18 @@ pub fn alternate(
 
 /// Returns the median of each field.
 fn median(costs: &[Cost]) -> Cost {
-    let middle = |field: fn(&Cost) -> f64| {
-        let mut values: Vec<f64> = costs.iter().map(field).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or_default()
-    };
+    let middle = |field: fn(&Cost) -> f64| middle(costs.iter().map(field).collect());
     Cost {
         wall: middle(|cost| cost.wall),
         cpu: middle(|cost| cost.cpu),
     }
+}
+
+/// Returns the median; 0 of nothing.
+#[must_use]
+pub fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// One line of the table.

@@ -1,9 +1,11 @@
 //! Processor time and memory of processes, read from `/proc`.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the processor time of a process and all its descendants, including reaped ones.
 pub fn cpu_of_tree(pid: u32) -> Result<Duration> {
@@ -22,14 +24,39 @@ pub fn cpu_of_children() -> Result<Duration> {
     Ok(of_ticks(Stat::read(std::process::id())?.waited))
 }
 
-/// Waits at most two seconds until a process has no children: a forking server that is idle has
-/// none.
+/// Returns the processor time of all children of this process and their descendants, including
+/// reaped ones.
+pub fn cpu_of_descendants() -> Result<Duration> {
+    let own = Stat::read(std::process::id())?.own;
+    Ok(cpu_of_tree(std::process::id())?.saturating_sub(of_ticks(own)))
+}
+
+/// Returns the processor time of this thread.
+#[must_use]
+pub fn cpu_of_thread() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// Waits at most five seconds until a server is idle: it has no children, as a forking one, and none
+/// of its threads ran in the last milliseconds, as one does that makes keys ahead of need.
 pub fn settle(pid: u32) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(2);
-    while tree(pid)?.len() > 1 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(5));
+    /// Checks in a row.
+    const QUIET: u32 = 4;
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut quiet = 0;
+    while quiet < QUIET && Instant::now() < end {
+        let busy = tree(pid)?.len() > 1 || is_running(pid)?;
+        quiet = if busy { 0 } else { quiet + 1 };
+        std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
+}
+
+/// Returns whether a thread of the process runs or waits for a processor.
+fn is_running(pid: u32) -> Result<bool> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("the server has ended")?;
+    let mut stats = tasks.filter_map(|task| Stat::read_file(&task.ok()?.path().join("stat")).ok());
+    Ok(stats.any(|stat| stat.state == 'R'))
 }
 
 /// Returns the proportional set size of a process and all its descendants, in bytes.
@@ -69,6 +96,7 @@ fn tree(root: u32) -> Result<Vec<u32>> {
 
 /// Fields of `/proc/PID/stat`; times are in clock ticks.
 struct Stat {
+    state: char,
     parent: u32,
     own: u64,
     waited: u64,
@@ -76,7 +104,11 @@ struct Stat {
 
 impl Stat {
     fn read(pid: u32) -> Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Self::read_file(Path::new(&format!("/proc/{pid}/stat")))
+    }
+
+    fn read_file(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)?;
         // The name in parentheses may contain any character.
         let (_, rest) = text.rsplit_once(") ").context("no name in stat")?;
         let fields: Vec<&str> = rest.split(' ').collect();
@@ -84,6 +116,10 @@ impl Stat {
             Ok(fields.get(index).context("a short stat")?.parse()?)
         };
         Ok(Self {
+            state: fields
+                .first()
+                .and_then(|state| state.chars().next())
+                .context("no state in stat")?,
             parent: u32::try_from(number(1)?)?,
             own: number(11)? + number(12)?,
             waited: number(13)? + number(14)?,

@@ -95,18 +95,27 @@ const HASH: &str =
 impl FtpServer {
     /// Starts a server, or returns nothing where it is missing or cannot run.
     pub fn start(kind: FtpServerKind) -> Result<Option<Self>> {
-        Self::run(kind, None)
+        Self::run(kind, None, Tree::new()?)
     }
 
     /// As [`start`](Self::start), with TLS.
     pub fn start_with_tls(kind: FtpServerKind, tls: &FtpTls) -> Result<Option<Self>> {
+        Self::start_with_tls_in(kind, tls, Tree::new()?)
+    }
+
+    /// As [`start_with_tls`](Self::start_with_tls), in an empty tree.
+    pub fn start_with_tls_in(
+        kind: FtpServerKind,
+        tls: &FtpTls,
+        tree: Tree,
+    ) -> Result<Option<Self>> {
         if kind == FtpServerKind::Proftpd && Peer::ProftpdTls.require("FTP servers").is_none() {
             return Ok(None);
         }
-        Self::run(kind, Some(tls))
+        Self::run(kind, Some(tls), tree)
     }
 
-    fn run(kind: FtpServerKind, tls: Option<&FtpTls>) -> Result<Option<Self>> {
+    fn run(kind: FtpServerKind, tls: Option<&FtpTls>, tree: Tree) -> Result<Option<Self>> {
         let peer = match kind {
             FtpServerKind::Vsftpd => Peer::Vsftpd,
             FtpServerKind::Proftpd => Peer::Proftpd,
@@ -125,7 +134,6 @@ impl FtpServer {
             return Ok(None);
         }
         let program = PathBuf::from(program.get_program());
-        let tree = Tree::new()?;
         // vsftpd refuses a root that its anonymous user may write.
         fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o755))?;
         let served = tree.dir("root/pub")?;

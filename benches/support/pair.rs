@@ -5,22 +5,26 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use workspace_benches::ratio::Cost;
-use workspace_benches::usage::{cpu_of_children, cpu_of_tree, settle};
 use workspace_tests::{Host, Peer, binary, run};
+
+use crate::ratio::Cost;
+use crate::usage::{cpu_of_descendants, settle};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A set of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+#[expect(clippy::exhaustive_enums, reason = "benches handle each variant")]
+pub enum Side {
+    /// Those of this project.
     Ours,
+    /// Those of the Globus project.
     Globus,
 }
 
 /// Paths of server and client of each set.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub struct Pair {
     ours: (PathBuf, PathBuf),
     globus: (PathBuf, PathBuf),
 }
@@ -28,7 +32,7 @@ pub(crate) struct Pair {
 impl Pair {
     /// Finds all four programs, or returns nothing after reporting that the Globus ones are
     /// missing.
-    pub(crate) fn find() -> Result<Option<Self>> {
+    pub fn find() -> Result<Option<Self>> {
         let server = Peer::GlobusServer.require("bench").is_some();
         let client = Peer::GlobusUrlCopy.require("bench").is_some();
         if !(server && client) {
@@ -42,7 +46,8 @@ impl Pair {
     }
 
     /// Returns the server program of a side.
-    pub(crate) fn server(&self, side: Side) -> &Path {
+    #[must_use]
+    pub fn server(&self, side: Side) -> &Path {
         if side == Side::Ours {
             &self.ours.0
         } else {
@@ -51,7 +56,8 @@ impl Pair {
     }
 
     /// Returns the client program of a side.
-    pub(crate) fn client(&self, side: Side) -> &Path {
+    #[must_use]
+    pub fn client(&self, side: Side) -> &Path {
         if side == Side::Ours {
             &self.ours.1
         } else {
@@ -59,8 +65,8 @@ impl Pair {
         }
     }
 
-    /// Starts a side's server over a tree.
-    pub(crate) fn serve(&self, side: Side, root: &Path) -> Result<Host> {
+    /// Starts a side's server over a tree, open to anonymous users.
+    pub fn serve(&self, side: Side, root: &Path) -> Result<Host> {
         match side {
             Side::Ours => Host::from_binary(self.server(side), root, &["--max-sessions", "1000"]),
             Side::Globus => Host::globus_from(&mut Command::new(self.server(side)), root, &[]),
@@ -68,18 +74,43 @@ impl Pair {
     }
 }
 
+/// Returns the flags that disable a client's progress bar.
+#[must_use]
+pub fn quiet(side: Side) -> &'static [&'static str] {
+    match side {
+        Side::Ours => &["--quiet"],
+        Side::Globus => &[],
+    }
+}
+
 /// Runs a client against a server and returns the cost of both.
-pub(crate) fn cost(command: &mut Command, server: &Host) -> Result<Cost> {
-    settle(server.pid())?;
-    let before = cpu_of_tree(server.pid())? + cpu_of_children()?;
-    let finished = run(command, LIMIT)?
-        .ok()
-        .with_context(|| format!("output of the server:\n{}", server.output()))?;
-    settle(server.pid())?;
-    let after = cpu_of_tree(server.pid())? + cpu_of_children()?;
+pub fn cost(command: &mut Command, server: &Host) -> Result<Cost> {
+    measured(Some(server), || time_of(command)).with_context(|| told(server))
+}
+
+/// Returns the output of a server, for the message of a failed copy.
+#[must_use]
+pub fn told(server: &Host) -> String {
+    format!("output of the server:\n{}", server.output())
+}
+
+/// Runs a client and returns its time.
+pub fn time_of(command: &mut Command) -> Result<Duration> {
+    Ok(run(command, LIMIT)?.ok()?.took)
+}
+
+/// Returns the time that `work` returns, and the processor time that all processes of the bench
+/// use, until the server is idle again.
+pub fn measured(server: Option<&Host>, work: impl FnOnce() -> Result<Duration>) -> Result<Cost> {
+    let settled = || server.map_or(Ok(()), |server| settle(server.pid()));
+    settled()?;
+    let before = cpu_of_descendants()?;
+    let wall = work()?;
+    settled()?;
+    let after = cpu_of_descendants()?;
     ensure!(
         after >= before,
         "processor time decreased: a process was not reaped"
     );
-    Ok(Cost::new(finished.took, after - before))
+    Ok(Cost::new(wall, after - before))
 }

@@ -1,0 +1,81 @@
+//! Grid security against the Globus programs, and FTPS against `curl` and `vsftpd`, in one run.
+//!
+//! Both sides copy the same file or log in as the same user, alternately. `clear` compares our own
+//! private data connections (`PROT P`) with our clear ones: in the time of the clear copy, and the
+//! time that one core takes to encrypt and to decrypt as many bytes in records of 16 KiB with
+//! AES-256-GCM of AWS-LC, the private copy has to move three quarters of them. On two processors
+//! the two ends share these three pieces of work.
+//!
+//! With a worker's arguments the program only logs in with our client library.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a bench prints its results"
+)]
+
+mod bed;
+mod bulk;
+mod ftps;
+mod logins;
+mod options;
+mod worker;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+use workspace_benches::machine;
+use workspace_benches::pair::Pair;
+use workspace_benches::ratio::{HEAD, Line};
+
+use crate::bed::Bed;
+use crate::options::Options;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match worker::run(&words).unwrap_or_else(measure) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs every selected measurement and prints the table.
+fn measure() -> Result<()> {
+    let options = Options::parse();
+    println!(
+        "{}",
+        options.extent.prioritize(machine::use_real_time_class)
+    );
+    println!("{}", machine::caption());
+    println!(
+        "medians of {} alternating runs; above 1 our programs are better\n",
+        options.runs()
+    );
+    let mut lines: Vec<Line> = Vec::new();
+    let pair = Pair::find()?;
+    let grid = ["bulk", "clear", "logins"];
+    if let Some(pair) = pair.filter(|_| grid.iter().any(|part| options.wants(part))) {
+        let bed = Bed::new(pair, &options)?;
+        if options.wants("bulk") {
+            lines.extend(bulk::against_globus(&bed, &options)?);
+        }
+        if options.wants("clear") {
+            lines.extend(bulk::against_clear(&bed, &options)?);
+        }
+        if options.wants("logins") {
+            lines.extend(logins::measure(&bed, &options)?);
+        }
+    }
+    if options.wants("ftps") {
+        lines.extend(ftps::measure(&options)?);
+    }
+    println!("{HEAD}");
+    for line in &lines {
+        println!("{}", line.row());
+    }
+    Ok(())
+}
