@@ -1,41 +1,40 @@
-//! `KeyPool`: RSA keys for delegation, generated ahead of need on a thread of its own.
+//! `KeyPool`: RSA keys for delegation, generated ahead of need on threads of its own.
 
 use std::fmt;
+use std::num::NonZero;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, available_parallelism};
 
 use gsi::key::{KeyError, KeyPair, KeySize};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 /// Number of keys of an unusual size that are generated at once.
 const AT_ONCE: usize = 2;
+/// Most threads: nearly all of the time of a login is that of its key, and logins come in bursts.
+const THREADS: usize = 4;
 
 /// Fresh RSA keys; each is given out once.
 ///
-/// A thread keeps up to a number of keys of 2048 bits ready, and ends with the pool. Keys of other
-/// sizes are generated on demand, a few at once.
+/// Threads, one for each processor and at most four, keep up to a number of keys of 2048 bits
+/// ready, and end with the pool. Keys of other sizes are generated on demand, a few at once.
 pub struct KeyPool {
     ready: Mutex<mpsc::Receiver<KeyPair>>,
     others: Arc<Semaphore>,
 }
 
 impl KeyPool {
-    /// Starts the thread, which keeps `capacity` keys ready.
+    /// Starts the threads, which keep `capacity` keys ready.
     ///
     /// # Errors
     /// The system has no thread left.
     pub fn new(capacity: usize) -> std::io::Result<Self> {
         let (sender, ready) = mpsc::channel(capacity.max(1));
-        thread::Builder::new()
-            .name("gsi-keys".to_owned())
-            .spawn(move || {
-                while let Ok(key) = KeyPair::generate(KeySize::Bits2048) {
-                    // Waits for room.
-                    if sender.blocking_send(key).is_err() {
-                        return;
-                    }
-                }
-            })?;
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..processors.min(THREADS) {
+            let sender = sender.clone();
+            let thread = thread::Builder::new().name("gsi-keys".to_owned());
+            let _detached = thread.spawn(move || generate(&sender))?;
+        }
         Ok(Self {
             ready: Mutex::new(ready),
             others: Arc::new(Semaphore::new(AT_ONCE)),
@@ -60,6 +59,16 @@ impl KeyPool {
             KeyPair::generate(size)
         });
         generated.await.map_err(|_| KeyError::Generate)?
+    }
+}
+
+/// Generates keys until the pool ends.
+fn generate(ready: &mpsc::Sender<KeyPair>) {
+    while let Ok(key) = KeyPair::generate(KeySize::Bits2048) {
+        // Waits for room.
+        if ready.blocking_send(key).is_err() {
+            return;
+        }
     }
 }
 
