@@ -64,7 +64,7 @@ pub struct Line {
     pub ratio: f64,
     /// Their processor time divided by ours, where it was measured.
     pub cpu: Option<f64>,
-    /// Target of the ratio, in words.
+    /// Target of the ratio, in words; a dash for none.
     pub target: &'static str,
     /// Whether the target was reached.
     pub reached: bool,
@@ -78,7 +78,11 @@ impl Line {
         let cpu = self
             .cpu
             .map_or_else(|| "–".to_owned(), |cpu| format!("{cpu:.2}"));
-        let reached = if self.reached { "yes" } else { "**no**" };
+        let reached = match (self.target, self.reached) {
+            ("–", _) => "–",
+            (_, true) => "yes",
+            (_, false) => "**no**",
+        };
         format!(
             "| {} | {:.2} | {cpu} | {} | {reached} | {} |",
             self.what, self.ratio, self.target, self.note
