@@ -19,6 +19,7 @@ mod plain;
 mod proxy;
 mod rules;
 mod safety;
+mod secrets;
 mod secured;
 mod small;
 mod stacks;
