@@ -19,8 +19,11 @@ use crate::descriptors::Permit;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::{Options, Peers};
 
-/// Most simultaneous handshakes.
+/// Most simultaneous handshakes of the session's own host, which strangers cannot take.
 const OPENING: usize = 32;
+
+/// Most simultaneous handshakes of other hosts: a server connects many streams at once.
+const FOREIGN: usize = 64;
 
 /// Time after which a handshake gives way to another connection, where their number is at its
 /// bound: one that says nothing must not keep the peer out.
@@ -180,8 +183,9 @@ impl Acceptor {
                     if let Some(stream) = poll_opening(opening, cx) {
                         return Poll::Ready(Ok(Step::Opened(stream)));
                     }
-                    if opening.len() >= OPENING
-                        && let Some(oldest) = opening.first_mut()
+                    let own = opening.iter_mut().filter(|one| !one.is_foreign);
+                    if own.count() >= OPENING
+                        && let Some(oldest) = opening.iter_mut().find(|one| !one.is_foreign)
                     {
                         ready!(oldest.stale.as_mut().poll(cx));
                     }
@@ -228,14 +232,24 @@ impl Acceptor {
             debug!(peer = ?info.peer, local = ?info.local, "data connection from another host refused");
             return Ok(());
         }
-        // Strangers leave half of the handshakes to the peer's own host.
         let is_foreign = info.peer.is_some_and(|peer| self.peers.is_foreign(peer));
-        let most = if is_foreign { OPENING / 2 } else { OPENING };
-        if self.opening.len() >= most && !self.drop_stale(is_foreign) {
+        let most = if is_foreign { FOREIGN } else { OPENING };
+        let alike = self
+            .opening
+            .iter()
+            .filter(|one| one.is_foreign == is_foreign);
+        if alike.count() >= most && !self.drop_stale(is_foreign) {
             debug!(peer = ?info.peer, "data connection refused: too many handshakes");
             return Ok(());
         }
-        let permit = self.port.more(1)?;
+        let permit = match self.port.more(1) {
+            Err(error) if is_foreign => {
+                debug!(peer = ?info.peer, %error, "data connection refused");
+                return Ok(());
+            }
+            Err(_) if !is_foreign && self.drop_oldest(|one| one.is_foreign) => self.port.more(1)?,
+            permit => permit?,
+        };
         let within = self.within;
         let work = Box::pin(async move {
             match tokio::time::timeout(within, incoming.open()).await {
@@ -259,13 +273,14 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Ends the oldest handshake, if it is stale, for a connection of a foreign host or of the own
-    /// one. Says whether it did.
-    fn drop_stale(&mut self, for_foreign: bool) -> bool {
-        let gives_way = |opening: &Opening| {
-            (opening.is_foreign || !for_foreign) && opening.stale.deadline() <= Instant::now()
-        };
-        let oldest = self.opening.iter().position(gives_way);
+    /// Ends the oldest stale handshake of other hosts, or of the own one. Says whether it did.
+    fn drop_stale(&mut self, foreign: bool) -> bool {
+        self.drop_oldest(|one| one.is_foreign == foreign && one.stale.deadline() <= Instant::now())
+    }
+
+    /// Ends the oldest handshake of a kind, in favour of another. Says whether it did.
+    fn drop_oldest(&mut self, of: impl Fn(&Opening) -> bool) -> bool {
+        let oldest = self.opening.iter().position(of);
         if let Some(oldest) = oldest {
             debug!("handshake of a data connection ended in favour of another");
             drop(self.opening.remove(oldest));

@@ -96,9 +96,9 @@
 //! - **Handshakes.** A connection in a handshake counts as one without a login: their number is
 //!   bounded as above, and the time of the handshake is part of the time for the login. Bytes that
 //!   arrive in clear behind `AUTH` end the session, so that a command injected there never runs.
-//!   A data port runs 32 handshakes at a time, half of them for other hosts than the client's; at
-//!   this bound the oldest gives way once it is three seconds old, so that strangers that connect
-//!   and say nothing keep no client out.
+//!   A data port runs 32 handshakes of the client's host at a time, and 64 of other hosts; at these
+//!   bounds the oldest gives way once it is three seconds old, so that strangers that connect and
+//!   say nothing keep no client out.
 //! - **Data connections.** A clear data port serves the host of the control connection only, and
 //!   data is sent only to that host; connections from other hosts are dropped, and the client is
 //!   still served. Transfers between two servers need other hosts: `--third-party users` allows

@@ -178,6 +178,42 @@ async fn a_strangers_handshake_does_not_end_the_transfer() {
     assert_eq!(sink.data(), bytes(70_000));
 }
 
+/// Ends no handshake before all have begun.
+#[derive(Debug)]
+struct Together(tokio::sync::Barrier);
+
+impl<S: xio_core::Stream> Transform<S> for Together {
+    type Handle = S;
+
+    async fn initiate(&self, inner: S, _: &Target) -> xio_core::Result<S> {
+        Ok(inner)
+    }
+
+    async fn respond(&self, inner: S) -> xio_core::Result<S> {
+        self.0.wait().await;
+        Ok(inner)
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("together");
+    }
+}
+
+/// The streams of another server, which connect at once, are no flood.
+#[tokio::test]
+async fn many_streams_of_another_host_are_served() {
+    let layer = xio_core::DynLayer::new(Together(tokio::sync::Barrier::new(40)));
+    let together = tcp().layer(layer, &xio_core::Entry::new("together").unwrap());
+    let (mut from, mut to) = (channel(), channel());
+    let elsewhere = Peers::AnyBeside([192, 0, 2, 1].into());
+    let address = to.listen(&together, &here(), elsewhere).await.unwrap();
+    from.connect_to(tcp(), vec![address]);
+    let (file, sink) = (Memory(bytes(3_000_000)), Kept::default());
+    let plan = whole(Mode::Extended, 3_000_000).parallelism(40);
+    move_file(&mut from, &mut to, &file, &plan, &sink).await;
+    assert_eq!(sink.data(), bytes(3_000_000));
+}
+
 /// Leaves the first handshakes unanswered.
 #[derive(Debug)]
 struct Deaf(AtomicUsize);
