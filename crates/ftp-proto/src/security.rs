@@ -1,6 +1,8 @@
 //! Protection of the control and the data channel, and the demands of a server on both, as values.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ftp_wire::command::Dcau;
 
@@ -144,20 +146,33 @@ impl Demand {
     }
 }
 
-/// The demands on one peer, by the kind of its login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The demands on one peer, by its login.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Demands {
     /// Of logins with a password.
     pub users: Demand,
     /// Of anonymous logins.
     pub anonymous: Demand,
+    /// Of users by name, in addition.
+    pub names: Arc<BTreeMap<String, Demand>>,
 }
 
 impl Demands {
     /// Makes demands of these two parts.
-    pub const fn new(users: Demand, anonymous: Demand) -> Self {
-        Self { users, anonymous }
+    pub fn new(users: Demand, anonymous: Demand) -> Self {
+        Self {
+            users,
+            anonymous,
+            names: Arc::default(),
+        }
+    }
+
+    /// Adds demands on users by name.
+    #[must_use]
+    pub fn with_names(mut self, names: Arc<BTreeMap<String, Demand>>) -> Self {
+        self.names = names;
+        self
     }
 
     /// The demands without any configuration: passwords cross no network in clear.
@@ -169,12 +184,14 @@ impl Demands {
         demands
     }
 
-    /// The demand on a kind of login.
-    pub const fn of(&self, kind: LoginKind) -> Demand {
-        match kind {
+    /// The demand on a login of this kind under this name.
+    pub fn of(&self, kind: LoginKind, user: &str) -> Demand {
+        let of_kind = match kind {
             LoginKind::Anonymous => self.anonymous,
             LoginKind::User => self.users,
-        }
+        };
+        let own = self.names.get(user).copied().unwrap_or_default();
+        Demand::new(of_kind.control.max(own.control), of_kind.data.max(own.data))
     }
 }
 

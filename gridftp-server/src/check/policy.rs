@@ -48,7 +48,7 @@ fn rules(config: &Config, options: &Options) -> Vec<Finding> {
     for rule in options.require_from.iter().flatten() {
         let fact = format!(
             "clients of {}: the control connection is {}, their {}",
-            rule.network,
+            rule.on,
             at_least(rule.demand.control),
             data(rule.demand.data)
         );
@@ -61,6 +61,14 @@ fn rules(config: &Config, options: &Options) -> Vec<Finding> {
             ),
             false => Finding::ok(TOPIC, fact),
         });
+    }
+    for rule in options.require_user.iter().flatten() {
+        let (control, data) = (at_least(rule.demand.control), data(rule.demand.data));
+        let fact = format!(
+            "{}: the control connection is {control}, their {data}",
+            rule.on
+        );
+        findings.push(Finding::ok(TOPIC, fact));
     }
     if options.anonymous.is_some() {
         let fact = format!(

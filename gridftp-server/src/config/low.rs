@@ -13,7 +13,9 @@ use serde::Deserialize;
 
 use xio::{ByteSize, PortRange, read_value};
 
-use super::security::{NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty};
+use super::security::{
+    NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty, UserDemand,
+};
 use super::values::{in_file, seconds, seconds_in_file};
 
 /// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
@@ -201,6 +203,16 @@ pub struct Options {
     )]
     pub require_from: Option<Vec<NetworkDemand>>,
 
+    /// Least protection for users by name, in addition to the demands above, as `alice=private` for
+    /// both channels, or `bob=private/integrity` for control and data [default: none].
+    #[arg(
+        long,
+        value_name = "NAME=LEVEL",
+        value_delimiter = ',',
+        help_heading = "Protection"
+    )]
+    pub require_user: Option<Vec<UserDemand>>,
+
     /// Delay of the answer to a refused login [default: 1].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
     #[serde(default, deserialize_with = "seconds_in_file")]
@@ -333,7 +345,7 @@ impl Options {
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
             host_cert host_key ca_dir gridmap
             allow_clear_passwords require_control require_data require_anonymous_control
-            require_anonymous_data require_from in_place sync_writes partial_expiry partial_index block_size anonymous users
+            require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
             max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
             log_format log_level

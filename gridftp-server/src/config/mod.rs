@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::low::{Access, Backend, LogFormat, LogLevel, Options};
-pub use self::security::{NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty};
+pub use self::security::{
+    DemandOn, NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty, UserDemand,
+};
 pub(crate) use self::security::{Requirements, TlsPolicy};
 use xio::{ByteSize, Entry, PortRange};
 

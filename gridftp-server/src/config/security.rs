@@ -1,5 +1,6 @@
 //! The options of protection: TLS, and the demands on both channels.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -110,31 +111,39 @@ impl From<Require> for Level {
 }
 
 /// The demands on the logins of a network: `NETWORK=LEVEL`, or `NETWORK=CONTROL/DATA`.
+pub type NetworkDemand = DemandOn<Network>;
+
+/// The demands on the logins of a user: `NAME=LEVEL`, or `NAME=CONTROL/DATA`.
+pub type UserDemand = DemandOn<String>;
+
+/// The demands on both channels for some logins.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct NetworkDemand {
-    pub(crate) network: Network,
+#[serde(try_from = "String", bound = "T: std::str::FromStr")]
+pub struct DemandOn<T> {
+    pub(crate) on: T,
     pub(crate) demand: Demand,
 }
 
-impl std::str::FromStr for NetworkDemand {
+impl<T: std::str::FromStr> std::str::FromStr for DemandOn<T> {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
-            let (network, levels) = text.split_once('=')?;
+            let (on, levels) = text.split_once('=')?;
             let (control, data) = levels.split_once('/').unwrap_or((levels, levels));
             let level = |name| Require::from_str(name, false).ok().map(Level::from);
             Some(Self {
-                network: network.parse().ok()?,
+                on: on.parse().ok()?,
                 demand: Demand::new(level(control)?, level(data)?),
             })
         };
-        parse().ok_or("it takes NETWORK=LEVEL or NETWORK=CONTROL/DATA, as 10.0.0.0/8=private/clear")
+        parse().ok_or(
+            "it takes a network or a name, and LEVEL or CONTROL/DATA, as 10.0.0.0/8=private/clear",
+        )
     }
 }
 
-impl TryFrom<String> for NetworkDemand {
+impl<T: std::str::FromStr> TryFrom<String> for DemandOn<T> {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -173,12 +182,15 @@ pub(crate) struct Requirements {
     clear_passwords: Vec<Network>,
     /// Of every login from a network, in place of all others; the first that matches counts.
     networks: Vec<NetworkDemand>,
+    /// Of users by name, in addition.
+    names: Arc<BTreeMap<String, Demand>>,
 }
 
 impl Requirements {
     pub(super) fn new(options: &Options) -> Self {
         let level = |require: Option<Require>| require.map_or(Level::Clear, Level::from);
         let blocks = options.allow_clear_passwords.iter().flatten();
+        let names = options.require_user.iter().flatten();
         Self {
             control: options.require_control.map(Level::from),
             data: level(options.require_data),
@@ -190,6 +202,7 @@ impl Requirements {
             }),
             clear_passwords: blocks.map(|block| block.0).collect(),
             networks: options.require_from.clone().unwrap_or_default(),
+            names: Arc::new(names.map(|rule| (rule.on.clone(), rule.demand)).collect()),
         }
     }
 
@@ -205,11 +218,11 @@ impl Requirements {
 
     /// The demands on a client.
     pub(crate) fn on(&self, peer: IpAddr) -> Demands {
-        if let Some(rule) = self
-            .networks
-            .iter()
-            .find(|rule| rule.network.contains(peer))
-        {
+        self.by_kind(peer).with_names(Arc::clone(&self.names))
+    }
+
+    fn by_kind(&self, peer: IpAddr) -> Demands {
+        if let Some(rule) = self.networks.iter().find(|rule| rule.on.contains(peer)) {
             return Demands::new(rule.demand, rule.demand);
         }
         let allowed = self.clear_passwords.iter().any(|net| net.contains(peer));
@@ -316,9 +329,30 @@ mod tests {
         assert_eq!(all.anonymous.control, Level::Private);
         assert_eq!(all.anonymous.data, Level::Clear);
         // Without anonymous logins the name may be that of an account with a password.
-        let of_ftp = |o: fn(&mut Options)| demands("192.0.2.1", o).of(LoginKind::Anonymous).control;
+        let of_ftp = |o: fn(&mut Options)| {
+            demands("192.0.2.1", o)
+                .of(LoginKind::Anonymous, "ftp")
+                .control
+        };
         assert_eq!(of_ftp(|_| ()), Level::Private);
         assert_eq!(of_ftp(|o| o.anonymous = Some(Access::Ro)), Level::Clear);
+    }
+
+    #[test]
+    fn a_user_may_have_demands_of_its_own() {
+        let demands = demands("192.0.2.1", |o| {
+            let rules = ["alice=private", "bob=clear/integrity"];
+            o.require_user = Some(rules.map(|rule| rule.parse().unwrap()).into());
+            o.require_control = Some(Require::Integrity);
+        });
+        for (name, control, data) in [
+            ("alice", Level::Private, Level::Private),
+            ("bob", Level::Integrity, Level::Integrity),
+            ("carol", Level::Integrity, Level::Clear),
+        ] {
+            let demand = demands.of(LoginKind::User, name);
+            assert_eq!(demand, Demand::new(control, data), "{name}");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@
 //! | by Grid security | private | clear, authenticated (`DCAU A`) | `require-data` |
 //! | anonymous | clear | clear | `require-anonymous-control`, `require-anonymous-data` |
 //! | any, from a network of `require-from` | as it says | as it says | `require-from` |
+//! | a user of `require-user` | as it says, or more | as it says, or more | `require-user` |
 //! | over ssh (`--stdio`) | that of ssh | clear | none |
 //!
 //! The table has the defaults; each option takes `clear`, `integrity` or `private` and then holds
@@ -60,9 +61,10 @@
 //! require-from = ["192.0.2.0/24=clear", "0.0.0.0/0=private/integrity", "::/0=private/integrity"]
 //! ```
 //!
-//! The level of the data connections follows the slash; a single level holds for both channels. A
-//! login on a channel that is too weak is answered `534` at `USER`, before the password is sent; the
-//! reply names the remedy. A transfer whose data would be too weakly protected is answered `521`,
+//! `require-user` demands more of some users, whatever the network: `["alice=private"]`. The level
+//! of the data connections follows the slash; a single level holds for both channels. A login on a
+//! channel that is too weak is answered `534` at `USER`, before the password is sent; the reply
+//! names the remedy. A transfer whose data would be too weakly protected is answered `521`,
 //! or `534` under Grid security, and a `PROT` below the demand `534`.
 //!
 //! # Bounds and rules

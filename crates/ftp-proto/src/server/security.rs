@@ -128,7 +128,7 @@ impl ServerSession {
 /// Says why a login under this name is refused on this channel.
 pub(super) fn refusal(user: &str, cx: &Cx<'_>) -> Option<&'static str> {
     let kind = cx.security.kind_of(user);
-    let demand = cx.security.demands.of(kind).control;
+    let demand = cx.security.demands.of(kind, user).control;
     if cx.security.protection.level() >= demand {
         return None;
     }
@@ -186,7 +186,7 @@ pub(super) fn set_level(letter: char, cx: &mut Cx<'_>) {
 impl LoggedIn {
     /// `PROT`, refused where it is below the demand on this login (RFC 2228 §3).
     pub(super) fn protect(&mut self, letter: char, cx: &mut Cx<'_>) {
-        let demand = cx.security.demands.of(self.kind).data;
+        let demand = cx.security.demands.of(self.kind, &self.name).data;
         let weak = match letter {
             'C' => demand > Level::Clear,
             'S' => demand > Level::Integrity,
@@ -251,7 +251,7 @@ impl LoggedIn {
 
     /// Refuses a transfer whose data connections are below the demand on this login.
     pub(super) fn is_protected_enough(&self, cx: &mut Cx<'_>) -> bool {
-        let demand = cx.security.demands.of(self.kind).data;
+        let demand = cx.security.demands.of(self.kind, &self.name).data;
         let data = cx.security.data();
         if data.level >= demand {
             return true;
