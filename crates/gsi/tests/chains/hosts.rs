@@ -4,8 +4,8 @@ use gsi::certificate::Certificate;
 use gsi::host::{Expected, Host, Names};
 use gsi::oid;
 
-use crate::build::{Draft, extension, keys, sequence, tlv};
-use crate::table::{root, store, user, verify};
+use crate::build::{Draft, extension, keys, rfc, sequence, tlv};
+use crate::table::{proxy, root, store, user, verify};
 
 /// The certificate of a subject with these alternative names.
 fn certificate(subject: &str, hosts: &[&str], addresses: &[&[u8]]) -> Certificate {
@@ -128,6 +128,21 @@ fn a_subject_is_compared_exactly() {
         "the server is /O=Grid/CN=host/lab, not bal: \
          connect to a name of its certificate, or expect its subject"
     );
+}
+
+/// Its identity is its own, and only that: everybody with a proxy of the host could make one.
+#[test]
+fn an_independent_proxy_of_a_host_is_not_the_host() {
+    let root = root();
+    let host = user("/O=Grid/CN=host|lab").by(&root);
+    for (language, is_host) in [(oid::INHERIT_ALL, true), (oid::INDEPENDENT, false)] {
+        let proxy = proxy(&host, "123", Some(rfc(language, None))).by(&host);
+        let peer = verify(&store(&[&root]), &[&proxy, &host]).unwrap();
+        for rules in [Names::Rfc2818, Names::Gt2, Names::Hybrid] {
+            let checked = Expected::Host(Host::new("lab")).check(&peer, rules);
+            assert_eq!(checked.is_ok(), is_host, "{rules:?} {}", peer.identity);
+        }
+    }
 }
 
 #[test]
