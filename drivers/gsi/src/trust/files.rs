@@ -1,9 +1,9 @@
 //! The files of a CA directory: their names, their stamps and their contents.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use gsi::certificate::{BadCertificate, Certificate};
 use gsi::policy::{BadPolicy, SigningPolicy};
@@ -87,10 +87,11 @@ fn kind(name: &str) -> Option<(Kind, u32)> {
     Some((kind, hash))
 }
 
-/// Lists the files that matter.
+/// Lists the files that matter. If no authority can be seen because of a failure, that is an error.
 pub(super) fn list(directory: &Path) -> Result<BTreeMap<String, (Kind, Stamp)>, FileError> {
     let failed = |error| FileError::io(directory, error);
     let mut files = BTreeMap::new();
+    let mut failure = None;
     for entry in fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Ok(name) = entry.file_name().into_string() else {
@@ -99,9 +100,14 @@ pub(super) fn list(directory: &Path) -> Result<BTreeMap<String, (Kind, Stamp)>, 
         let Some((kind, hash)) = kind(&name) else {
             continue;
         };
-        // A link that leads nowhere is no file.
-        let Ok(metadata) = fs::metadata(entry.path()) else {
-            continue;
+        let metadata = match fs::metadata(entry.path()) {
+            Ok(metadata) => metadata,
+            // A link that leads nowhere is no file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                failure = Some(error);
+                continue;
+            }
         };
         let stamp = Stamp {
             hash,
@@ -111,7 +117,11 @@ pub(super) fn list(directory: &Path) -> Result<BTreeMap<String, (Kind, Stamp)>, 
         };
         files.insert(name, (kind, stamp));
     }
-    Ok(files)
+    let is_empty = !files.values().any(|(kind, _)| *kind == Kind::Authority);
+    match failure.filter(|_| is_empty) {
+        Some(error) => Err(failed(error)),
+        None => Ok(files),
+    }
 }
 
 /// Reads a file of a kind.

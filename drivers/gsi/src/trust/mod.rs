@@ -4,7 +4,7 @@
 mod examine;
 mod files;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use examine::{authorities, authority};
 
@@ -33,7 +33,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(3);
 /// Verdicts are those of the files at the last look; [`refreshed`](Self::refreshed) looks again
 /// after some seconds. A file that cannot be read, as one that is being written, counts as it was
 /// before; where there was none before, its authority is not trusted if it is a revocation list. A
-/// directory that is missing or without any authority counts as it was before, too.
+/// directory that cannot be read counts as it was before, too; one without an authority trusts none.
 #[derive(Debug)]
 pub struct TrustDirectory {
     path: PathBuf,
@@ -121,12 +121,12 @@ impl TrustDirectory {
         }
         loaded.looked = Some(now);
         match self.load(&mut loaded) {
-            Ok(Some(true)) => info!(directory = %self.path.display(), "CA directory read again"),
-            Ok(Some(false)) => {}
-            Ok(None) => warn!(
+            Ok(true) if self.store().authorities().next().is_none() => warn!(
                 directory = %self.path.display(),
-                "no authority in the CA directory; those read before stay in force"
+                "no authority in the CA directory: every certificate is refused"
             ),
+            Ok(true) => info!(directory = %self.path.display(), "CA directory read again"),
+            Ok(false) => {}
             Err(error) => warn!("{error}; the authorities read before stay in force"),
         }
     }
@@ -148,13 +148,9 @@ impl TrustDirectory {
         }
     }
 
-    /// Reads the files that changed, and tells whether there were any; `None` without the file of an
-    /// authority.
-    fn load(&self, loaded: &mut Loaded) -> Result<Option<bool>, FileError> {
+    /// Reads the files that changed, and tells whether there were any.
+    fn load(&self, loaded: &mut Loaded) -> Result<bool, FileError> {
         let listing = files::list(&self.path)?;
-        if !listing.values().any(|(kind, _)| *kind == Kind::Authority) {
-            return Ok(None);
-        }
         let mut changed = false;
         let before = loaded.files.len();
         loaded.files.retain(|name, _| listing.contains_key(name));
@@ -184,7 +180,7 @@ impl TrustDirectory {
             let store = Arc::new(self.build(&loaded.files));
             *self.store.write().unwrap_or_else(PoisonError::into_inner) = store;
         }
-        Ok(Some(changed))
+        Ok(changed)
     }
 
     fn build(&self, files: &BTreeMap<String, Loading>) -> TrustStore {

@@ -2,12 +2,34 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gsi::certificate::Certificate;
 use gsi::verify::Rule;
 use xio_testkit::Grid;
 
 use super::*;
+
+/// A verifier that counts its searches.
+#[derive(Debug)]
+pub(crate) struct Counted(TrustDirectory, AtomicUsize);
+
+impl Counted {
+    pub(crate) fn new(grid: &Grid) -> Arc<Self> {
+        Arc::new(Self(open(grid), AtomicUsize::new(0)))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
+    }
+}
+
+impl Verifier for Counted {
+    fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Peer, Refusal> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.verify(chain, now)
+    }
+}
 
 fn open(grid: &Grid) -> TrustDirectory {
     TrustDirectory::open(grid.certificates(), TrustOptions::default()).unwrap()
@@ -56,7 +78,7 @@ fn a_half_written_directory_counts_as_before() {
     };
     let alice = || verdict(&directory, &grid, "Alice Lab");
 
-    // Each file broken in turn, then all of them gone, then the directory.
+    // Each file broken in turn, then the directory gone.
     let hash = grid.hash();
     for end in ["0", "r0", "signing_policy"] {
         let file = grid.certificates().join(format!("{hash}.{end}"));
@@ -72,13 +94,27 @@ fn a_half_written_directory_counts_as_before() {
     fs::rename(grid.certificates(), &aside).unwrap();
     look();
     assert!(matches!(alice(), Err(Rule::Revoked { .. })));
-    fs::create_dir(grid.certificates()).unwrap();
-    look();
-    assert!(matches!(alice(), Err(Rule::Revoked { .. })));
-    fs::remove_dir(grid.certificates()).unwrap();
     fs::rename(&aside, grid.certificates()).unwrap();
     fs::remove_file(grid.certificates().join(format!("{hash}.r0"))).unwrap();
     look();
+    assert!(alice().is_ok());
+}
+
+/// Its removal is how trust is withdrawn in an emergency.
+#[test]
+fn the_removal_of_the_last_authority_takes_effect() {
+    let grid = Grid::new();
+    let directory = open(&grid);
+    let start = Instant::now();
+    let alice = || verdict(&directory, &grid, "Alice Lab");
+    assert!(alice().is_ok());
+    let root = grid.certificates().join(format!("{}.0", grid.hash()));
+    let aside = grid.folder().join("aside");
+    fs::rename(&root, &aside).unwrap();
+    directory.refresh(start + INTERVAL);
+    assert!(matches!(alice(), Err(Rule::UnknownIssuer { .. })));
+    fs::rename(&aside, &root).unwrap();
+    directory.refresh(start + 2 * INTERVAL);
     assert!(alice().is_ok());
 }
 
