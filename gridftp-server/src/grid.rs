@@ -86,7 +86,8 @@ impl Grid {
         let map = Arc::new(GridMapFile::open(map)?);
         let keys = Arc::new(KeyPool::new(KEYS)?);
         let acceptor = GssapiAcceptor::new(&host, Judge::from(Arc::clone(&trust)), keys)
-            .map_err(|error| BadGrid::Tls(error.to_string()))?;
+            .map_err(|error| BadGrid::Tls(error.to_string()))?
+            .mapped_by(Arc::clone(&map));
         Ok(Some(Arc::new(Self {
             acceptor,
             trust,

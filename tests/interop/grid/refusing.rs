@@ -264,13 +264,20 @@ fn an_identity_without_an_account_is_told() -> Result<()> {
     let lab = Lab::new()?;
     let map = "\"/O=Grid/OU=Lab/CN=Bob\" bob\n";
     lab.files().grid().write("grid-mapfile", map, 0o644);
-    for (kind, words) in [
-        (Kind::Ours, "the server's grid-mapfile needs a line for it"),
-        (Kind::Globus, "Could not map"),
+    // Our server makes no key for a delegated credential of that identity.
+    let needs = "the server's grid-mapfile needs a line for it";
+    let by_certificate = "login by certificate";
+    for (kind, delegation, words) in [
+        (Kind::Ours, "limited", [needs, "refused the authentication"]),
+        (Kind::Ours, "none", [needs, by_certificate]),
+        (Kind::Globus, "limited", ["Could not map", by_certificate]),
     ] {
         if let Some(bed) = Bed::new(&lab, kind)? {
-            let words = ["login by certificate", &lab.files().identity(), words];
-            bed.refuses(|_| (), &words)?;
+            let choose = |client: &mut Command| {
+                client.args(["--delegation", delegation, "--data-cred", "auto"]);
+            };
+            let words = [&lab.files().identity(), words[0], words[1]];
+            bed.refuses(choose, &words)?;
         }
     }
     Ok(())

@@ -96,6 +96,16 @@ impl Acceptor {
         }
     }
 
+    /// Returns the peer behind the handshake, until the end of the exchange; `None` if it is
+    /// anonymous.
+    pub fn peer(&self) -> Option<&Peer> {
+        match &self.running.as_ref()?.phase {
+            Phase::Handshake => None,
+            Phase::Flag(peer) => peer.as_ref(),
+            Phase::Key(peer) | Phase::Certificate(peer, _) => Some(peer),
+        }
+    }
+
     /// Returns the engine, for peers in tests that break the protocol.
     #[cfg(test)]
     pub(super) fn engine(&mut self) -> &mut Engine {

@@ -1,12 +1,14 @@
 //! `GssapiAcceptor`: the server's end of the exchange over `ADAT` lines.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use base64ct::{Base64, Encoding};
 use gsi::credential::Credential;
 use gsi::exchange::{Acceptor, ExchangeError, Mode, Session, Step};
-use gsi::tls::Clients;
+use gsi::gridmap::Unmapped;
+use gsi::tls::{Clients, Tls};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use tokio::time::{Instant, timeout_at};
@@ -15,6 +17,7 @@ use xio_core::Stream;
 use crate::control::lines::{LineBuffer, printable, send};
 use crate::control::stream::Role;
 use crate::control::{AdatError, Established, Refused};
+use crate::gridmap::GridMapFile;
 use crate::keys::KeyPool;
 use crate::trust::Judge;
 
@@ -24,9 +27,10 @@ const MAX_STRAYS: usize = 8;
 /// The server's end of the exchange, for all connections.
 #[derive(Clone)]
 pub struct GssapiAcceptor {
-    config: Arc<ServerConfig>,
+    credential: Credential,
     judge: Judge,
     keys: Arc<KeyPool>,
+    map: Option<Arc<GridMapFile>>,
 }
 
 impl GssapiAcceptor {
@@ -39,12 +43,21 @@ impl GssapiAcceptor {
         judge: Judge,
         keys: Arc<KeyPool>,
     ) -> Result<Self, rustls::Error> {
-        let config = judge.tls().server(credential, Clients::Certified)?;
+        config(&judge.tls(), credential)?;
         Ok(Self {
-            config: Arc::new(config),
+            credential: credential.clone(),
             judge,
             keys,
+            map: None,
         })
+    }
+
+    /// Lets clients delegate only if this file has a line for them: a key for a stranger would cost
+    /// the time of others.
+    #[must_use]
+    pub fn mapped_by(mut self, map: Arc<GridMapFile>) -> Self {
+        self.map = Some(map);
+        self
     }
 
     /// Runs the exchange on a connection after the reply `334` to `AUTH GSSAPI`.
@@ -87,9 +100,11 @@ impl GssapiAcceptor {
         lines: &mut LineBuffer,
     ) -> Result<Box<Session>, AdatError> {
         self.judge.refreshed().await;
-        let config = Arc::clone(&self.config);
-        let verifier = Arc::clone(self.judge.verifier());
-        let mut acceptor = Acceptor::new(config, verifier, Mode::Gsi)?;
+        let tls = self.judge.tls().once();
+        let config = Arc::new(config(&tls, &self.credential)?);
+        let mut acceptor = Acceptor::new(config, Arc::clone(tls.verifier()), Mode::Gsi)?;
+        let host = stream.info().peer.map(|peer| peer.ip());
+        let host = host.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let mut strays = 0;
         loop {
             let line = lines.next(stream).await?;
@@ -100,7 +115,7 @@ impl GssapiAcceptor {
                 }
                 continue;
             };
-            match self.step(&mut acceptor, &token).await {
+            match self.step(&mut acceptor, &token, host).await {
                 Ok(Step::Done { token, session }) => {
                     let text = match token {
                         Some(token) => format!("235 ADAT={}\r\n", Base64::encode_string(&token)),
@@ -151,12 +166,31 @@ impl GssapiAcceptor {
         Ok(Some(token))
     }
 
-    async fn step(&self, acceptor: &mut Acceptor, token: &[u8]) -> Result<Step, AdatError> {
+    async fn step(
+        &self,
+        acceptor: &mut Acceptor,
+        token: &[u8],
+        host: IpAddr,
+    ) -> Result<Step, AdatError> {
         match acceptor.step(token, UnixTime::now())? {
-            Step::NeedKey(size) => Ok(acceptor.supply(self.keys.take(size).await?)?),
+            Step::NeedKey(size) => {
+                if let (Some(map), Some(peer)) = (&self.map, acceptor.peer()) {
+                    map.refreshed().await;
+                    match map.map().local_name(&peer.identity, None) {
+                        // The client may name an account of its own.
+                        Ok(_) | Err(Unmapped::Pool { .. }) => {}
+                        Err(unmapped) => return Err(unmapped.into()),
+                    }
+                }
+                Ok(acceptor.supply(self.keys.take(host, size).await?)?)
+            }
             step => Ok(step),
         }
     }
+}
+
+fn config(tls: &Tls, credential: &Credential) -> Result<ServerConfig, rustls::Error> {
+    tls.server(credential, Clients::Certified)
 }
 
 /// The reply to a client that is refused, in the form of GCT.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use gsi::exchange::ExchangeError;
+use gsi::gridmap::Unmapped;
 use gsi::key::KeyError;
 
 use crate::control::lines::MAX_LINE;
@@ -36,6 +37,9 @@ pub enum AdatError {
     /// The exchange failed.
     #[error("gsi: {0}")]
     Exchange(#[from] ExchangeError),
+    /// The grid-mapfile has no line for the client.
+    #[error("gsi: {0}; the server's grid-mapfile needs a line for it")]
+    Unmapped(#[from] Unmapped),
     /// The configuration is of no use.
     #[error("gsi: {0}")]
     Config(#[from] rustls::Error),

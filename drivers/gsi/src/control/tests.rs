@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use xio_testkit::{Grid, Mem, MemHandle, Validity};
 
 use super::*;
-use crate::{GsiInfo, Judge, KeyPool, TrustDirectory};
+use crate::trust::tests::Counted;
+use crate::{GridMapFile, GsiInfo, Judge, KeyPool, TrustDirectory};
 
 static GRID: LazyLock<Grid> = LazyLock::new(Grid::new);
 static KEYS: LazyLock<Arc<KeyPool>> = LazyLock::new(|| Arc::new(KeyPool::new(1).unwrap()));
@@ -109,6 +110,54 @@ async fn a_client_logs_in_and_delegates() {
             assert_eq!(peer.identity, "/O=Grid/OU=Lab/CN=Alice Lab");
             assert!(info.chain.contains(&"gssapi".into()));
             assert!(info.security.is_some());
+        }
+    }
+}
+
+/// Keys are dear, so only clients with an account get one.
+#[tokio::test]
+async fn an_identity_without_a_line_gets_no_key() {
+    let line = |common: &str| format!("\"/O=Grid/OU=Lab/CN={common}\" alice,alice2\n");
+    let pool = "\"/O=Grid/OU=Lab/CN=Alice Lab\" .pool\n".to_owned();
+    for (text, is_mapped) in [
+        (line("Alice Lab"), true),
+        (pool, true),
+        (line("Bob Lab"), false),
+    ] {
+        let map = GRID.write("grid-mapfile", &text, 0o644);
+        let map = Arc::new(GridMapFile::open(map).unwrap());
+        let far = acceptor(Versions::All).mapped_by(map);
+        let near = initiator(proxy());
+        let (near_end, far_end) = shake(&near, &far, localhost()).await;
+        if is_mapped {
+            assert!(far_end.unwrap().delegated.is_some());
+            continue;
+        }
+        let error = far_end.unwrap_err().error;
+        assert!(matches!(error, AdatError::Unmapped(_)), "{error}");
+        let told = near_end.unwrap_err().error.to_string();
+        let remedy = "add `\"/O=Grid/OU=Lab/CN=Alice Lab\" NAME`";
+        assert!(told.contains(remedy), "{told}");
+        // Without delegation it is up to the login.
+        let near = near.delegation(Delegation::None);
+        assert!(shake(&near, &far, localhost()).await.1.is_ok());
+    }
+}
+
+/// A search for a path costs a stranger's choice of signature checks.
+#[tokio::test]
+async fn a_chain_is_searched_once() {
+    let host = GRID.host(&["localhost"]);
+    // The chain of the delegated credential is another one.
+    for (delegation, searches) in [(Delegation::None, 1), (Delegation::Limited, 2)] {
+        let counted = Counted::new(&GRID);
+        let judge = Judge::new(Arc::clone(&counted) as _);
+        let far = GssapiAcceptor::new(&host, judge, Arc::clone(&KEYS)).unwrap();
+        let near = initiator(proxy()).delegation(delegation);
+        for turn in 1..=2 {
+            let (_, far) = shake(&near, &far, localhost()).await;
+            assert!(far.is_ok(), "{far:?}");
+            assert_eq!(counted.count(), turn * searches);
         }
     }
 }
