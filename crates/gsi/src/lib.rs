@@ -68,8 +68,8 @@
 //!
 //! # Limits
 //!
-//! - A chain has at most 100 certificates and 64 KiB, a token 128 KiB; the search for a path checks
-//!   a bounded number of signatures.
+//! - A chain has at most 16 certificates and 64 KiB, a token 128 KiB; the search for a path checks
+//!   a bounded number of signatures, once for a connection.
 //! - RSA keys have at least 2048 bits. Signatures with SHA-1 or MD5 count for nothing; a certificate
 //!   that is trusted by its very bytes needs none.
 //! - Legacy proxies, and authorities without a signing policy, are accepted only where

@@ -12,8 +12,9 @@ use crate::signature::{Fault, MIN_RSA_BITS};
 use crate::trust::TrustStore;
 use crate::verify::{Peer, Refusal, Rule};
 
-/// Upper bound of certificates in a chain, and of the length of a path.
-const MAX_CERTIFICATES: usize = 100;
+/// Upper bound of certificates in a chain: a stranger chooses them, and each costs checks of
+/// signatures. Authorities stand a few deep, and so do proxies.
+const MAX_CERTIFICATES: usize = 16;
 /// Upper bound of the size of a chain, in bytes: that of a TLS handshake message.
 const MAX_BYTES: usize = 64 * 1024;
 /// Signature checks for one chain beyond two a certificate; authorities of one name need more.
@@ -85,7 +86,7 @@ impl<'a> Search<'a> {
         let mut is_known = false;
         for issuer in self.candidates(last.issuer()) {
             let is_used = self.path.iter().any(|used| used.der() == issuer.der());
-            if is_used || length == MAX_CERTIFICATES {
+            if is_used {
                 continue;
             }
             is_known = true;

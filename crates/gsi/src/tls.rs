@@ -16,7 +16,7 @@ use rustls::{
 
 use crate::certificate::Certificate;
 use crate::credential::Credential;
-use crate::verify::{Peer, Refusal, Verifier};
+use crate::verify::{Once, Peer, Refusal, Verifier};
 use crate::{der, sni};
 
 /// The parts that the two ends of all connections have in common.
@@ -77,6 +77,16 @@ impl Tls {
     pub fn versions(mut self, versions: Versions) -> Self {
         self.versions = versions;
         self
+    }
+
+    /// Returns the parts for one connection: the chain of its peer is judged in the handshake, and
+    /// that verdict serves its owner too. Of another connection they would remember the peer.
+    #[must_use]
+    pub fn once(&self) -> Self {
+        Self {
+            verifier: Arc::new(Once::new(Arc::clone(&self.verifier))),
+            ..self.clone()
+        }
     }
 
     /// Returns the judge of certificates.

@@ -1,7 +1,7 @@
 //! Verdicts on a peer's chain: its identity, or the certificate and the rule that refused it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::time::ASN1Time;
@@ -48,6 +48,33 @@ impl Peer {
     /// Whether the peer may only read and write files.
     pub fn is_limited(&self) -> bool {
         self.rights == ProxyRights::Limited
+    }
+}
+
+/// The verifier of one connection: the chain that it accepted is not searched again.
+#[derive(Debug)]
+pub(crate) struct Once {
+    verifier: Arc<dyn Verifier>,
+    accepted: OnceLock<Peer>,
+}
+
+impl Once {
+    pub(crate) fn new(verifier: Arc<dyn Verifier>) -> Self {
+        let accepted = OnceLock::new();
+        Self { verifier, accepted }
+    }
+}
+
+impl Verifier for Once {
+    fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Peer, Refusal> {
+        let accepted = self.accepted.get().filter(|peer| peer.chain == chain);
+        if let Some(peer) = accepted {
+            return Ok(peer.clone());
+        }
+        let peer = self.verifier.verify(chain, now)?;
+        // Another chain, as that of a delegated credential, is judged each time.
+        let _ = self.accepted.set(peer.clone());
+        Ok(peer)
     }
 }
 

@@ -379,12 +379,15 @@ fn proxies_do_not_count_for_authorities_nor_ask_policies() {
     let mut order: Vec<&Issued> = chain.iter().collect();
     order[1..].reverse();
     table.accepts("out of order", &trusted, &order, ALICE);
-    let chain = under_alice(&vec![rfc(FULL, None); 40]);
+    let chain = under_alice(&vec![rfc(FULL, None); 15]);
     let mut order: Vec<&Issued> = chain.iter().collect();
-    table.accepts("forty", &trusted, &order, ALICE);
+    table.accepts("fifteen", &trusted, &order, ALICE);
     order[1..].reverse();
-    table.accepts("forty, out of order", &trusted, &order, ALICE);
-    table.end(4);
+    table.accepts("fifteen, out of order", &trusted, &order, ALICE);
+    let chain = under_alice(&vec![rfc(FULL, None); 16]);
+    let chain: Vec<&Issued> = chain.iter().collect();
+    table.refuses("sixteen", &trusted, &chain, "TooMany", "");
+    table.end(5);
 }
 
 #[test]

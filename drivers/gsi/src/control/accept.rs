@@ -104,7 +104,7 @@ impl GssapiAcceptor {
         let config = Arc::new(config(&tls, &self.credential)?);
         let mut acceptor = Acceptor::new(config, Arc::clone(tls.verifier()), Mode::Gsi)?;
         let host = stream.info().peer.map(|peer| peer.ip());
-        let host = host.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        let host = host.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let mut strays = 0;
         loop {
             let line = lines.next(stream).await?;

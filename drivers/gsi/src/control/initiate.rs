@@ -8,7 +8,6 @@ use base64ct::{Base64, Encoding};
 use gsi::credential::Credential;
 use gsi::exchange::{Delegation, Initiator, InitiatorOptions, Session, Step};
 use gsi::host::{Expected, Names};
-use rustls::ClientConfig;
 use rustls::pki_types::{ServerName, UnixTime};
 use tokio::time::{Instant, timeout_at};
 use xio_core::Stream;
@@ -24,7 +23,6 @@ const MAX_LINES: usize = 64;
 /// The client's end of the exchange, for connections with one credential.
 #[derive(Clone)]
 pub struct GssapiInitiator {
-    config: Arc<ClientConfig>,
     judge: Judge,
     credential: Credential,
     delegation: Delegation,
@@ -37,9 +35,8 @@ impl GssapiInitiator {
     /// # Errors
     /// The provider of cryptography lacks something.
     pub fn new(credential: Credential, judge: Judge) -> Result<Self, rustls::Error> {
-        let config = judge.tls().client(Some(&credential))?;
+        judge.tls().client(Some(&credential))?;
         Ok(Self {
-            config: Arc::new(config),
             judge,
             credential,
             delegation: Delegation::Limited,
@@ -107,8 +104,9 @@ impl GssapiInitiator {
         let check = Box::new(move |peer: &gsi::verify::Peer| {
             expected.check(peer, names).map_err(Into::into)
         });
-        let config = Arc::clone(&self.config);
-        let verifier = Arc::clone(self.judge.verifier());
+        let tls = self.judge.tls().once();
+        let config = Arc::new(tls.client(Some(&self.credential))?);
+        let verifier = Arc::clone(tls.verifier());
         let mut options = InitiatorOptions::new(config, verifier, told(host), check);
         options.credential = Some(self.credential.clone());
         options.delegation = self.delegation;

@@ -13,7 +13,8 @@ use gsi::exchange::{DataChannel, Fault, Mode};
 use gsi::host::{Expected, Host, Names};
 use gsi::name::Name;
 use gsi::sni::NameFilter;
-use gsi::verify::Peer;
+use gsi::tls::Tls;
+use gsi::verify::{Peer, Verifier};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{ClientConfig, ServerConfig};
 use xio_core::{
@@ -52,8 +53,7 @@ pub enum Expect {
 /// no close-notify: the length of a file must be known otherwise.
 #[derive(Clone)]
 pub struct Gsi {
-    client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
+    credential: Credential,
     judge: Judge,
     own: Name,
     expect: Expect,
@@ -67,14 +67,10 @@ impl Gsi {
     /// # Errors
     /// The provider of cryptography lacks something.
     pub fn new(credential: &Credential, judge: Judge) -> Result<Self> {
-        let unfit = |error: rustls::Error| {
-            let fact = format!("the credential cannot be used: {error}");
-            Error::new(ErrorKind::Security, LAYER, Operation::Plan, fact)
-        };
-        let tls = judge.tls();
+        client(&judge.tls(), credential)?;
+        server(&judge.tls(), credential)?;
         Ok(Self {
-            client: Arc::new(tls.client(Some(credential)).map_err(unfit)?),
-            server: Arc::new(tls.data_server(credential).map_err(unfit)?),
+            credential: credential.clone(),
             judge,
             own: credential.identity(),
             expect: Expect::Own,
@@ -114,28 +110,32 @@ impl Gsi {
             return Err(Error::new(ErrorKind::Unsupported, LAYER, op, fact));
         }
         self.judge.refreshed().await;
+        let tls = self.judge.tls().once();
+        let verifier = tls.verifier();
         match self.level {
             Level::Clear => {
                 let made = match to {
                     Some(_) => {
-                        let config = Arc::clone(&self.client);
+                        let config = client(&tls, &self.credential)?;
                         DataChannel::initiate(config, unnamed(), Mode::Gsi)
                     }
-                    None => DataChannel::respond(Arc::clone(&self.server), Mode::Gsi),
+                    None => DataChannel::respond(server(&tls, &self.credential)?, Mode::Gsi),
                 };
                 let channel = made.map_err(|error| setup::blame(&Fault::Tls(error).into(), op))?;
                 let (inner, channel) =
                     setup::clear(inner, channel, self.handshake_timeout, op).await?;
                 let chain = channel.peer_certificates().unwrap_or_default();
-                let peer = self.check(chain, to, op)?;
+                let peer = self.check(verifier, chain, to, op)?;
                 let version = channel.into_connection().protocol_version();
                 let info = GsiInfo::new(&peer, self.level, version);
                 Ok(Box::new(Tap::new(inner, Described(info))))
             }
             Level::Safe | Level::Private => {
                 let end = match to {
-                    Some(_) => TlsEnd::client(Arc::clone(&self.client), unnamed()),
-                    None => TlsEnd::server(Arc::clone(&self.server)).filtered(Filtered::default),
+                    Some(_) => TlsEnd::client(client(&tls, &self.credential)?, unnamed()),
+                    None => {
+                        TlsEnd::server(server(&tls, &self.credential)?).filtered(Filtered::default)
+                    }
                 };
                 let end = end
                     .close_notify_optional()
@@ -148,7 +148,7 @@ impl Gsi {
                     .iter()
                     .map(|der| CertificateDer::from(der.as_slice()))
                     .collect();
-                let peer = self.check(&chain, to, op)?;
+                let peer = self.check(verifier, &chain, to, op)?;
                 let mut info = GsiInfo::new(&peer, self.level, None);
                 info.version = tls.version;
                 Ok(Box::new(Tap::new(handle, Described(info))))
@@ -159,12 +159,13 @@ impl Gsi {
     /// Checks that the peer is the expected one.
     fn check(
         &self,
+        verifier: &Arc<dyn Verifier>,
         chain: &[CertificateDer<'_>],
         to: Option<&Target>,
         op: Operation,
     ) -> Result<Peer> {
         let refused = |fact| Error::new(ErrorKind::Security, LAYER, op, fact);
-        let verdict = self.judge.verifier().verify(chain, UnixTime::now());
+        let verdict = verifier.verify(chain, UnixTime::now());
         let peer = verdict.map_err(|refusal| refused(refusal.to_string()))?;
         let expected = match &self.expect {
             Expect::Any => return Ok(peer),
@@ -186,6 +187,19 @@ impl Gsi {
             peer.identity
         )))
     }
+}
+
+fn client(tls: &Tls, credential: &Credential) -> Result<Arc<ClientConfig>> {
+    tls.client(Some(credential)).map(Arc::new).map_err(unfit)
+}
+
+fn server(tls: &Tls, credential: &Credential) -> Result<Arc<ServerConfig>> {
+    tls.data_server(credential).map(Arc::new).map_err(unfit)
+}
+
+fn unfit(error: rustls::Error) -> Error {
+    let fact = format!("the credential cannot be used: {error}");
+    Error::new(ErrorKind::Security, LAYER, Operation::Plan, fact)
 }
 
 /// The host of a target, or the subject that its contact string demands.

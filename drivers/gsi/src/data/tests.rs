@@ -12,6 +12,7 @@ use xio_testkit::{Grid, Mem, MemHandle, Validity};
 
 use super::*;
 use crate::TrustDirectory;
+use crate::trust::tests::Counted;
 
 static GRID: LazyLock<Grid> = LazyLock::new(Grid::new);
 
@@ -70,6 +71,22 @@ async fn bytes_pass_under_every_protection() {
                 (versions, peer.version),
                 (Versions::Tls12, "TLS 1.2") | (Versions::Tls13, "TLS 1.3")
             ));
+        }
+    }
+}
+
+/// A search for a path costs a stranger's choice of signature checks.
+#[tokio::test]
+async fn a_chain_is_searched_once() {
+    for level in LEVELS {
+        let counted = Counted::new(&GRID);
+        let judge = Judge::new(Arc::clone(&counted) as _);
+        let far = Gsi::new(&proxy(), judge).unwrap().level(level);
+        let near = layer(&proxy()).level(level);
+        for turn in 1..=2 {
+            let (near, far) = shake(&near, &far).await;
+            assert!(near.is_ok() && far.is_ok());
+            assert_eq!(counted.count(), turn, "{level:?}");
         }
     }
 }
@@ -139,8 +156,8 @@ async fn the_end_below_is_the_end() {
     let alice = layer(&proxy());
     let (mut near, far) = Mem::new().pair();
     let peer = async {
-        let mut channel =
-            DataChannel::initiate(Arc::clone(&alice.client), unnamed(), Mode::Plain).unwrap();
+        let config = client(&alice.judge.tls(), &alice.credential).unwrap();
+        let mut channel = DataChannel::initiate(config, unnamed(), Mode::Plain).unwrap();
         while !channel.is_open() {
             near.write_all(&channel.take_output()).await.unwrap();
             channel
