@@ -1,6 +1,7 @@
 //! The corpus of the fuzz target of this crate, as an ordinary test.
 #![allow(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::expect_used,
     reason = "checks may fail, that is what they are for"
 )]
