@@ -25,6 +25,10 @@ const REPLACEMENTS: usize = 1;
 /// Tickets that data connections may add, the oldest of which is forgotten.
 const MORE_TICKETS: usize = 256;
 
+/// Bound in bytes of the remembered sessions of a control connection, and of its data connections:
+/// each session holds the chain of the client's certificate, which has up to 64 KiB.
+const MAX_BYTES: usize = 128 * 1024;
+
 /// The server's end of control and data connections; made by
 /// [`TlsBuilder::build_server`](crate::TlsBuilder::build_server).
 #[derive(Clone)]
@@ -163,19 +167,34 @@ impl View {
         let staged = std::mem::take(&mut *staged.lock().unwrap_or_else(PoisonError::into_inner));
         let mut kept = self.kept();
         kept.of_data.extend(staged);
-        let surplus = kept.of_data.len().saturating_sub(MORE_TICKETS);
-        kept.of_data.drain(..surplus);
+        let mut bytes = size(&kept.of_data);
+        while kept.of_data.len() > MORE_TICKETS || bytes > MAX_BYTES {
+            bytes -= size(&kept.of_data.pop_front());
+        }
     }
+}
+
+/// The bytes of sessions.
+fn size<'a, I: IntoIterator<Item = &'a Entry>>(sessions: I) -> usize {
+    let sessions = sessions.into_iter();
+    sessions.map(|(key, value)| key.len() + value.len()).sum()
 }
 
 impl StoresServerSessions for View {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        let entry = (key, value);
         match &self.staged {
-            Some(staged) => staged
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((key, value)),
-            None => self.kept().of_control.push((key, value)),
+            Some(staged) => {
+                let mut staged = staged.lock().unwrap_or_else(PoisonError::into_inner);
+                staged.push(entry);
+            }
+            None => {
+                let mut kept = self.kept();
+                if size(&kept.of_control) + size([&entry]) > MAX_BYTES {
+                    return false;
+                }
+                kept.of_control.push(entry);
+            }
         }
         true
     }
@@ -213,5 +232,37 @@ impl fmt::Debug for TlsServer {
 impl fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TlsSession(can resume: {})", self.can_resume())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client chooses its chain, and so the size of its sessions.
+    #[test]
+    fn sessions_take_bounded_memory() {
+        for (length, of_control, of_data) in [(60_000, 2, 2), (2_000, 65, 65), (200, 600, 256)] {
+            let kept: Arc<Mutex<Kept>> = Arc::default();
+            let view = |staged: bool| View {
+                kept: Arc::clone(&kept),
+                staged: staged.then(Mutex::default),
+            };
+            let control = view(false);
+            let put =
+                |view: &View, number: u32| view.put(number.to_be_bytes().to_vec(), vec![0; length]);
+            let stored = (0..600).filter(|number| put(&control, *number)).count();
+            assert_eq!(stored, of_control, "{length}");
+            for number in 600..1200 {
+                let data = view(true);
+                put(&data, number);
+                data.keep_staged();
+            }
+            let kept = kept.lock().unwrap();
+            assert_eq!(kept.of_data.len(), of_data, "{length}");
+            let newest = kept.of_data.back().unwrap();
+            assert_eq!(newest.0, 1199_u32.to_be_bytes());
+            assert!(size(&kept.of_control) + size(&kept.of_data) <= 2 * MAX_BYTES);
+        }
     }
 }
