@@ -8,7 +8,8 @@ use xio::tls::TlsInfo;
 /// Lines of a name in a certificate and the users that it logs in.
 ///
 /// A name is the subject in the form of Grid tools (`/O=Example/CN=Ann`), or an alternative name
-/// (`email:ann@example.org`, `DNS:host`, `URI:...`). Letters match in any case.
+/// (`email:ann@example.org`, `DNS:host`, `URI:...`). Letters match in any case. A subject whose line
+/// could be that of another one matches nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateMap(Vec<(String, Vec<String>)>);
 
@@ -56,10 +57,10 @@ impl CertificateMap {
         let Some(der) = peer.peer_certificates.first() else {
             return Ok(None);
         };
-        let subject = Certificate::parse(der.as_slice().into())?
-            .subject()
-            .to_string();
-        let users = self.users(std::iter::once(&subject).chain(&peer.peer_names));
+        let certificate = Certificate::parse(der.as_slice().into())?;
+        let subject = certificate.subject().to_string();
+        let own = certificate.subject().is_unambiguous().then_some(&subject);
+        let users = self.users(own.into_iter().chain(&peer.peer_names));
         Ok(Some((subject, users)))
     }
 
@@ -143,6 +144,28 @@ mod tests {
                 }
                 Err(line) => assert!((1..=lines).contains(&line), "{text:?}: {line}"),
             }
+        }
+    }
+
+    /// An authority that checks no values must not choose the account.
+    #[test]
+    fn a_name_that_reads_as_another_logs_in_nobody() {
+        let map = "\"/CN=Org/CN=Ann\" ann\n\"/CN=host/lab\" lab\nDNS:x.example.org ops\n";
+        let map = CertificateMap::parse(map).unwrap();
+        let authority = Authority::new("test authority");
+        for (common, hosts, expected) in [
+            ("Org/CN=Ann", &[][..], &[][..]),
+            ("Org/CN=Ann", &["x.example.org"], &["ops"]),
+            ("host/lab", &[], &["lab"]),
+        ] {
+            let pem = authority.issue(common, hosts).certificate;
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let mut info = TlsInfo::default();
+            info.peer_certificates = vec![der.to_vec()];
+            info.peer_names = hosts.iter().map(|host| format!("DNS:{host}")).collect();
+            let (subject, users) = map.find(&info).unwrap().unwrap();
+            assert_eq!(subject, format!("/CN={common}"));
+            assert_eq!(users, expected, "{common}");
         }
     }
 

@@ -104,6 +104,16 @@ impl Name {
         )
     }
 
+    /// Whether the form in one line is that of this name alone: a value with a slash and an equals
+    /// sign reads as several attributes, and a backslash as the escape of a byte.
+    pub fn is_unambiguous(&self) -> bool {
+        let mut attributes = self.0.relative.iter().flatten();
+        !attributes.any(|attribute| {
+            let mut behind = attribute.value.iter().skip_while(|byte| **byte != b'/');
+            attribute.value.contains(&b'\\') || behind.any(|byte| *byte == b'=')
+        })
+    }
+
     /// The value of the last attribute of the name, if that is a common name.
     pub(crate) fn last_common_name(&self) -> Option<&[u8]> {
         let last = self.0.relative.last()?.last()?;

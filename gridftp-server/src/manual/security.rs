@@ -38,6 +38,8 @@
 //! email:bob@example.org bob,operator
 //! ```
 //!
+//! A subject with a value such as `Org/CN=Ann` reads as another one, and matches no line.
+//!
 //! # Demands on both channels
 //!
 //! | Login | Control channel | Data connections | Options |
