@@ -43,6 +43,9 @@ pub enum BadGrid {
     /// No credential of the host.
     #[error("credential of the host")]
     Credential(#[from] NoCredential),
+    /// A key without its certificate has no effect.
+    #[error("host-key needs host-cert")]
+    KeyAlone,
     /// No authorities.
     #[error(transparent)]
     Trust(#[from] NoTrust),
@@ -67,6 +70,9 @@ impl Grid {
         options: &Options,
         environment: &Environment,
     ) -> Result<Option<Arc<Self>>, BadGrid> {
+        if options.host_key.is_some() && options.host_cert.is_none() {
+            return Err(BadGrid::KeyAlone);
+        }
         if !is_asked(options, environment) {
             return Ok(None);
         }
@@ -259,6 +265,16 @@ mod tests {
     use xio_testkit::{Grid as Lab, Validity};
 
     use super::*;
+
+    #[test]
+    fn a_key_needs_its_certificate() {
+        let options = Options {
+            host_key: Some("/etc/grid-security/hostkey.pem".into()),
+            ..Options::default()
+        };
+        let said = Grid::load(&options, &Environment::of_process()).unwrap_err();
+        assert_eq!(said.to_string(), "host-key needs host-cert");
+    }
 
     /// Row 51 of the hostile input: a proxy that ends in mid-session protects no further data.
     #[test]
