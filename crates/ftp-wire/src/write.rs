@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::Write as _;
 
+use zeroize::Zeroizing;
+
 use crate::addr;
 use crate::command::{
     BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, Secret, SiteCommand, StackSide,
@@ -82,9 +84,12 @@ impl Command {
     /// The byte 0xFF is doubled for Telnet (RFC 854). A path that begins with a blank, or with `-`
     /// where options are possible, gets the prefix `./`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
-        let mut line = Line::new(self.verb());
+        let mut line = Line::new(self.verb(), self.secret_len());
         self.arguments(&mut line, false);
-        for byte in line.0 {
+        // Room for all of it, so that no copy of a secret is left behind by a reallocation.
+        let doubled = line.0.iter().filter(|byte| **byte == 0xff).count();
+        out.reserve(line.0.len() + doubled + 2);
+        for &byte in line.0.iter() {
             out.push(if matches!(byte, 0 | b'\r' | b'\n') {
                 b'?'
             } else {
@@ -95,6 +100,16 @@ impl Command {
             }
         }
         out.extend_from_slice(b"\r\n");
+    }
+
+    /// The number of bytes of a secret argument.
+    fn secret_len(&self) -> usize {
+        match self {
+            Self::Pass(secret) | Self::Acct(secret) | Self::Adat(secret) | Self::Dcsc(secret) => {
+                secret.reveal().len()
+            }
+            _ => 0,
+        }
     }
 
     fn arguments(&self, line: &mut Line, masked: bool) {
@@ -245,12 +260,15 @@ impl SiteCommand {
     }
 }
 
-/// An unfinished command line.
-struct Line(Vec<u8>);
+/// An unfinished command line, overwritten when dropped: it may hold a secret.
+struct Line(Zeroizing<Vec<u8>>);
 
 impl Line {
-    fn new(verb: &str) -> Self {
-        Self(verb.as_bytes().to_vec())
+    /// Begins with the verb, with room for a secret.
+    fn new(verb: &str, secret: usize) -> Self {
+        let mut line = Zeroizing::new(Vec::with_capacity(verb.len() + 1 + secret));
+        line.extend_from_slice(verb.as_bytes());
+        Self(line)
     }
 
     fn word(&mut self, word: impl AsRef<[u8]>) {
@@ -304,7 +322,7 @@ impl fmt::Display for Length {
 /// Writes the form for logs: no line end, secrets masked, control characters escaped.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = Line::new(self.verb());
+        let mut line = Line::new(self.verb(), 0);
         self.arguments(&mut line, true);
         for c in String::from_utf8_lossy(&line.0).chars() {
             if c.is_control() {

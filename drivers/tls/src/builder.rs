@@ -280,7 +280,7 @@ pub(crate) fn initiator(
         .with_root_certificates(roots.store()?);
     let mut config = match identity {
         Some(identity) => builder
-            .with_client_auth_cert(identity.chain, identity.key)
+            .with_client_auth_cert(identity.chain, identity.key.clone_key())
             .map_err(|e| unfit(&e))?,
         None => builder.with_no_client_auth(),
     };
@@ -313,7 +313,7 @@ fn responder(
         }
     };
     let mut config = builder
-        .with_single_cert(identity.chain, identity.key)
+        .with_single_cert(identity.chain, identity.key.clone_key())
         .map_err(|e| unfit(&e))?;
     config.alpn_protocols = names(&shared.alpn);
     if shared.resume {

@@ -9,13 +9,15 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use xio_core::{Error, ErrorKind, Operation, Result};
+use zeroize::Zeroizing;
 
 use crate::error::LAYER;
 
-/// A certificate, its chain to the authority, and its private key.
+/// A certificate, its chain to the authority, and its private key, which is overwritten when it is
+/// dropped.
 pub struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivateKeyDer<'static>,
+    pub(crate) key: Zeroizing<PrivateKeyDer<'static>>,
 }
 
 impl Identity {
@@ -44,7 +46,10 @@ impl Identity {
             &certificates.display().to_string(),
             chain,
             &key.display().to_string(),
-            PrivateKeyDer::from_pem_file(key),
+            // The reader of files would leave its buffers behind.
+            std::fs::read(key)
+                .map_err(pem::Error::Io)
+                .and_then(|text| PrivateKeyDer::from_pem_slice(&Zeroizing::new(text))),
         )
     }
 
@@ -63,6 +68,7 @@ impl Identity {
             ));
         }
         let key = key.map_err(|e| unreadable(key_from, "no private key without a password", e))?;
+        let key = Zeroizing::new(key);
         Ok(Self { chain, key })
     }
 }
@@ -71,7 +77,7 @@ impl Clone for Identity {
     fn clone(&self) -> Self {
         Self {
             chain: self.chain.clone(),
-            key: self.key.clone_key(),
+            key: Zeroizing::new(self.key.clone_key()),
         }
     }
 }

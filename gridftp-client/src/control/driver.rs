@@ -11,6 +11,7 @@ use ftp_wire::reply::Reply;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use xio_core::{BoxStream, Info};
+use zeroize::Zeroizing;
 
 use crate::clock::{now, sleep_until};
 use crate::guard::Guard;
@@ -75,11 +76,17 @@ impl Upgrade {
     }
 }
 
+/// Joins secrets in a place that needs not grow, which would leave a copy behind.
+fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(parts.concat())
+}
+
 /// The state of the task behind a [`Control`](super::Control).
 pub(super) struct Driver {
     session: ClientSession,
     waiting: VecDeque<(Ticket, mpsc::UnboundedSender<Answer>)>,
-    out: Vec<u8>,
+    /// Bytes for the server, which may be a password or a key.
+    out: Zeroizing<Vec<u8>>,
     flushing: Vec<oneshot::Sender<()>>,
     spoken: Option<(Arc<dyn Observer>, Arc<str>)>,
     upgrade: Option<Upgrade>,
@@ -99,7 +106,7 @@ impl Driver {
         Self {
             session,
             waiting: VecDeque::from([(Ticket::BANNER, banner)]),
-            out: Vec::new(),
+            out: Zeroizing::default(),
             flushing: Vec::new(),
             spoken,
             upgrade: None,
@@ -140,7 +147,8 @@ impl Driver {
             tokio::select! {
                 biased;
                 wrote = writer.write(&self.out), if !self.out.is_empty() => match wrote {
-                    Ok(n) => drop(self.out.drain(..n)),
+                    // A new place: the old one is overwritten.
+                    Ok(n) => self.out = joined(&[self.out.get(n..).unwrap_or_default()]),
                     Err(error) => self.end = Some(format!("send: {error}").into()),
                 },
                 read = reader.read(&mut input) => match read {
@@ -236,7 +244,7 @@ impl Driver {
                     if self.spoken.is_some() {
                         self.tell(true, outgoing.to_string().as_bytes());
                     }
-                    self.out.extend_from_slice(outgoing.bytes());
+                    self.out = joined(&[&self.out, outgoing.bytes()]);
                 }
                 Output::Preliminary(ticket, reply) => {
                     self.tell_reply(&reply);

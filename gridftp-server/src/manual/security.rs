@@ -92,8 +92,9 @@
 //!   is free, and is not evicted then. Hanging up changes nothing: the hash still counts against
 //!   the bound, and a wrong password as a failure. A password has at most 1024 bytes. The server
 //!   overwrites passwords in its memory after the check, also those received by TLS.
-//! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere. Neither
-//!   program leaves a core dump (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
+//! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere; the library
+//!   of TLS and its reader of PEM may leave copies in freed memory. Neither program leaves a core
+//!   dump (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
 //! - **The tree.** The kernel resolves paths beneath the root: neither `..` nor a symbolic link nor
 //!   a link of `/proc` leads out of it at any moment. FIFOs, devices and sockets are refused. After
 //!   `SITE CHROOT` or `SITE RESTRICT` a session follows no symbolic link at all, and makes none.

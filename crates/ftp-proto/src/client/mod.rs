@@ -15,6 +15,7 @@ use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::error::BadReply;
 use ftp_wire::reply::Reply;
 use ftp_wire::reply_parser::ReplyParser;
+use zeroize::Zeroizing;
 
 pub use self::capabilities::{Capabilities, Support};
 pub use self::failure::FailureKind;
@@ -123,7 +124,7 @@ impl fmt::Display for Ending {
 /// One command as it goes out. `Debug` and `Display` mask passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outgoing {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
     shown: String,
 }
 
@@ -317,7 +318,7 @@ impl ClientSession {
         if self.closed {
             return Err(ApiMisuse::Closed);
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Zeroizing::new(Vec::new());
         command.write_to(&mut bytes);
         self.tickets += 1;
         let sent = Sent {

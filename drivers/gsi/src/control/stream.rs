@@ -144,15 +144,16 @@ impl<S: Stream> GssapiStream<S> {
         };
         bytes.truncate(length);
         match self.session.unwrap(&bytes) {
-            Ok(mut plain) => {
+            Ok(plain) => {
+                let mut plain = Zeroizing::new(plain);
                 // GCT ends some lines with a zero byte, and others not at all.
                 if plain.last() == Some(&0) {
                     plain.pop();
                 }
                 if plain.last() != Some(&b'\n') {
-                    plain.extend_from_slice(b"\r\n");
+                    append(&mut plain, b"\r\n");
                 }
-                Some(Zeroizing::new(plain))
+                Some(plain)
             }
             Err(error) => {
                 self.broken = Some((ErrorKind::Security, error.to_string()));
@@ -192,6 +193,17 @@ impl<S: Stream> GssapiStream<S> {
         ready!(self.outgoing.poll_drain(cx, &mut self.below))?;
         Pin::new(&mut self.below).poll_flush(cx)
     }
+}
+
+/// Appends to a secret, and overwrites the old place where it has to move.
+fn append(secret: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
+    let length = secret.len() + more.len();
+    if length > secret.capacity() {
+        let mut roomy = Zeroizing::new(Vec::with_capacity(2 * length));
+        roomy.extend_from_slice(secret);
+        *secret = roomy;
+    }
+    secret.extend_from_slice(more);
 }
 
 impl<S: Stream> AsyncRead for GssapiStream<S> {
@@ -265,7 +277,7 @@ impl<S: Stream> AsyncWrite for GssapiStream<S> {
             return refused(ErrorKind::Protocol, "a written line is too long");
         }
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
-            this.partial.extend_from_slice(piece);
+            append(&mut this.partial, piece);
             if piece.ends_with(b"\n") {
                 let line = std::mem::take(&mut this.partial);
                 this.wrap(&line);
