@@ -1,4 +1,4 @@
-//! The server as a process: backends by name, signals, and warnings at the start.
+//! The server as a process: its storage, signals, and warnings at the start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gridftp_dsi::Dsi;
-use gridftp_dsi_null::Null;
-use gridftp_dsi_posix::Posix;
-use gridftp_server::config::{Backend, Config, Options, Policy};
+use gridftp_dsi::{Dsi, DynDsi};
+use gridftp_server::config::{Config, Options, Policy};
 use gridftp_server::{Control, Server, serve_stdio};
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -46,25 +44,12 @@ pub(crate) async fn run(
     let _too_large = signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?;
     let mut config = config;
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
-    match config.backend {
-        Backend::Null => serve(config, Null::default(), entry, ready).await,
-        Backend::Posix => {
-            let root = config
-                .root
-                .clone()
-                .context("no tree to serve, say --root DIR (or --backend null)")?;
-            let mut posix = Posix::open(&root)
-                .with_context(|| format!("open the tree {}", root.display()))?
-                .with_sync(config.sync_writes);
-            if let Some(index) = &config.partial_index {
-                posix = posix.with_index(index);
-            }
-            if let Some(age) = config.partial_expiry {
-                tokio::spawn(expire(posix.clone(), age));
-            }
-            serve(config, posix, entry, ready).await
-        }
+    let storage = config.open_storage().context("open the storage")?;
+    let storage = storage.context("no tree to serve, say --root DIR or --storage NAME")?;
+    if let Some(age) = config.partial_expiry {
+        tokio::spawn(expire(Arc::clone(&storage), age));
     }
+    serve(config, storage, entry, ready).await
 }
 
 async fn serve<D: Dsi>(
@@ -109,11 +94,11 @@ async fn serve<D: Dsi>(
 }
 
 /// Removes old partial uploads, once an hour.
-async fn expire(posix: Posix, age: Duration) {
+async fn expire(storage: Arc<dyn DynDsi>, age: Duration) {
     let mut ticker = tokio::time::interval(age.min(Duration::from_secs(3600)));
     loop {
         ticker.tick().await;
-        match posix.expire_partials(age).await {
+        match storage.expire_dyn(age).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "expired partial uploads"),
             Err(error) => tracing::warn!(%error, "partial uploads could not be expired"),

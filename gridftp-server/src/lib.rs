@@ -27,6 +27,7 @@
 //! | Module | Its part |
 //! | --- | --- |
 //! | [`config`] | Flags and file, checked once |
+//! | [`storage`] | Storages by name |
 //! | [`check`](mod@check) | Findings about the set-up, for `gridftp-server check` |
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`], `log_queue` | The log and its transfer lines |
@@ -61,6 +62,7 @@ mod reply_for;
 mod server;
 mod session;
 mod stdio;
+pub mod storage;
 mod upgrade;
 
 pub use server::{Control, Server};

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use gridftp_server::config::{Config, LogLevel, Options};
+use gridftp_server::storage::KINDS;
 
 use crate::daemon::Entry;
 
@@ -60,6 +61,9 @@ enum Command {
     /// certificates, names, clock, ports, rules. Prints one line a fact (ok, skip, warn or FAIL) with
     /// its remedy; exit status 1 if any is FAIL.
     Check(Box<report::Args>),
+
+    /// Lists the storages by name, with their options.
+    Storages,
 }
 
 fn main() -> ExitCode {
@@ -71,6 +75,10 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             done => done.map(drop),
         },
+        Some(Command::Storages) => {
+            print!("{}", storages());
+            Ok(())
+        }
         None => serve(cli.config, cli.options, cli.stdio),
     };
     match result {
@@ -80,6 +88,22 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The storages, one a paragraph.
+fn storages() -> String {
+    let mut text = String::new();
+    for kind in &KINDS {
+        text.push_str(&format!("{}: {}\n", kind.name, kind.about));
+        for option in kind.options {
+            let about = option.about.trim().trim_end_matches('.');
+            text.push_str(&format!(
+                "    {}: {about} ({})\n",
+                option.name, option.takes
+            ));
+        }
+    }
+    text
 }
 
 fn serve(file: Option<PathBuf>, flags: Options, stdio: bool) -> anyhow::Result<()> {

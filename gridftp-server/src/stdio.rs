@@ -95,8 +95,8 @@ fn person(config: &Config) -> Admitted {
     let name = entry
         .as_ref()
         .map_or_else(|| uid.to_string(), |user| user.name.clone());
-    let root = config.root.as_deref().unwrap_or_else(|| "/".as_ref());
-    let home = entry.and_then(|user| home_below(root, &user.dir));
+    let root = config.storages.root();
+    let home = entry.and_then(|user| home_below(root.as_deref()?, &user.dir));
     let home = home.unwrap_or_else(DsiPath::root);
     admit(&name, home, true, true)
 }

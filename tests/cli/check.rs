@@ -232,7 +232,7 @@ fn defects_of_accounts_are_told() -> Result<()> {
         ensure!(found.stdout.contains(line), "{}", found.report());
     }
     let mut bare = Command::new(binary("gridftp-server")?);
-    bare.args(["check", "--port", "0", "--backend", "null"])
+    bare.args(["check", "--port", "0", "--storage", "null"])
         .env_remove("X509_USER_CERT");
     let bare = run(&mut bare, LIMIT)?;
     ensure!(

@@ -67,24 +67,6 @@ impl Posix {
         self
     }
 
-    /// Removes the partial files that were not written to for `age`, and much sooner those that
-    /// cannot be continued; returns their number.
-    ///
-    /// The index lists them, so the size of the tree does not matter.
-    ///
-    /// # Errors
-    /// If the index cannot be read; a partial file that cannot be removed is left.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the work at its next entry.
-    pub async fn expire_partials(&self, age: Duration) -> Result<u64> {
-        let root = Arc::clone(&self.root);
-        run_until_dropped(Work::Long, "expire", move |stop| {
-            expire::expire(&root, age, stop).map_err(|fault| fault.of("expire", "/"))
-        })
-        .await
-    }
-
     /// Runs `work` on the tree in the view of `user`, on the thread for its kind of work.
     ///
     /// # Cancel safety
@@ -238,6 +220,16 @@ impl Dsi for Posix {
             path,
             |root, path| expire::held(&root.target(path)?),
         )
+        .await
+    }
+
+    /// Removes those that cannot be continued much sooner. The index lists them all, so the size of
+    /// the tree does not matter.
+    async fn expire(&self, age: Duration) -> Result<u64> {
+        let root = Arc::clone(&self.root);
+        run_until_dropped(Work::Long, "expire", move |stop| {
+            expire::expire(&root, age, stop).map_err(|fault| fault.of("expire", "/"))
+        })
         .await
     }
 

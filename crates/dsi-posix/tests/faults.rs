@@ -86,11 +86,7 @@ async fn partials_expire_by_age_but_never_under_a_writer() {
     live.checkpoint(&RangeSet::new(), false).await.unwrap();
     tree.age(".live.gridftp-part");
     tree.age("a/b/.old.gridftp-held");
-    let gone = tree
-        .posix
-        .expire_partials(Duration::from_secs(3600))
-        .await
-        .unwrap();
+    let gone = tree.posix.expire(Duration::from_secs(3600)).await.unwrap();
     assert_eq!(gone, 1);
     assert_eq!(std::fs::read_dir(tree.real("a/b")).unwrap().count(), 0);
     assert_eq!(tree.open("/young", RESUME).await.unwrap().held(), set(0, 1));

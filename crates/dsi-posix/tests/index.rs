@@ -70,10 +70,10 @@ async fn the_expiry_reads_only_the_index() {
     // A walk would find this one.
     std::fs::write(tree.real("dir/.other.gridftp-part"), "x").unwrap();
     tree.age("dir/.other.gridftp-part");
-    assert_eq!(tree.again().expire_partials(HOUR).await.unwrap(), 1);
+    assert_eq!(tree.again().expire(HOUR).await.unwrap(), 1);
     assert_eq!(names_in(&tree.real("dir")), [".other.gridftp-part"]);
     assert!(tree.indexed().is_empty());
-    assert_eq!(tree.again().expire_partials(HOUR).await.unwrap(), 0);
+    assert_eq!(tree.again().expire(HOUR).await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn forged_entries_remove_nothing_but_old_partial_files() {
         }
     }
     std::fs::write(tree.real(&format!("{INDEX}/no entry")), "x").unwrap();
-    let count = tree.posix.expire_partials(Duration::ZERO).await.unwrap();
+    let count = tree.posix.expire(Duration::ZERO).await.unwrap();
     assert_eq!(count, 1, "the one of ours");
     assert_eq!(tree.everything(), ["precious"]);
     assert!(tree.all.path().join(".out.gridftp-part").exists());
@@ -105,7 +105,7 @@ async fn an_upload_that_cannot_be_continued_goes_sooner() {
     let tree = Tree::new();
     let sink = tree.open("/file", WHOLE).await.unwrap();
     tree.age(".file.gridftp-part");
-    let expire = || async { tree.again().expire_partials(24 * HOUR).await.unwrap() };
+    let expire = || async { tree.again().expire(24 * HOUR).await.unwrap() };
     assert_eq!(expire().await, 0, "somebody writes to it");
     // The state after a process is killed before its first record.
     std::mem::forget(sink);
@@ -146,7 +146,7 @@ async fn entries_follow_a_directory_that_is_renamed() {
     for name in ["left", "live"] {
         tree.age(&format!("new/inner/.{name}.gridftp-part"));
     }
-    assert_eq!(tree.posix.expire_partials(HOUR).await.unwrap(), 2);
+    assert_eq!(tree.posix.expire(HOUR).await.unwrap(), 2);
     assert!(names_in(&tree.real("new/inner")).is_empty());
     assert_eq!(tree.indexed(), expected[2..]);
 }
@@ -164,12 +164,12 @@ async fn processes_share_a_tree() {
         tree.age(name);
     }
     for posix in [&tree.posix, &other] {
-        assert_eq!(posix.expire_partials(HOUR).await.unwrap(), 0);
+        assert_eq!(posix.expire(HOUR).await.unwrap(), 0);
     }
     drop(mine);
     theirs.finish(Finish::whole(0)).await.unwrap();
     assert_eq!(tree.indexed(), [".mine.gridftp-part"]);
-    assert_eq!(other.expire_partials(HOUR).await.unwrap(), 1);
+    assert_eq!(other.expire(HOUR).await.unwrap(), 1);
     assert_eq!(tree.everything(), ["theirs"]);
 }
 
@@ -185,8 +185,8 @@ async fn wrong_clocks_remove_no_file_in_use() {
         file.set_modified(time).unwrap();
     }
     // An age of more than the time since 1970, and that of a clock far ahead.
-    assert_eq!(tree.posix.expire_partials(Duration::MAX).await.unwrap(), 0);
-    assert_eq!(tree.posix.expire_partials(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(tree.posix.expire(Duration::MAX).await.unwrap(), 0);
+    assert_eq!(tree.posix.expire(Duration::ZERO).await.unwrap(), 1);
     assert_eq!(
         tree.indexed(),
         [".future.gridftp-part", ".live.gridftp-part"]
@@ -257,10 +257,10 @@ async fn trees_without_room_for_an_index_are_served() {
     drop(sink);
     assert_eq!(names_in(&real).len(), 2);
     assert_eq!(names_in(&index).len(), 1);
-    let gone = machine.expire_partials(Duration::ZERO).await.unwrap();
+    let gone = machine.expire(Duration::ZERO).await.unwrap();
     assert_eq!(gone, 1);
     assert!(names_in(&real).is_empty() && names_in(&index).is_empty());
     // Reading from a tree writes nothing to it.
     let system = Posix::open("/proc".as_ref()).unwrap();
-    assert_eq!(system.expire_partials(HOUR).await.unwrap(), 0);
+    assert_eq!(system.expire(HOUR).await.unwrap(), 0);
 }

@@ -127,7 +127,7 @@ async fn a_killed_process_leaves_no_partial_file_without_an_entry() {
     }
     // Few, although hundreds were begun: a continued upload keeps its entry.
     assert!(tree.indexed().len() < 100, "{:?}", tree.indexed());
-    tree.posix.expire_partials(Duration::ZERO).await.unwrap();
+    tree.posix.expire(Duration::ZERO).await.unwrap();
     assert!(tree.indexed().is_empty());
     for dir in ["0", "1", "2"] {
         assert!(

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use byte_ranges::RangeSet;
 use bytes::Bytes;
-use gridftp_dsi::{ChecksumAlgorithm, Create, ErrorKind, Finish, Sink};
+use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi as _, ErrorKind, Finish, Sink};
 use support::{INDEX, RESUME, Tree, WHOLE, names_in};
 
 const SMALL: Create = Create::Whole { size: Some(5) };
@@ -136,9 +136,9 @@ async fn a_complete_file_left_in_the_index_expires() {
     std::fs::create_dir(tree.real(INDEX)).unwrap();
     std::fs::write(tree.real(&left), "hello").unwrap();
     let hour = std::time::Duration::from_secs(3600);
-    assert_eq!(tree.posix.expire_partials(hour).await.unwrap(), 0);
+    assert_eq!(tree.posix.expire(hour).await.unwrap(), 0);
     tree.age(&left);
-    assert_eq!(tree.posix.expire_partials(hour).await.unwrap(), 1);
+    assert_eq!(tree.posix.expire(hour).await.unwrap(), 1);
     assert!(names_in(&tree.real(INDEX)).is_empty());
 }
 

@@ -1,6 +1,7 @@
 //! `Dsi`: stat, list, open for reading or writing, change names.
 
 use std::future::Future;
+use std::time::Duration;
 
 use byte_ranges::RangeSet;
 
@@ -63,6 +64,16 @@ pub trait Dsi: Send + Sync + 'static {
         std::future::ready(Err(
             Error::new(ErrorKind::NotFound, "remove partial file").at(path)
         ))
+    }
+
+    /// Removes the partial files of interrupted uploads that were not written to for `age`, and
+    /// returns their number.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the work at its next partial file.
+    fn expire(&self, age: Duration) -> impl Future<Output = Result<u64>> + Send {
+        let _ = age;
+        std::future::ready(Ok(0))
     }
 
     /// Creates a directory.

@@ -13,7 +13,8 @@
 //! - **Every error has a kind** that an operator recognises: [`ErrorKind`].
 //!
 //! [`Memory`] is a complete backend and serves as the example. [`DynDsi`] is the boxed twin, for
-//! programs that choose their backend at run time; [`Mounts`] joins several into one tree.
+//! programs that choose their backend at run time, as `gridftp-server` does; [`Mounts`] joins several
+//! into one tree.
 //!
 //! ```
 //! # use std::future::Future;

@@ -7,7 +7,7 @@ use rustix::fs::{Access as Mode, AtFlags, CWD, accessat, statvfs};
 use xio::ByteSize;
 
 use super::{Site, person};
-use crate::config::Backend;
+use crate::config::Storages;
 
 const TOPIC: &str = "storage";
 
@@ -18,36 +18,51 @@ const LEAST_SPACE: u64 = 1 << 30;
 const LEAST_FILES: u64 = 1000;
 
 impl Site<'_> {
-    /// Examines the tree, which users may write to if `has_writers`.
+    /// Examines the storages, which users may write to if `has_writers`.
     pub(super) fn storage(&mut self, has_writers: bool) {
-        if self.options.backend.unwrap_or_default() == Backend::Null {
-            return self.add(Finding::ok(
+        // A mistake is told with the configuration.
+        let Ok(storages) = Storages::new(self.options) else {
+            return self.add(Finding::skip(
                 TOPIC,
-                "null: zeros are read, and nothing is kept",
+                "not examined until its option is right",
             ));
-        }
-        let Some(root) = self.options.root.clone() else {
-            return self.add(Finding::fail(
+        };
+        let trees = storages.describe();
+        if trees.is_empty() {
+            self.add(Finding::fail(
                 TOPIC,
                 "there is no tree to serve",
                 "say --root DIR",
             ));
-        };
-        if let Some(fault) = unreadable(&root) {
-            return self.add(fault);
         }
-        let shown = root.display();
-        self.add(Finding::ok(
-            TOPIC,
-            format!("{shown}: it is readable for {}", person()),
-        ));
-        if !has_writers {
-            return;
+        for storage in trees {
+            match storage.tree {
+                Some((root, index)) => {
+                    let has_writers = has_writers && !storage.is_read_only;
+                    self.findings
+                        .extend(tree(&root, index.as_deref(), has_writers));
+                }
+                None => {
+                    let fact = format!("{}: {}", storage.kind.name, storage.kind.about);
+                    self.add(Finding::ok(TOPIC, fact));
+                }
+            }
         }
-        let index = self.options.partial_index.as_deref();
-        let findings = [Some(written(&root)), index.map(written), space(&root)];
-        self.findings.extend(findings.into_iter().flatten());
     }
+}
+
+/// The findings about a directory tree.
+fn tree(root: &Path, index: Option<&Path>, has_writers: bool) -> Vec<Finding> {
+    if let Some(fault) = unreadable(root) {
+        return vec![fault];
+    }
+    let fact = format!("{}: it is readable for {}", root.display(), person());
+    let mut findings = vec![Finding::ok(TOPIC, fact)];
+    if has_writers {
+        let more = [Some(written(root)), index.map(written), space(root)];
+        findings.extend(more.into_iter().flatten());
+    }
+    findings
 }
 
 /// The fault of a tree that cannot be served.

@@ -16,6 +16,7 @@ use xio::{ByteSize, PortRange, read_value};
 use super::security::{
     NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty, UserDemand,
 };
+use super::storage::StorageOption;
 use super::values::{in_file, seconds, seconds_in_file};
 
 /// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
@@ -75,10 +76,11 @@ pub struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub root: Option<PathBuf>,
 
-    /// Storage of files: `posix` serves the directory given by --root; `null` reads zeros of any
-    /// size and discards writes, for measurements [default: posix].
-    #[arg(long, value_name = "NAME", help_heading = "Storage")]
-    pub backend: Option<Backend>,
+    /// Storage of files, `NAME[:OPTIONS]`, as posix:root=/srv/data, `null` (reads zeros of any size
+    /// and discards writes, for measurements) or `memory`; `gridftp-server storages` lists them.
+    /// Sections `[[storage]]` of the file mount several in one tree [default: posix].
+    #[arg(long, value_name = "STORAGE", help_heading = "Storage")]
+    pub storage: Option<StorageOption>,
 
     /// Writes uploads directly under their final names instead of renaming them when complete.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
@@ -283,17 +285,6 @@ pub struct Options {
     pub log_level: Option<LogLevel>,
 }
 
-/// A kind of storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Backend {
-    /// A directory tree.
-    #[default]
-    Posix,
-    /// Zeros in, nothing kept.
-    Null,
-}
-
 /// Access of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -341,7 +332,7 @@ impl Options {
             ($($option:ident)*) => { Self { $($option: self.$option.or(file.$option)),* } };
         }
         first! {
-            bind port data_ports net_stacks disk_stacks advertise third_party root backend
+            bind port data_ports net_stacks disk_stacks advertise third_party root storage
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
             host_cert host_key ca_dir gridmap
             allow_clear_passwords require_control require_data require_anonymous_control

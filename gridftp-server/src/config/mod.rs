@@ -4,6 +4,7 @@ mod low;
 mod reload;
 mod security;
 mod stacks;
+mod storage;
 mod values;
 
 use std::fs;
@@ -12,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::low::{Access, Backend, LogFormat, LogLevel, Options};
+pub use self::low::{Access, LogFormat, LogLevel, Options};
 pub use self::security::{
     DemandOn, NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty, UserDemand,
 };
 pub(crate) use self::security::{Requirements, TlsPolicy};
+pub(crate) use self::storage::Storages;
+pub use self::storage::{StorageOption, StorageSection};
+use gridftp_dsi::DynDsi;
 use xio::{ByteSize, Entry, PortRange};
 
 use xio_gsi::Environment;
@@ -36,10 +40,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Listening addresses of TLS from the first byte; none where the list is empty.
     pub listen_tls: Vec<SocketAddr>,
-    /// The exported tree, for backends that need one.
-    pub root: Option<PathBuf>,
-    /// The kind of storage.
-    pub backend: Backend,
+    /// The storages and their places.
+    pub(crate) storages: Storages,
     /// Bytes moved at once.
     pub block_size: usize,
     /// Whether uploads are written under their final names.
@@ -48,8 +50,6 @@ pub struct Config {
     pub sync_writes: bool,
     /// Age at which a partial upload is removed; `None` for never.
     pub partial_expiry: Option<Duration>,
-    /// Directory of the index of partial uploads; `None` for the root.
-    pub partial_index: Option<PathBuf>,
     /// Ports of data connections; `None` for any.
     pub data_ports: Option<PortRange>,
     /// Drivers that clients may name for data connections, with the options set by the server.
@@ -162,6 +162,15 @@ pub enum BadConfig {
         #[source]
         why: xio::Error,
     },
+    /// A storage cannot be used.
+    #[error("config: storage at {at}")]
+    Storage {
+        /// Its place in the tree.
+        at: String,
+        /// The fault in it.
+        #[source]
+        why: xio::Error,
+    },
     /// A value is out of its range.
     #[error("config: {key} must be {accepts}")]
     Range {
@@ -170,6 +179,16 @@ pub enum BadConfig {
         /// The accepted values.
         accepts: &'static str,
     },
+}
+
+impl Config {
+    /// Opens the storages as one tree; `None` where the configuration names none.
+    ///
+    /// # Errors
+    /// The storage that cannot be opened.
+    pub fn open_storage(&self) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
+        self.storages.open()
+    }
 }
 
 impl Options {
@@ -214,14 +233,12 @@ impl Config {
         Ok(Self {
             listen: at(port),
             listen_tls: options.tls_port.map(at).unwrap_or_default(),
-            root: options.root.clone(),
-            backend: options.backend.unwrap_or_default(),
+            storages: Storages::new(options)?,
             block_size: usize::try_from(block_size)
                 .map_err(|_| range("block-size", "between 4K and 8M"))?,
             in_place: options.in_place.unwrap_or(false),
             sync_writes: options.sync_writes.unwrap_or(false),
             partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),
-            partial_index: options.partial_index.clone(),
             data_ports: options.data_ports,
             net_stacks: stacks::net(options.net_stacks.as_deref())?,
             disk_stacks: stacks::disk(options.disk_stacks.as_deref())?,

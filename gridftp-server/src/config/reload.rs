@@ -14,9 +14,9 @@ impl Config {
             }};
         }
         changed! {
-            "bind and port" listen, "tls-port" listen_tls, "root" root, "backend" backend, "block-size" block_size,
+            "bind and port" listen, "tls-port" listen_tls, "root and storage" storages, "block-size" block_size,
             "in-place" in_place, "sync-writes" sync_writes, "partial-expiry" partial_expiry,
-            "partial-index" partial_index, "data-ports" data_ports, "net-stacks" net_stacks,
+            "data-ports" data_ports, "net-stacks" net_stacks,
             "disk-stacks" disk_stacks, "advertise" advertise, "third-party" third_party,
             "drain-timeout" drain_timeout, "log-format" log_format, "log-level" log_level
         }

@@ -45,6 +45,29 @@
 //! clients that you would lend as much. Data ports of `udt` are UDP ports from the same
 //! `data-ports`.
 //!
+//! # Storage by name
+//!
+//! `storage` names the storage of the tree with its options, as `posix:root=/srv/data;sync=yes`;
+//! `root = "/srv/data"` is short for it. `gridftp-server storages` lists all storages. Sections
+//! `[[storage]]` mount several in one tree, each at a directory of its own:
+//!
+//! ```toml
+//! [[storage]]
+//! at = "/"
+//! storage = "posix:root=/srv/data"
+//!
+//! [[storage]]
+//! at = "/archive"
+//! storage = "posix:root=/mnt/archive"
+//! read-only = true
+//! ```
+//!
+//! A path belongs to the longest place that leads to it. A name does not move from one storage to
+//! another: such a rename is answered `504`, and the file has to be copied. `FEAT` names the
+//! abilities that all storages have. `sync-writes` holds for every storage that does not say
+//! otherwise. The values of options are percent-decoded: a comma in a path is written `%2C`, a
+//! semicolon `%3B`.
+//!
 //! # Partial uploads
 //!
 //! The rest of a failed upload is kept in a hidden file beside its target for `partial-expiry`

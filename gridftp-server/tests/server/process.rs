@@ -659,9 +659,51 @@ fn a_closed_or_full_standard_output_stops_nobody() {
 }
 
 #[test]
+fn several_storages_are_served_in_one_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let [data, archive] = ["data", "archive"].map(|name| folder.path().join(name));
+    for place in [&data, &archive] {
+        fs::create_dir(place).unwrap();
+    }
+    fs::write(archive.join("old"), "kept").unwrap();
+    let file = folder.path().join("gridftp.toml");
+    let text = format!(
+        "[[storage]]\nat = \"/\"\nstorage = \"posix:root={}\"\n\
+         [[storage]]\nat = \"/far/archive\"\nstorage = \"posix:root={}\"\nread-only = true\n",
+        data.display(),
+        archive.display()
+    );
+    fs::write(&file, text).unwrap();
+    let config = file.to_str().unwrap();
+    let daemon = Daemon::start(folder.path(), &["--config", config, "--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    assert_eq!(ftp.store("STOR /new", b"data").code, 226);
+    assert_eq!(fs::read(data.join("new")).unwrap(), b"data");
+    assert_eq!(ftp.fetch("/far/archive/old"), b"kept");
+    ftp.ok("CWD far", 250);
+    ftp.ok("DELE archive/old", 550);
+    ftp.ok("RNFR /new", 350);
+    let refused = ftp.ok("RNTO /far/archive/new", 504);
+    assert!(refused.text().contains("another storage"), "{refused:?}");
+    assert!(data.join("new").exists());
+}
+
+#[test]
+fn storages_are_listed_with_their_options() {
+    let output = Command::new(env!("CARGO_BIN_EXE_gridftp-server"))
+        .arg("storages")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["\nnull: ", "\nposix: ", "    root: ", "(a path)"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn the_null_backend_serves_zeros() {
     let root = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(root.path(), &["--backend", "null", "--anonymous", "rw"]);
+    let daemon = Daemon::start(root.path(), &["--storage", "null", "--anonymous", "rw"]);
     let mut ftp = daemon.login();
     assert_eq!(ftp.fetch("/1M").len(), 1 << 20);
     assert_eq!(ftp.store("STOR /x", &bytes(100_000)).code, 226);

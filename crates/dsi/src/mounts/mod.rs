@@ -5,6 +5,7 @@ mod open;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use byte_ranges::RangeSet;
 
@@ -280,6 +281,18 @@ impl Dsi for Mounts {
         let place = self.place(user, path, "remove partial file")?;
         let storage = &place.mount.storage;
         told(storage.drop_held_dyn(&place.user, &place.path).await, path)
+    }
+
+    async fn expire(&self, age: Duration) -> Result<u64> {
+        let mut removed = 0;
+        let mut failed = None;
+        for mount in &self.mounts {
+            match mount.storage.expire_dyn(age).await {
+                Ok(count) => removed += count,
+                Err(error) => failed = Some(error.at(&mount.at)),
+            }
+        }
+        failed.map_or(Ok(removed), Err)
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {

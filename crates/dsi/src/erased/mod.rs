@@ -1,20 +1,19 @@
 //! `DynDsi`: the boxed twin of `Dsi`, for a backend chosen at run time.
 
+mod open;
+
 use std::fmt;
 use std::future::Future;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use bytes::{Bytes, BytesMut};
 
+pub use self::open::{BoxListing, BoxSink, BoxSource};
 use crate::dsi::Dsi;
 use crate::error::Result;
-use crate::file::{Finish, Listing, Sink, Source};
-use crate::types::{
-    Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User, WriteModel,
-};
+use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User};
 
 /// A boxed future that borrows for `'a`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -39,6 +38,7 @@ pub trait DynDsi: Send + Sync + 'static {
     ) -> BoxResult<'a, BoxSink>;
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
+    fn expire_dyn(&self, age: Duration) -> BoxResult<'_, u64>;
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn remove_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
@@ -88,11 +88,11 @@ impl<D: Dsi> DynDsi for D {
     }
 
     fn list_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxListing> {
-        Box::pin(async move { Ok(BoxListing(Box::new(self.list(user, path).await?))) })
+        Box::pin(async move { Ok(BoxListing::new(self.list(user, path).await?)) })
     }
 
     fn read_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxSource> {
-        Box::pin(async move { Ok(BoxSource(Box::new(self.read(user, path).await?))) })
+        Box::pin(async move { Ok(BoxSource::new(self.read(user, path).await?)) })
     }
 
     fn write_dyn<'a>(
@@ -101,7 +101,7 @@ impl<D: Dsi> DynDsi for D {
         path: &'a DsiPath,
         how: Create,
     ) -> BoxResult<'a, BoxSink> {
-        Box::pin(async move { Ok(BoxSink(Box::new(self.write(user, path, how).await?))) })
+        Box::pin(async move { Ok(BoxSink::new(self.write(user, path, how).await?)) })
     }
 
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet> {
@@ -110,6 +110,10 @@ impl<D: Dsi> DynDsi for D {
 
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
         Box::pin(self.drop_held(user, path))
+    }
+
+    fn expire_dyn(&self, age: Duration) -> BoxResult<'_, u64> {
+        Box::pin(self.expire(age))
     }
 
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
@@ -210,6 +214,10 @@ impl Dsi for Arc<dyn DynDsi> {
         (**self).drop_held_dyn(user, path).await
     }
 
+    async fn expire(&self, age: Duration) -> Result<u64> {
+        (**self).expire_dyn(age).await
+    }
+
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
         (**self).make_dir_dyn(user, path).await
     }
@@ -257,234 +265,8 @@ impl Dsi for Arc<dyn DynDsi> {
     }
 }
 
-/// Any [`Source`] in a box.
-pub struct BoxSource(Box<dyn DynSource>);
-
-/// Any [`Sink`] in a box.
-pub struct BoxSink(Box<dyn DynSink>);
-
-/// Any [`Listing`] in a box.
-pub struct BoxListing(Box<dyn DynListing>);
-
-trait DynSource: Send + Sync {
-    fn size_dyn(&self) -> u64;
-    fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxResult<'_, BytesMut>;
-    fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>>;
-    fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
-    fn unchanged_dyn(&self) -> BoxResult<'_, ()>;
-}
-
-impl<S: Source> DynSource for S {
-    fn size_dyn(&self) -> u64 {
-        self.size()
-    }
-
-    fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxResult<'_, BytesMut> {
-        Box::pin(self.read_at(offset, into))
-    }
-
-    fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>> {
-        self.descriptor()
-    }
-
-    fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>> {
-        Box::pin(self.data())
-    }
-
-    fn unchanged_dyn(&self) -> BoxResult<'_, ()> {
-        Box::pin(self.unchanged())
-    }
-}
-
-impl BoxSource {
-    /// Boxes `source`.
-    pub fn new(source: impl Source) -> Self {
-        Self(Box::new(source))
-    }
-}
-
-impl Source for BoxSource {
-    fn size(&self) -> u64 {
-        self.0.size_dyn()
-    }
-
-    fn read_at(
-        &self,
-        offset: u64,
-        into: BytesMut,
-    ) -> impl Future<Output = Result<BytesMut>> + Send {
-        self.0.read_at_dyn(offset, into)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.0.descriptor_dyn()
-    }
-
-    fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {
-        self.0.data_dyn()
-    }
-
-    fn unchanged(&self) -> impl Future<Output = Result<()>> + Send {
-        self.0.unchanged_dyn()
-    }
-}
-
-trait DynSink: Send + Sync {
-    fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxResult<'_, ()>;
-    fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool) -> BoxResult<'a, ()>;
-    fn held_dyn(&self) -> RangeSet;
-    fn order_dyn(&self) -> WriteModel;
-    fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
-    fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat>;
-    fn takes_pipes_dyn(&self) -> bool;
-    fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()>;
-}
-
-impl<S: Sink> DynSink for S {
-    fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxResult<'_, ()> {
-        Box::pin(self.write_at(offset, data))
-    }
-
-    fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool) -> BoxResult<'a, ()> {
-        Box::pin(self.checkpoint(held, durable))
-    }
-
-    fn held_dyn(&self) -> RangeSet {
-        self.held()
-    }
-
-    fn order_dyn(&self) -> WriteModel {
-        self.order()
-    }
-
-    fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes> {
-        Box::pin(self.read_back(offset, len))
-    }
-
-    fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat> {
-        Box::pin(async move { (*self).finish(done).await })
-    }
-
-    fn takes_pipes_dyn(&self) -> bool {
-        self.takes_pipes()
-    }
-
-    fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()> {
-        Box::pin(self.take_pipe(pipe, offset, len))
-    }
-}
-
-impl BoxSink {
-    /// Boxes `sink`.
-    pub fn new(sink: impl Sink) -> Self {
-        Self(Box::new(sink))
-    }
-}
-
-impl Sink for BoxSink {
-    fn write_at(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send {
-        self.0.write_at_dyn(offset, data)
-    }
-
-    async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
-        self.0.checkpoint_dyn(held, durable).await
-    }
-
-    fn held(&self) -> RangeSet {
-        self.0.held_dyn()
-    }
-
-    fn order(&self) -> WriteModel {
-        self.0.order_dyn()
-    }
-
-    fn read_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes>> + Send {
-        self.0.read_back_dyn(offset, len)
-    }
-
-    fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send {
-        self.0.finish_dyn(done)
-    }
-
-    fn takes_pipes(&self) -> bool {
-        self.0.takes_pipes_dyn()
-    }
-
-    fn take_pipe(
-        &self,
-        pipe: Arc<OwnedFd>,
-        offset: u64,
-        len: usize,
-    ) -> impl Future<Output = Result<()>> + Send {
-        self.0.take_pipe_dyn(pipe, offset, len)
-    }
-}
-
-trait DynListing: Send {
-    fn next_dyn(&mut self) -> BoxResult<'_, Vec<Stat>>;
-    fn position_dyn(&self) -> Option<u64>;
-    fn seek_dyn(&mut self, position: u64) -> BoxResult<'_, ()>;
-}
-
-impl<L: Listing> DynListing for L {
-    fn next_dyn(&mut self) -> BoxResult<'_, Vec<Stat>> {
-        Box::pin(self.next())
-    }
-
-    fn position_dyn(&self) -> Option<u64> {
-        self.position()
-    }
-
-    fn seek_dyn(&mut self, position: u64) -> BoxResult<'_, ()> {
-        Box::pin(self.seek(position))
-    }
-}
-
-impl BoxListing {
-    /// Boxes `listing`.
-    pub fn new(listing: impl Listing) -> Self {
-        Self(Box::new(listing))
-    }
-}
-
-impl Listing for BoxListing {
-    fn next(&mut self) -> impl Future<Output = Result<Vec<Stat>>> + Send {
-        self.0.next_dyn()
-    }
-
-    fn position(&self) -> Option<u64> {
-        self.0.position_dyn()
-    }
-
-    fn seek(&mut self, position: u64) -> impl Future<Output = Result<()>> + Send {
-        self.0.seek_dyn(position)
-    }
-}
-
 impl fmt::Debug for dyn DynDsi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DynDsi({})", self.capabilities_dyn().name)
-    }
-}
-
-impl fmt::Debug for BoxSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoxSource")
-            .field("size", &self.size())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for BoxSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoxSink")
-            .field("order", &self.order())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for BoxListing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoxListing").finish_non_exhaustive()
     }
 }

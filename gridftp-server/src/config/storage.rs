@@ -1,0 +1,246 @@
+//! The storages of the configuration, and their places in the tree.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use gridftp_dsi::{DsiPath, DynDsi, Mount, Mounts};
+use serde::Deserialize;
+use xio::{Entry, Error, ErrorKind, Operation, Plan};
+
+use super::{BadConfig, Options};
+use crate::storage::{Defaults, KINDS, StorageKind};
+
+/// The storages as the administrator writes them: one for the whole tree, or sections of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum StorageOption {
+    /// `NAME[:OPTIONS]`.
+    Whole(String),
+    /// `[[storage]]`.
+    Mounted(Vec<StorageSection>),
+}
+
+/// A section `[[storage]]` of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub struct StorageSection {
+    /// The directory at which the storage is mounted.
+    pub at: String,
+    /// `NAME[:OPTIONS]`.
+    pub storage: String,
+    /// Whether nobody may change anything there.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+impl FromStr for StorageOption {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self::Whole(text.to_owned()))
+    }
+}
+
+/// The checked storages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Storages {
+    places: Vec<Place>,
+    defaults: Defaults,
+}
+
+/// A storage, for the examination of a configuration.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) kind: &'static StorageKind,
+    pub(crate) is_read_only: bool,
+    /// The directory on this machine, and that of the index of partial uploads.
+    pub(crate) tree: Option<(PathBuf, Option<PathBuf>)>,
+}
+
+/// A storage and its place in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    at: DsiPath,
+    entry: Entry,
+    is_read_only: bool,
+}
+
+impl Storages {
+    /// Checks the options; without any of them there is no storage.
+    pub(crate) fn new(options: &Options) -> Result<Self, BadConfig> {
+        let defaults = Defaults {
+            root: options.root.clone(),
+            index: options.partial_index.clone(),
+            sync: options.sync_writes.unwrap_or(false),
+        };
+        let whole = |text: &str| StorageSection {
+            at: "/".to_owned(),
+            storage: text.to_owned(),
+            read_only: false,
+        };
+        let sections = match &options.storage {
+            Some(StorageOption::Mounted(sections)) => sections.clone(),
+            Some(StorageOption::Whole(text)) => vec![whole(text)],
+            None if defaults.root.is_some() => vec![whole("posix")],
+            None => Vec::new(),
+        };
+        let places = sections.iter().map(Place::new);
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        let needs_root = places.iter().any(Place::needs_root);
+        if needs_root && defaults.root.is_none() {
+            return Err(BadConfig::Needs {
+                key: "storage posix",
+                needed: "its root, or --root",
+            });
+        }
+        Ok(Self { places, defaults })
+    }
+
+    /// The directory of this machine at the root of the tree.
+    pub(crate) fn root(&self) -> Option<PathBuf> {
+        let place = self.places.iter().find(|place| place.at.is_root())?;
+        let (root, _) = place.kind().tree(&place.entry, &self.defaults)?;
+        Some(root)
+    }
+
+    /// Describes the storages.
+    pub(crate) fn describe(&self) -> Vec<Described> {
+        let describe = |place: &Place| Described {
+            kind: place.kind(),
+            is_read_only: place.is_read_only,
+            tree: place.kind().tree(&place.entry, &self.defaults),
+        };
+        self.places.iter().map(describe).collect()
+    }
+
+    /// Opens the storages as one tree; `None` without any.
+    pub(crate) fn open(&self) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
+        let mut mounts = Vec::with_capacity(self.places.len());
+        for place in &self.places {
+            let storage = place.kind().open(&place.entry, &self.defaults)?;
+            if let [_] = self.places.as_slice()
+                && place.at.is_root()
+                && !place.is_read_only
+            {
+                return Ok(Some(storage));
+            }
+            let mount = Mount::new(place.at.clone(), storage);
+            mounts.push(match place.is_read_only {
+                true => mount.read_only(),
+                false => mount,
+            });
+        }
+        match mounts.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(Arc::new(Mounts::new(mounts)?))),
+        }
+    }
+}
+
+impl Place {
+    fn new(section: &StorageSection) -> Result<Self, BadConfig> {
+        let at_fault = |why| BadConfig::Storage {
+            at: section.at.clone(),
+            why,
+        };
+        let bad = |fact: &str| {
+            let error = Error::new(ErrorKind::BadOption, "storage", Operation::Plan, fact);
+            at_fault(error)
+        };
+        let at = DsiPath::new(section.at.as_bytes());
+        let at = at.ok_or_else(|| bad("the place is an absolute path, as /archive"))?;
+        let plan: Plan = section.storage.parse().map_err(at_fault)?;
+        let [entry] = plan.entries() else {
+            return Err(bad("one storage has one name, as posix:root=/srv/data"));
+        };
+        let Some(kind) = kind_of(entry) else {
+            let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+            let known = names.join(", ");
+            let fact = format!("unknown storage {}, known are {known}", entry.driver());
+            return Err(bad(&fact));
+        };
+        kind.check(entry).map_err(at_fault)?;
+        Ok(Self {
+            at,
+            entry: entry.clone(),
+            is_read_only: section.read_only,
+        })
+    }
+
+    fn kind(&self) -> &'static StorageKind {
+        kind_of(&self.entry).expect("the name was checked")
+    }
+
+    fn needs_root(&self) -> bool {
+        self.entry.driver() == "posix" && self.entry.options().all(|(key, _)| key != "root")
+    }
+}
+
+fn kind_of(entry: &Entry) -> Option<&'static StorageKind> {
+    KINDS.iter().find(|kind| kind.name == entry.driver())
+}
+
+#[cfg(test)]
+mod tests {
+    use gridftp_dsi::{Kind, User};
+
+    use super::*;
+
+    fn storages(change: impl FnOnce(&mut Options)) -> Result<Storages, BadConfig> {
+        let mut options = Options::default();
+        change(&mut options);
+        Storages::new(&options)
+    }
+
+    fn named(text: &str) -> Result<Storages, BadConfig> {
+        storages(|o| o.storage = Some(StorageOption::Whole(text.to_owned())))
+    }
+
+    #[test]
+    fn mistakes_are_told_with_the_place() {
+        for (text, part) in [
+            (
+                "tape",
+                "unknown storage tape, known are memory, null, posix",
+            ),
+            ("null:size=1", "size"),
+            ("posix,null", "one name"),
+            ("posix:sync=maybe;root=/", "sync"),
+            ("posix", "--root"),
+        ] {
+            let error = named(text).unwrap_err();
+            let error = crate::error::chain(&error);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(named("posix:root=/srv").is_ok());
+    }
+
+    #[tokio::test]
+    async fn sections_are_mounted_in_one_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "text").unwrap();
+        let text = format!(
+            "[[storage]]\nat = \"/\"\nstorage = \"memory:limit=1M\"\n\
+             [[storage]]\nat = \"/data\"\nstorage = \"posix:root={}\"\nread-only = true\n",
+            folder.path().display()
+        );
+        let options: Options = toml::from_str(&text).unwrap();
+        let storages = Storages::new(&options).unwrap();
+        let tree = storages.open().unwrap().unwrap();
+        let user = User::new("u", DsiPath::root(), true);
+        let path = |text: &str| DsiPath::new(text.as_bytes()).unwrap();
+        let found = tree.stat_dyn(&user, &path("/data/a")).await.unwrap();
+        assert_eq!((found.kind, found.size), (Kind::File, 4));
+        assert!(tree.remove_dyn(&user, &path("/data/a")).await.is_err());
+        tree.make_dir_dyn(&user, &path("/new")).await.unwrap();
+        assert!(storages_of("").open().unwrap().is_none());
+    }
+
+    fn storages_of(text: &str) -> Storages {
+        Storages::new(&toml::from_str(text).expect("it parses")).expect("no storage is named")
+    }
+}

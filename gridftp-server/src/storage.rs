@@ -1,0 +1,132 @@
+//! `StorageKind`: the kinds of storage by name, with their options and the way to open one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gridftp_dsi::{DynDsi, Memory};
+use gridftp_dsi_null::Null;
+use gridftp_dsi_posix::Posix;
+use xio::{ByteSize, Entry, NoOptions, Opt, Options, Setting};
+
+/// A kind of storage that `--storage` and the file name.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct StorageKind {
+    /// The name.
+    pub name: &'static str,
+    /// A description in one sentence.
+    pub about: &'static str,
+    /// The options, in alphabetical order.
+    pub options: &'static [Opt],
+    check: fn(&Entry) -> xio::Result<()>,
+    open: fn(&Entry, &Defaults) -> gridftp_dsi::Result<Arc<dyn DynDsi>>,
+}
+
+/// The options of the server that hold for storages without their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Defaults {
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) index: Option<PathBuf>,
+    pub(crate) sync: bool,
+}
+
+impl StorageKind {
+    /// Checks the options of an entry.
+    pub(crate) fn check(&self, entry: &Entry) -> xio::Result<()> {
+        (self.check)(entry)
+    }
+
+    /// The directory on this machine that a storage serves, and that of its index.
+    pub(crate) fn tree(
+        &self,
+        entry: &Entry,
+        defaults: &Defaults,
+    ) -> Option<(PathBuf, Option<PathBuf>)> {
+        let options = PosixOptions::from_entry(entry).ok();
+        options
+            .filter(|_| self.name == "posix")
+            .map(|options| options.folders(defaults))
+    }
+
+    /// Opens a storage with checked options.
+    pub(crate) fn open(
+        &self,
+        entry: &Entry,
+        defaults: &Defaults,
+    ) -> gridftp_dsi::Result<Arc<dyn DynDsi>> {
+        (self.open)(entry, defaults)
+    }
+}
+
+/// All kinds.
+pub const KINDS: [StorageKind; 3] = [
+    StorageKind {
+        name: "memory",
+        about: "Files in memory, which are gone when the server ends",
+        options: MemoryOptions::OPTIONS,
+        check: |entry| MemoryOptions::from_entry(entry).map(drop),
+        open: |entry, _| {
+            let options = MemoryOptions::from_entry(entry).unwrap_or_default();
+            Ok(Arc::new(Memory::with_limit(options.limit.bytes())))
+        },
+    },
+    StorageKind {
+        name: "null",
+        about: "Zeros of any size are read, and written bytes are discarded; for measurements",
+        options: NoOptions::OPTIONS,
+        check: |entry| NoOptions::from_entry(entry).map(drop),
+        open: |_, _| Ok(Arc::new(Null::new())),
+    },
+    StorageKind {
+        name: "posix",
+        about: "A directory tree of this machine",
+        options: PosixOptions::OPTIONS,
+        check: |entry| PosixOptions::from_entry(entry).map(drop),
+        open: posix,
+    },
+];
+
+xio::options! {
+    /// Options of files in memory.
+    struct MemoryOptions for "memory" {
+        /// Largest size of a file.
+        limit: ByteSize = ByteSize::new(256 << 20), "limit";
+    }
+}
+
+xio::options! {
+    /// Options of a directory tree.
+    struct PosixOptions for "posix" {
+        /// Directory of the index of partial uploads; .gridftp-index in the root by default.
+        index: Option<String> = None, "index", Setting::new().takes("a path", &["/var/lib/gridftp"]).local();
+        /// Directory to serve; that of --root by default.
+        root: Option<String> = None, "root", Setting::new().takes("a path", &["/srv/data"]).local();
+        /// Whether data is flushed before a marker is sent and before a file is published; as
+        /// --sync-writes by default.
+        sync: Option<bool> = None, "sync";
+    }
+}
+
+impl PosixOptions {
+    /// The directory to serve, and that of the index.
+    fn folders(&self, defaults: &Defaults) -> (PathBuf, Option<PathBuf>) {
+        let index = self.index.as_ref().map(PathBuf::from);
+        match &self.root {
+            Some(root) => (root.into(), index),
+            None => (
+                defaults.root.clone().unwrap_or_else(|| "/".into()),
+                index.or_else(|| defaults.index.clone()),
+            ),
+        }
+    }
+}
+
+fn posix(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Arc<dyn DynDsi>> {
+    let options = PosixOptions::from_entry(entry).unwrap_or_default();
+    let (root, index) = options.folders(defaults);
+    let mut posix = Posix::open(&root)?.with_sync(options.sync.unwrap_or(defaults.sync));
+    if let Some(index) = index {
+        posix = posix.with_index(&index);
+    }
+    Ok(Arc::new(posix))
+}
