@@ -289,9 +289,14 @@ fn demands(options: &ConnectOptions) -> bool {
 
 /// Says whether the login has a password that nobody else may know.
 pub(crate) fn has_password(site: &Site) -> bool {
-    let named = site.user.as_deref().is_some_and(|user| !is_anonymous(user));
-    let secret = site.password.as_ref();
-    named && secret.is_some_and(|password| !password.reveal().is_empty())
+    let (Some(user), Some(password)) = (&site.user, &site.password) else {
+        return false;
+    };
+    let password = password.reveal();
+    // RFC 1635: anonymous logins send a mail address, or `guest`.
+    let is_public = password.contains('@') || password == "guest" || is_anonymous(password);
+    let is_nobody = is_anonymous(user) && is_public;
+    !is_nobody && !password.is_empty()
 }
 
 #[cfg(test)]
@@ -323,7 +328,12 @@ mod tests {
             ("ftp://ann:secret@h/", "::ffff:127.0.0.1", Steps::Clear),
             ("ftp://ann:@h/", FAR, Steps::Clear),
             ("ftp://h/", FAR, Steps::Clear),
-            ("ftp://Anonymous:me@h/", FAR, Steps::Clear),
+            ("ftp://Anonymous:me%40there@h/", FAR, Steps::Clear),
+            ("ftp://ftp:guest@h/", FAR, Steps::Clear),
+            ("ftp://FTP@h/", FAR, Steps::Clear),
+            // The account may be one that is named so.
+            ("ftp://ftp:secret@h/", FAR, EXPLICIT),
+            ("ftp://ftp:secret@h/", "127.0.0.1", Steps::Clear),
             ("ftps://h/", "127.0.0.1", EXPLICIT),
             ("ftps://h:2811/", FAR, EXPLICIT),
             ("ftps://h:990/", FAR, Steps::Implicit(Level::Private)),
@@ -414,11 +424,13 @@ mod tests {
     fn the_name_of_anonymous_logins_is_no_secret() {
         let site = Site::new("h", 21);
         assert!(!has_password(&site));
-        assert!(!has_password(
-            &site.clone().with_account("ftp", Some(Secret::new("x")))
-        ));
-        assert!(has_password(
-            &site.with_account("ann", Some(Secret::new("x")))
-        ));
+        for (user, password, secret) in [
+            ("ftp", "x@", false),
+            ("ftp", "x", true),
+            ("ann", "x@", true),
+        ] {
+            let site = site.clone().with_account(user, Some(Secret::new(password)));
+            assert_eq!(has_password(&site), secret, "{user}");
+        }
     }
 }

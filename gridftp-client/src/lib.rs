@@ -77,6 +77,9 @@
 //! | `ftp://` with a password | the same `AUTH TLS`, unless the server is on this machine |
 //! | `ftp://` without one | clear text |
 //!
+//! The mail address or the word `guest` that follows the name of an anonymous login (RFC 1635) is no
+//! password.
+//!
 //! A server that refuses `AUTH TLS` gets neither name nor password. The features that it lists do
 //! not matter: a third party on the way can remove one from the list as well as refuse the command.
 //! Clear text that arrives behind the agreement on TLS ends the session. The certificate must be

@@ -446,14 +446,26 @@ fn a_certificate_needs_no_terminal_to_ask_for_a_password() -> Result<()> {
     let ann = Authority::new("clients").issue("ann", &[]);
     drop(ann.write(bed.tree.root(), "ann"));
     let url = bed.server.url("ftps://ann@127.0.0.1");
-    let detached = |flags: &[&str]| {
-        let mut command = Command::new("setsid");
-        command.arg("--wait").arg(binary("gridftp-cp")?);
-        command.args(["--ca", "ca.pem", &url, "out"]).args(flags);
-        run(command.current_dir(bed.tree.root()), LIMIT)
-    };
-    fails(&detached(&[])?, 2, &["no terminal to ask on"])?;
-    detached(&["--cert", "ann.pem"])?.ok().map(drop)
+    fails(&detached(&bed, &[&url])?, 2, &["no terminal to ask on"])?;
+    detached(&bed, &["--cert", "ann.pem", &url])?.ok().map(drop)
+}
+
+/// Gets a file without a terminal.
+fn detached(bed: &Bed, flags: &[&str]) -> Result<Finished> {
+    let mut command = Command::new("setsid");
+    command.arg("--wait").arg(binary("gridftp-cp")?);
+    command.args(["--ca", "ca.pem"]).args(flags).arg("out");
+    run(command.current_dir(bed.tree.root()), LIMIT)
+}
+
+#[test]
+fn no_password_is_asked_for_under_an_anonymous_name() -> Result<()> {
+    let bed = Bed::new(Fault::None)?;
+    for user in ["ftp", "FTP", "Anonymous"] {
+        let url = bed.server.url(&format!("ftps://{user}@127.0.0.1"));
+        detached(&bed, &[&url])?.ok().context(user)?;
+    }
+    Ok(())
 }
 
 /// The subject of a certificate, with and without alternative names, logs its user in.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use ftp_proto::security::is_anonymous;
 use ftp_wire::command::Secret;
 use gridftp_client::netrc;
 use gridftp_client::url::{Location, Scheme, Site};
@@ -54,7 +55,7 @@ impl<'a> Accounts<'a> {
         let Some(user) = &site.user else {
             return Ok(());
         };
-        if site.password.is_some() || matches!(user.as_str(), "anonymous" | "ftp") {
+        if site.password.is_some() || is_anonymous(user) {
             return Ok(());
         }
         let key = (site.to_string(), user.clone());
