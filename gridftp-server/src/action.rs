@@ -316,7 +316,8 @@ impl<D: Dsi> Executor<D> {
         let protection = &transfer.channel.protection;
         let own_host = matches!(self.peers(protection), Peers::Only(_));
         let mut side = self.side();
-        if protection.is_tls() {
+        let tls = self.tls.clone().filter(|_| protection.is_tls());
+        if tls.is_some() {
             reporter.announce(side.channel.is_cached());
         }
         Box::pin(async move {
@@ -335,6 +336,7 @@ impl<D: Dsi> Executor<D> {
                 written: false,
             };
             let mover = Mover {
+            let sends = !matches!(transfer.kind, TransferKind::Store { .. });
                 shared: &shared,
                 user: &account.user,
                 side: &mut side,
@@ -358,6 +360,9 @@ impl<D: Dsi> Executor<D> {
                 }
                 other => other,
             };
+            if let (Some(tls), true, Ok(1..)) = (tls, sends, &result) {
+                tls.delivered();
+            }
             finished.with(side)
         })
     }

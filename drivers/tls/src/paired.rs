@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::server::StoresServerSessions;
+use tokio::sync::watch;
 use xio_core::{Error, ErrorKind, Operation, Result, Stream};
 
 use crate::end::TlsEnd;
@@ -41,7 +41,28 @@ pub struct TlsServer(Arc<ServerConfig>);
 pub struct TlsSession {
     config: Arc<ServerConfig>,
     kept: Arc<Mutex<Kept>>,
-    resumed: AtomicBool,
+    shown: watch::Sender<Shown>,
+}
+
+/// The sessions that the client has shown to hold.
+///
+/// Clients that use a ticket once may keep one alone of those that they got, and read none that
+/// comes while they only send: a client is sure to hold the ticket of its control connection, and one
+/// of each data connection that it has read, less those that it used.
+#[derive(Debug, Default)]
+struct Shown {
+    /// Data connections that resumed a session.
+    resumed: usize,
+    /// Whether one session serves any number of connections.
+    lasting: bool,
+    /// Tickets that the client is sure to hold.
+    spare: usize,
+    /// The key of the last used session.
+    last: Option<Vec<u8>>,
+    /// Whether one of the data connections that are set up resumed, and brings a ticket.
+    unread: bool,
+    /// Whether a connection without a session was taken for the client's.
+    took_other: bool,
 }
 
 /// A session's key and its value.
@@ -59,6 +80,8 @@ struct View {
     kept: Arc<Mutex<Kept>>,
     /// Sessions of a data connection, kept once it has proved to belong here.
     staged: Option<Mutex<Vec<Entry>>>,
+    /// The key of the session that the client asked for.
+    asked: Mutex<Option<Vec<u8>>>,
 }
 
 impl TlsServer {
@@ -73,7 +96,7 @@ impl TlsServer {
         TlsSession {
             config: Arc::clone(&self.0),
             kept: Arc::default(),
-            resumed: AtomicBool::new(false),
+            shown: watch::Sender::default(),
         }
     }
 }
@@ -92,6 +115,7 @@ impl TlsSession {
         let view = View {
             kept: Arc::clone(&self.kept),
             staged: None,
+            asked: Mutex::default(),
         };
         let mut config = self.config(Arc::new(view), TICKETS);
         config.cert_resolver = Arc::new(Named(config.cert_resolver));
@@ -119,33 +143,64 @@ impl TlsSession {
         let view = Arc::new(View {
             kept: Arc::clone(&self.kept),
             staged: Some(Mutex::default()),
+            asked: Mutex::default(),
         });
         let op = Operation::Open;
         let config = self.config(Arc::clone(&view), REPLACEMENTS);
         let end = TlsEnd::server(Arc::new(config)).handshake_timeout(within);
         let handle = end.open(inner, op).await?;
         if handle.tls_info().resumed {
-            // In TLS 1.3 clients of OpenSSL use each ticket once, and read no new one where they only
-            // send, so they run out.
-            if handle.tls_info().version == "TLS 1.2" {
-                self.resumed.store(true, Ordering::Relaxed);
-            }
+            let lasts = handle.tls_info().version == "TLS 1.2";
+            self.shown
+                .send_modify(|shown| shown.resume(lasts, view.asked()));
             view.keep_staged();
-        } else if must_resume {
-            return Err(Error::new(
-                ErrorKind::Security,
-                LAYER,
-                op,
-                "the data connection does not resume the TLS session of its control connection, \
-                 so it may be a stranger's; use a client that resumes",
-            ));
+            return Ok(handle);
+        }
+        if must_resume {
+            return Err(unproven());
         }
         Ok(handle)
     }
 
-    /// Whether a data connection has resumed a session of TLS 1.2: the client can do it every time.
+    /// Notes that data connections are set up anew; says whether the client has shown neither that it
+    /// resumes nor that it does not.
+    pub fn begin(&self) -> bool {
+        self.shown.send_modify(|shown| shown.unread = false);
+        let shown = self.shown.borrow();
+        shown.resumed == 0 && !shown.took_other
+    }
+
+    /// Notes that the client has read its data connections to the end, and a ticket of them.
+    pub fn delivered(&self) {
+        self.shown.send_modify(|shown| {
+            shown.spare += usize::from(std::mem::take(&mut shown.unread));
+        });
+    }
+
+    /// Whether the client has shown that its next data connection can resume.
     pub fn can_resume(&self) -> bool {
-        self.resumed.load(Ordering::Relaxed)
+        let shown = self.shown.borrow();
+        shown.resumed > 0 && (shown.lasting || shown.spare > 0)
+    }
+
+    /// Waits for a data connection that resumes, beside one that does not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Security`] when one does: the other is a stranger's, unless the client has used
+    /// up all tickets of its control connection.
+    ///
+    /// # Cancel safety
+    /// Nothing changes.
+    pub async fn give_way(&self, within: Duration) -> Result<()> {
+        let mut shown = self.shown.subscribe();
+        let resumed = shown.wait_for(|shown| (1..TICKETS).contains(&shown.resumed));
+        match tokio::time::timeout(within, resumed).await {
+            Ok(Ok(_)) => Err(unproven()),
+            _ => {
+                self.shown.send_modify(|shown| shown.took_other = true);
+                Ok(())
+            }
+        }
     }
 
     fn config(&self, view: Arc<View>, tickets: usize) -> ServerConfig {
@@ -156,7 +211,32 @@ impl TlsSession {
     }
 }
 
+impl Shown {
+    /// Notes a data connection that resumed the session with this key, which `lasts` or serves once.
+    fn resume(&mut self, lasts: bool, key: Option<Vec<u8>>) {
+        if self.resumed == 0 {
+            self.spare = 1;
+        }
+        self.lasting |= lasts || (key.is_some() && key == self.last);
+        self.spare = self.spare.saturating_sub(1);
+        self.resumed += 1;
+        self.unread = true;
+        self.last = key;
+    }
+}
+
+fn unproven() -> Error {
+    let fact = "the data connection does not resume the TLS session of its control connection, \
+                so it may be a stranger's; use a client that resumes";
+    Error::new(ErrorKind::Security, LAYER, Operation::Open, fact)
+}
+
 impl View {
+    fn asked(&self) -> Option<Vec<u8>> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.take()
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,8 +282,9 @@ impl StoresServerSessions for View {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let kept = self.kept();
         let mut all = kept.of_control.iter().chain(&kept.of_data);
-        all.find(|entry| entry.0 == key)
-            .map(|entry| entry.1.clone())
+        let found = all.find(|entry| entry.0 == key)?;
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.to_owned());
+        Some(found.1.clone())
     }
 
     /// Not removed: FTP clients use the session of the control connection for every data connection.
@@ -247,6 +328,7 @@ mod tests {
             let view = |staged: bool| View {
                 kept: Arc::clone(&kept),
                 staged: staged.then(Mutex::default),
+                asked: Mutex::default(),
             };
             let control = view(false);
             let put =

@@ -17,15 +17,21 @@ use crate::config::SessionReuse;
 /// The longest handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
+/// Wait for a connection that resumes, beside the first one that does not. Clients connect within a
+/// round trip.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The layer of data connections behind `AUTH TLS` and `PROT P` (RFC 4217 §9).
 ///
 /// This end is the server of the handshake, whichever end connected. The client proves itself by
 /// resuming the session of its control connection. Some clients cannot, or run out of tickets:
-/// unless one has resumed a session of TLS 1.2, which lasts, or the administrator demands it, its
-/// host is enough, as on a clear channel.
+/// unless one has shown that it can, or the administrator demands it, its host is enough, as on a
+/// clear channel. The first such connection waits for one that resumes.
 pub(crate) struct DataTls {
     session: Arc<TlsSession>,
     reuse: SessionReuse,
+    /// Whether the client has not yet shown whether it resumes.
+    first: bool,
     /// The client's host.
     peer: IpAddr,
 }
@@ -33,6 +39,7 @@ pub(crate) struct DataTls {
 impl DataTls {
     pub(crate) fn new(session: Arc<TlsSession>, reuse: SessionReuse, peer: IpAddr) -> Self {
         Self {
+            first: session.begin(),
             session,
             reuse,
             peer,
@@ -44,7 +51,11 @@ impl DataTls {
         let own_host = from.is_some_and(|from| from.ip().to_canonical() == self.peer);
         let required = self.reuse == SessionReuse::Required;
         let must_resume = required || !own_host || self.session.can_resume();
-        self.session.data(inner, HANDSHAKE, must_resume).await
+        let stream = self.session.data(inner, HANDSHAKE, must_resume).await?;
+        if self.first && !stream.tls_info().resumed {
+            self.session.give_way(GRACE).await?;
+        }
+        Ok(stream)
     }
 }
 

@@ -22,9 +22,13 @@
 //! a data connection is its own by resuming the TLS session of its control connection; no other
 //! connection knows this session. Clients such as Python's `ftplib` cannot resume, and `curl` with
 //! TLS 1.3 runs out of tickets after the first of several uploads. By default
-//! (`--tls-session-reuse optional`) such a connection is known by its host, as on a clear channel;
-//! a connection of another host must resume, and so must one of a client that has resumed a session
-//! of TLS 1.2. With `required` every data connection must. A refused connection does not take the place of the
+//! (`--tls-session-reuse optional`) such a connection is known by its host, as on a clear channel,
+//! and the first one gives way to one that resumes within a second. A connection of another host
+//! must resume, and so must one of a client that has shown that it can: one that has resumed a
+//! session of TLS 1.2 or used one twice, and with TLS 1.3 one that holds a ticket for sure, since it
+//! has resumed and then read more data connections than it has used tickets. An upload behind another
+//! upload is therefore known by the host alone with `curl`. With `required` every data connection
+//! must. A refused connection does not take the place of the
 //! client's own; where none follows within three seconds, the transfer is answered `425` with the
 //! reason. An upload that ends without the end mark of TLS is not published.
 //!

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gridftp_server::config::{Config, Require, SessionReuse};
-use rustls::version::TLS12;
+use rustls::version::{TLS12, TLS13};
 use xio_testkit::{Authority, Credential, Validity};
 
 use crate::process::Daemon;
@@ -184,13 +184,14 @@ fn a_client_refuses_a_foreign_authority() {
 /// that it can, only resumed connections are served, and the client's own still is.
 #[test]
 fn a_stolen_data_connection_is_refused_and_the_client_still_served() {
-    for reuse in [SessionReuse::Optional, SessionReuse::Required] {
+    for (reuse, versions) in [
+        (SessionReuse::Optional, &[&TLS12][..]),
+        (SessionReuse::Optional, &[&TLS13]),
+        (SessionReuse::Required, &[&TLS13]),
+    ] {
         let server = TlsServer::with(|o, _| o.tls_session_reuse = Some(reuse));
         server.server.put("f", "secret");
-        let mut ftp = server.connect_with(match reuse {
-            SessionReuse::Optional => config_of(&server.authority, None, &[&TLS12]),
-            _ => server.config(),
-        });
+        let mut ftp = server.connect_with(config_of(&server.authority, None, versions));
         ftp.login();
         if reuse == SessionReuse::Optional {
             assert_eq!(ftp.get("RETR f"), b"secret");
@@ -211,6 +212,25 @@ fn a_stolen_data_connection_is_refused_and_the_client_still_served() {
     }
 }
 
+/// Whether the client can resume is not known at first: a stranger who connects before it waits.
+#[test]
+fn the_first_data_connection_is_not_the_fastest_stranger_s() {
+    let server = TlsServer::new();
+    server.server.put("f", "secret");
+    let mut ftp = server.login();
+    let address = ftp.pasv();
+    let stranger = TcpStream::connect(address).unwrap();
+    let mut stranger = handshake(stranger, ftp.forgetful()).unwrap();
+    ftp.ok("RETR f", 150);
+    let own = TcpStream::connect(address).unwrap();
+    let own = handshake(own, Arc::clone(&ftp.config)).unwrap();
+    assert_eq!(read_all(own), b"secret");
+    assert_eq!(ftp.reply().code, 226);
+    let mut stolen = Vec::new();
+    let _ = stranger.read_to_end(&mut stolen);
+    assert!(stolen.is_empty(), "{stolen:?}");
+}
+
 /// Row 29.
 #[test]
 fn a_client_that_cannot_resume_learns_the_reason() {
@@ -227,8 +247,8 @@ fn a_client_that_cannot_resume_learns_the_reason() {
     let server = TlsServer::new();
     server.server.put("f", "text");
     let mut ftp = server.login();
-    // Also after it resumed once, when it may have run out of tickets.
-    assert_eq!(ftp.get("RETR f"), b"text");
+    // Also after it resumed once, when it may have run out of tickets: an upload brings none.
+    assert_eq!(ftp.store("STOR g", b"text").code, 226);
     for _ in 0..3 {
         let data = TcpStream::connect(ftp.pasv()).unwrap();
         ftp.ok("RETR f", 150);

@@ -65,6 +65,42 @@ async fn only_the_client_of_a_control_connection_resumes_its_session() {
     assert!(data(&session, &client, true).await.unwrap());
 }
 
+/// Clients of OpenSSL keep one ticket of the control connection, and read none while they send.
+#[tokio::test]
+async fn a_client_is_known_to_resume_while_it_holds_a_ticket_for_sure() {
+    let authority = Authority::new("test authority");
+    let own = authority.issue("server", &[HOST]);
+    let server = Tls::server(identity(&own)).build_server().unwrap();
+    let client = Tls::client(roots(&authority)).build_client(HOST);
+    let (client, session) = (client.unwrap().0, server.session());
+    control(&session, &client).await;
+    assert!(session.begin() && !session.can_resume());
+    assert!(data(&session, &client, false).await.unwrap());
+    assert!(!session.can_resume(), "the ticket is spent");
+    session.delivered();
+    assert!(!session.begin() && session.can_resume());
+    assert!(data(&session, &client, true).await.unwrap());
+    session.begin();
+    session.delivered();
+    assert!(!session.can_resume(), "it sent, and read no ticket");
+}
+
+/// A connection that resumes goes before the first one that does not.
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_session_gives_way() {
+    let authority = Authority::new("test authority");
+    let own = authority.issue("server", &[HOST]);
+    let server = Tls::server(identity(&own)).build_server().unwrap();
+    let client = Tls::client(roots(&authority)).build_client(HOST);
+    let (client, session) = (client.unwrap().0, server.session());
+    control(&session, &client).await;
+    assert!(session.give_way(LIMIT).await.is_ok(), "there is no other");
+    assert!(!session.begin(), "the client does not resume");
+    let (wait, resumed) = tokio::join!(session.give_way(LIMIT), data(&session, &client, false));
+    assert!(resumed.unwrap());
+    assert_eq!(wait.unwrap_err().kind(), ErrorKind::Security);
+}
+
 /// A connection for another host was led here by somebody.
 #[tokio::test]
 async fn a_client_of_another_host_is_refused() {
