@@ -43,6 +43,9 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) side: Option<Box<DataSide>>,
     /// The value of `SITE TASKID`.
     pub(crate) task: Arc<str>,
+    /// Whether the client is `globus-url-copy`, which ends data connections without close-notify and
+    /// announces the length of every upload but an empty one.
+    pub(crate) globus: bool,
     /// The TLS session of the control connection.
     pub(crate) tls: Option<Arc<TlsSession>>,
     /// Grid security of the control connection and of data connections.
@@ -187,8 +190,10 @@ impl<D: Dsi> Executor<D> {
     }
 
     fn annotate(&mut self, key: &str, value: &str) {
-        if key == "taskid" {
-            self.task = value.into();
+        match key {
+            "taskid" => self.task = value.into(),
+            "clientinfo" => self.globus = value.contains("globus-url-copy"),
+            _ => {}
         }
         tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client annotation");
     }
@@ -313,7 +318,7 @@ impl<D: Dsi> Executor<D> {
     fn transfer(&mut self, transfer: Transfer, mut reporter: Reporter) -> Work {
         let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
         let (task, peer) = (Arc::clone(&self.task), self.ends.peer);
-        let protection = &transfer.channel.protection;
+        let (protection, globus) = (&transfer.channel.protection, self.globus);
         let own_host = matches!(self.peers(protection), Peers::Only(_));
         let mut side = self.side();
         let tls = self.tls.clone().filter(|_| protection.is_tls());
@@ -348,6 +353,7 @@ impl<D: Dsi> Executor<D> {
             let result = mover.run(transfer.kind, transfer.drains).await;
             let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
             line.write(&result);
+                empty_unannounced: globus,
             let receipt = line.watch.receipt();
             let mut finished = Finished::new(result.map(|bytes| Outcome::Transferred { bytes }));
             finished.outcome = match finished.outcome {

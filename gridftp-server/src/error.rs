@@ -55,6 +55,16 @@ pub(crate) enum Error {
         /// Bytes announced.
         announced: u64,
     },
+    /// The protected connection ended without close-notify, and no announced length shows that all
+    /// arrived; the received bytes are kept.
+    #[error(
+        "store: the data connection ended without close-notify after {held} bytes, which may not \
+         be all; they are kept for a restart; announce the length by ALLO"
+    )]
+    Unmarked {
+        /// Bytes that are here.
+        held: u64,
+    },
     /// The received ranges have holes between them; they are kept.
     #[error("store: byte {first} never arrived, the received ranges are kept for a restart")]
     Holes {

@@ -76,7 +76,9 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             (Code::of::<500>(), None)
         }
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
-        Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),
+        Error::Short { .. } | Error::Unmarked { .. } | Error::Holes { .. } => {
+            (Code::of::<426>(), CHANNEL)
+        }
         Error::Aborted(_) => (Code::of::<426>(), None),
         Error::NoSuchChecksum => (Code::of::<504>(), None),
     }

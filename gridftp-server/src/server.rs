@@ -379,6 +379,7 @@ impl<D: Dsi> Shared<D> {
             side: None,
             tls: None,
             task: "".into(),
+            globus: false,
             permit,
         };
         Box::new(Session::new(machine, stream, executor, stopping))

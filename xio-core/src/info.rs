@@ -59,6 +59,9 @@ pub struct Info {
     /// Whether ending one direction ends the other too, because a protocol has no half-close or the
     /// stream only one direction.
     pub ends_together: bool,
+    /// Whether the received bytes ended without the end mark of a layer of protection, so that they
+    /// may have been cut off on the way.
+    pub ended_unmarked: bool,
     extras: Vec<Arc<dyn Any + Send + Sync>>,
 }
 

@@ -276,8 +276,8 @@ impl DataChannel {
         let delivery = Delivery::Direct {
             pipes: sink.takes_pipes(),
         };
-        self.receive_with(write, delivery, plan, watch).await?;
-        Ok(received(plan, watch))
+        let ended_unmarked = self.receive_with(write, delivery, plan, watch).await?;
+        Ok(received(plan, watch, ended_unmarked))
     }
 
     /// Receives a sequence of bytes, sorted by offset in MODE E: a listing, standard output.
@@ -318,8 +318,8 @@ impl DataChannel {
         // Wire offsets of text are not offsets in the file, so they are not recorded.
         let account = plan.ty != Type::Ascii;
         let taken = order.hand_over(consumer, stall, watch, account);
-        tokio::try_join!(moved, taken)?;
-        Ok(received(plan, watch))
+        let (ended_unmarked, _) = tokio::try_join!(moved, taken)?;
+        Ok(received(plan, watch, ended_unmarked))
     }
 
     /// Receives and discards one MODE E transfer, so that the connections can serve the next one.
@@ -332,17 +332,18 @@ impl DataChannel {
     pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
         let forget = |_, _| std::future::ready(Ok(()));
         let delivery = Delivery::Direct { pipes: false };
-        self.receive_with(forget, delivery, plan, watch).await?;
-        Ok(received(plan, watch))
+        let ended_unmarked = self.receive_with(forget, delivery, plan, watch).await?;
+        Ok(received(plan, watch, ended_unmarked))
     }
 
+    /// Receives, and returns the [`Received::ended_unmarked`].
     async fn receive_with<W, F>(
         &mut self,
         write: W,
         delivery: Delivery<'_>,
         plan: &ReceivePlan,
         watch: &Watch,
-    ) -> Result<()>
+    ) -> Result<bool>
     where
         W: Fn(u64, Payload) -> F,
         F: Future<Output = Result<(), StorageError>>,
@@ -355,6 +356,7 @@ impl DataChannel {
         let pool = self.pool.clone();
         let job = Job::new(write, delivery, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
+        let mut ended_unmarked = false;
         if extended {
             let reused = used.idle.served.is_some();
             let conns = std::mem::take(&mut used.idle.conns);
@@ -378,16 +380,19 @@ impl DataChannel {
             let until = plan.until.unwrap_or(u64::MAX);
             let received =
                 receive::plain(used.only()?, (plan.start, until), job, &self.options).await;
-            if let Err((error, conn)) = received {
-                let within = self.options.draining;
-                if error.kind() == ErrorKind::Storage && !within.is_zero() {
-                    self.draining.replace(conn, within);
+            match received {
+                Ok(unmarked) => ended_unmarked = unmarked,
+                Err((error, conn)) => {
+                    let within = self.options.draining;
+                    if error.kind() == ErrorKind::Storage && !within.is_zero() {
+                        self.draining.replace(conn, within);
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
         }
         self.keep(used, plan.mode, Direction::Receive);
-        Ok(())
+        Ok(ended_unmarked)
     }
 
     /// Moves the connections out of the channel, so that dropping the transfer resets them.
@@ -466,7 +471,7 @@ impl DataChannel {
 }
 
 /// The result of a receive after its last write.
-fn received(plan: &ReceivePlan, watch: &Watch) -> Received {
+fn received(plan: &ReceivePlan, watch: &Watch, ended_unmarked: bool) -> Received {
     let ranges = watch.received();
     let end = if ranges.is_empty() {
         plan.start
@@ -478,6 +483,7 @@ fn received(plan: &ReceivePlan, watch: &Watch) -> Received {
         end: plan.base.saturating_add(end),
         ranges,
         connections: watch.connections(),
+        ended_unmarked,
     }
 }
 

@@ -149,4 +149,7 @@ pub struct Received {
     pub end: u64,
     /// Number of data connections.
     pub connections: u32,
+    /// Whether a MODE S connection ended without the end mark of its protection, so that the data
+    /// may have been cut off on the way.
+    pub ended_unmarked: bool,
 }

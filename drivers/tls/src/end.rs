@@ -76,9 +76,9 @@ impl TlsEnd {
 
     /// Accepts a peer that sends neither close-notify nor a ticket, as Globus programs do.
     ///
-    /// The end of the stream below then counts as close-notify, so an attacker that can cut the
-    /// connection can truncate the received bytes unnoticed; and a client does not wait for a
-    /// message of the server before it shuts down.
+    /// The end of the stream below then counts as close-notify, though an attacker on the path can
+    /// cause it: [`Info::ended_unmarked`] tells it from an end that the peer wrote. And a client does
+    /// not wait for a message of the server before it shuts down.
     #[must_use]
     pub fn close_notify_optional(mut self) -> Self {
         self.receiving = Receiving::Unmarked;

@@ -94,6 +94,8 @@ pub struct TlsHandle<S> {
     pub(crate) output: Output,
     pub(crate) ending: Ending,
     pub(crate) receiving: Receiving,
+    /// Whether the end of the stream below took the place of close-notify.
+    ended_unmarked: bool,
     /// `None` where the end of the handshake shows that the peer accepted it.
     pub(crate) verdict: Option<Verdict>,
     /// The error that broke the connection.
@@ -134,6 +136,7 @@ impl<S: Stream> TlsHandle<S> {
             output: Output::Flushed,
             ending: Ending::Open,
             receiving,
+            ended_unmarked: false,
             verdict: None,
             fault: None,
             writer: None,
@@ -334,6 +337,7 @@ impl<S: Stream> TlsHandle<S> {
                 Ok(Step::Starved) => match ready!(self.poll_fetch(cx)) {
                     Ok(0) if self.receiving == Receiving::Unmarked && self.incoming.is_empty() => {
                         self.receiving = Receiving::Closed;
+                        self.ended_unmarked = true;
                     }
                     Ok(0) => {
                         let fact = "the peer ended without close-notify; \
@@ -430,6 +434,7 @@ impl<S: Stream> Stream for TlsHandle<S> {
         self.below.describe(info);
         info.layer(LAYER);
         info.security = Some(self.info.to_string());
+        info.ended_unmarked |= self.ended_unmarked;
         info.insert(TlsInfo::clone(&self.info));
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Mover<'a, D: Dsi> {
     pub(crate) channel: &'a Channel,
     /// Tag of the data, which a client may send before the reply.
     pub(crate) tag: Option<u64>,
+    /// Whether the client announces the length of every upload but an empty one.
+    pub(crate) empty_unannounced: bool,
     pub(crate) watch: &'a Watch,
     pub(crate) reporter: &'a mut Reporter,
 }
@@ -54,6 +56,7 @@ impl<D: Dsi> Mover<'_, D> {
                     into,
                     held,
                     size,
+                    empty_unannounced: self.empty_unannounced,
                     modified,
                     checksum,
                     in_place: self.shared.config.in_place,

@@ -26,6 +26,8 @@ pub(crate) struct Store<'a> {
     pub(crate) held: RangeSet,
     /// Announced end of the file, in wire offsets.
     pub(crate) size: Option<u64>,
+    /// Whether the client announces every length but 0.
+    pub(crate) empty_unannounced: bool,
     pub(crate) modified: Option<TimeVal>,
     pub(crate) checksum: Option<(String, String)>,
     /// Whether files are written under their final names.
@@ -126,6 +128,9 @@ impl<D: Dsi> Mover<'_, D> {
             });
         }
         let proven = announced == Some(here.end());
+        if received.ended_unmarked && !proven && !(store.empty_unannounced && received.bytes == 0) {
+            return Err(Error::Unmarked { held: here.total() });
+        }
         if self.channel.mode == Mode::Stream
             && !proven
             && let Some(by) = self.reporter.cancelled().await
@@ -289,6 +294,7 @@ mod tests {
             into: Placement::Whole,
             held: RangeSet::up_to(10),
             size: None,
+            empty_unannounced: false,
             modified: None,
             checksum: None,
             in_place: false,

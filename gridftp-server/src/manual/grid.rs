@@ -44,6 +44,14 @@
 //! Keys may be RSA or on an elliptic curve; delegation from or to the Globus programs needs RSA.
 //! Attribute certificates of VOMS in a proxy are carried along and not evaluated.
 //!
+//! The Globus programs end protected data connections without close-notify, so anybody on the path
+//! can end one early. In MODE S the server therefore publishes an upload behind `PROT S` or `P` if
+//! its end is a close-notify, which `gridftp-cp` sends, or if `ALLO` has told its length, as
+//! `globus-url-copy` does for every file that is not empty; an upload that fails both is answered
+//! `426` and kept for a restart. A client of another kind that does neither needs MODE E, whose
+//! blocks say where the file ends. With `PROT C` the data is in clear, and whoever is on the path can
+//! change and end it.
+//!
 //! Legacy proxies (`CN=proxy`) are refused. Certificates with SHA-1 signatures or RSA keys below
 //! 2048 bits are refused, except as authorities.
 //!

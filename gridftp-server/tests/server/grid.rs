@@ -5,7 +5,7 @@ use gsi::credential::Credential;
 use tokio::io::AsyncWriteExt as _;
 use xio::gsi::Level;
 
-use crate::grid_support::{Lab, clear, drive, open, taken, tcp};
+use crate::grid_support::{Lab, clear, cut_off, drive, open, taken, tcp};
 use crate::support::Ftp;
 use crate::tls_support::TlsServer;
 
@@ -88,6 +88,51 @@ fn a_stranger_stores_nothing() {
             assert!(reply.starts_with("226"), "PROT {letter}: {reply}");
             drop(stream);
             assert_eq!(server.get("f"), b"own", "PROT {letter}");
+        }
+    });
+}
+
+/// An end that anybody on the path can cause publishes nothing, unless the client has told the length.
+/// `globus-url-copy`, which writes no other end, tells every length but 0.
+#[test]
+fn an_upload_that_was_cut_off_is_not_published() {
+    let lab = Lab::new();
+    let server = lab.serve(|_| ());
+    let globus = "SITE CLIENTINFO appname=\"globus-url-copy\";";
+    drive(async {
+        for (letter, level) in &LEVELS[1..] {
+            for (before, text, code) in [
+                ("NOOP", "half", "426"),
+                ("NOOP", "", "426"),
+                ("ALLO 4", "half", "226"),
+                ("ALLO 8", "half", "426"),
+                ("ALLO 0", "", "226"),
+                (globus, "half", "426"),
+                (globus, "", "226"),
+            ] {
+                let mut ftp = lab.login(server.address).await;
+                ftp.ok(&format!("PROT {letter}"), 200).await;
+                ftp.ok(before, if before == globus { 250 } else { 200 })
+                    .await;
+                let cutting = cut_off(ftp.pasv().await).await;
+                ftp.send("STOR f").await;
+                let own = lab.data(&lab.proxy("Alice Lab"), *level);
+                let mut stream = open(own, cutting).await.unwrap();
+                stream.write_all(text.as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+                let reply = ftp.outcome().await;
+                assert!(reply.starts_with(code), "{before} {text:?}: {reply}");
+                if code == "226" {
+                    assert_eq!(server.get("f"), text.as_bytes(), "{before}");
+                    std::fs::remove_file(server.put("f", text)).unwrap();
+                } else {
+                    assert!(
+                        reply.contains("ALLO") || reply.contains("announced"),
+                        "{reply}"
+                    );
+                    assert!(!server.has("f"), "{before} {text:?}");
+                }
+            }
         }
     });
 }

@@ -12,6 +12,7 @@ use gsi::host::{Expected, Host};
 use gsi::proxy::ProxyOptions;
 use gsi::trust::TrustOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use xio::gsi::{Expect, Gsi, GssapiInitiator, GssapiStream, Judge, Level, TrustDirectory};
 use xio::tcp::Tcp;
@@ -131,6 +132,40 @@ pub(crate) async fn taken(stream: xio::Result<BoxStream>) -> Vec<u8> {
     }
     bytes
 }
+/// Starts an attacker on the path to this address, who cuts a connection of TLS off before its last
+/// record, the close-notify; returns the address to connect to.
+pub(crate) async fn cut_off(to: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut from, mut back) = listener.accept().await.unwrap().0.into_split();
+        let (mut answers, mut on) = TcpStream::connect(to).await.unwrap().into_split();
+        tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
+        let mut held = Vec::new();
+        loop {
+            let mut record = vec![0; 5];
+            if from.read_exact(&mut record).await.is_err() {
+                return on.shutdown().await.unwrap();
+            }
+            on.write_all(&held).await.unwrap();
+            record.resize(
+                5 + usize::from(u16::from_be_bytes([record[3], record[4]])),
+                0,
+            );
+            from.read_exact(&mut record[5..]).await.unwrap();
+            // The last record is one of application data; the server waits for the others.
+            held = match record[0] {
+                23 => record,
+                _ => {
+                    on.write_all(&record).await.unwrap();
+                    Vec::new()
+                }
+            };
+        }
+    });
+    address
+}
+
 
 /// Runs a client beside a server of its own threads.
 pub(crate) fn drive<T>(client: impl Future<Output = T>) -> T {

@@ -79,7 +79,8 @@ fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
 }
 
 /// Receives from one connection until it ends; `start` is the wire offset of the first byte,
-/// `until` that of the first unwanted one.
+/// `until` that of the first unwanted one. Returns whether it ended without the end mark of its
+/// protection.
 ///
 /// # Errors
 /// With the connection, on which the peer may still be sending.
@@ -91,7 +92,7 @@ pub(crate) async fn plain<W, F>(
     (start, until): (u64, u64),
     mut job: Job<'_, W>,
     options: &Options,
-) -> Result<(), (Error, Conn)>
+) -> Result<bool, (Error, Conn)>
 where
     W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
@@ -111,8 +112,9 @@ where
     };
     match ended {
         Ok(_) => {
+            let ended_unmarked = pump.conn.stream.info().ended_unmarked;
             pump.conn.retire();
-            Ok(())
+            Ok(ended_unmarked)
         }
         Err(error) => Err((error, pump.conn)),
     }
