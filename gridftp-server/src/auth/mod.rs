@@ -214,7 +214,7 @@ pub(crate) fn certified(
 }
 
 /// Logs in a user of the grid-mapfile: an account of the same name gives home and access; without
-/// one it is the root, for reading and writing.
+/// one it is the root, with the access of `gridmap-access`.
 pub(crate) fn mapped(
     policy: &Policy,
     name: &str,
@@ -222,7 +222,7 @@ pub(crate) fn mapped(
 ) -> Result<Admitted, Refused> {
     let admitted = match policy.users.get(name) {
         Some(account) => admit(name, account.home.clone(), account.may_write, true),
-        None => admit(name, root(), true, true),
+        None => admit(name, root(), policy.gridmap_access == Access::Rw, true),
     };
     given(admitted, reservation)
 }

@@ -10,6 +10,7 @@ use xio_gsi::{CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities
 
 use super::{Site, mode};
 use crate::auth::Users;
+use crate::config::Access;
 use crate::grid::is_asked;
 
 const TOPIC: &str = "grid";
@@ -116,21 +117,19 @@ impl Site<'_> {
             let fact = format!("{shown}: its mode {mode:04o} lets others map themselves");
             self.add(Finding::fail(MAP, fact, format!("chmod 644 {shown}")));
         }
-        let findings = lines(
-            &shown.to_string(),
-            &map,
-            users,
-            self.options.users.is_some(),
-        );
+        let may_write = self.options.gridmap_access != Some(Access::Ro);
+        let has_users = self.options.users.is_some();
+        let file = shown.to_string();
+        let findings = lines(&file, &map, has_users.then_some(users), may_write);
         self.findings.extend(findings);
         if let Some(subject) = subject {
-            self.add(look_up(&map, users, subject));
+            self.add(look_up(&map, users, may_write, subject));
         }
     }
 }
 
-/// The lines that are passed over, and the names without an account.
-fn lines(file: &str, map: &GridMap, users: &Users, has_users: bool) -> Vec<Finding> {
+/// The lines that are passed over, and the names without an account among `users`.
+fn lines(file: &str, map: &GridMap, users: Option<&Users>, may_write: bool) -> Vec<Finding> {
     let faults = map.faults().iter().take(MANY).map(|fault| {
         let fact = format!(
             "{file}: line {} is passed over: {}",
@@ -147,16 +146,14 @@ fn lines(file: &str, map: &GridMap, users: &Users, has_users: bool) -> Vec<Findi
             let fact = format!("{file}: {name} is a pool of accounts, which nobody gets");
             Finding::fail(MAP, fact, "name an account in its place")
         });
-    let is_unknown = |name: &&&str| !name.starts_with('.') && users.get(name).is_none();
-    let unknown = names
-        .iter()
-        .filter(is_unknown)
-        .filter(|_| has_users)
-        .take(MANY);
+    let is_unknown = |name: &&&str| {
+        !name.starts_with('.') && users.is_some_and(|users| users.get(name).is_none())
+    };
+    let unknown = names.iter().filter(is_unknown).take(MANY);
+    let access = if may_write { "read and write" } else { "read" };
     let unknown = unknown.map(|name| {
-        let fact = format!(
-            "{file}: {name} has no account in --users, and may read and write the whole tree"
-        );
+        let fact =
+            format!("{file}: {name} has no account in --users, and may {access} the whole tree");
         Finding::warn(
             MAP,
             fact,
@@ -167,24 +164,20 @@ fn lines(file: &str, map: &GridMap, users: &Users, has_users: bool) -> Vec<Findi
 }
 
 /// The account of an identity.
-fn look_up(map: &GridMap, users: &Users, subject: &str) -> Finding {
+fn look_up(map: &GridMap, users: &Users, may_write: bool, subject: &str) -> Finding {
     let names = map.names_of(subject);
     let Some(first) = names.first() else {
         let remedy = format!("add the line `\"{subject}\" NAME`");
         return Finding::fail(MAP, format!("{subject} is not mapped"), remedy);
     };
-    let rights = match users.get(first) {
-        Some(account) => {
-            let home = String::from_utf8_lossy(account.home.as_bytes()).into_owned();
-            let access = if account.may_write {
-                "reads and writes"
-            } else {
-                "reads"
-            };
-            format!("{access}, at home in {home}")
-        }
-        None => "reads and writes, at home in /".to_owned(),
+    let account = users.get(first);
+    let home = account.map_or(&b"/"[..], |one| one.home.as_bytes());
+    let home = String::from_utf8_lossy(home);
+    let access = match account.map_or(may_write, |one| one.may_write) {
+        true => "reads and writes",
+        false => "reads",
     };
+    let rights = format!("{access}, at home in {home}");
     let others = match names {
         [_, others @ ..] if !others.is_empty() => format!(", or as {}", others.join(", ")),
         _ => String::new(),
@@ -207,26 +200,27 @@ mod tests {
     fn faults_of_the_map_are_numbered_and_accounts_looked_up() {
         let map = GridMap::parse(LINES.as_bytes());
         let users = Users::parse("ann:*:ro:/data\n").unwrap();
-        let told = |has_users| {
-            let found = lines("map", &map, &users, has_users);
+        let told = |users, may_write| {
+            let found = lines("map", &map, users, may_write);
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let told = (told(false), told(true));
+        let told = (told(None, true), told(Some(&users), false));
         assert_eq!(told.0.len(), 2, "{told:?}");
         assert!(told.0[0].starts_with("FAIL  gridmap: map: line 2 is passed over: "));
         assert!(told.0[1].contains(".pool is a pool"));
         assert_eq!(told.1.len(), 3, "{told:?}");
         assert!(told.1[2].starts_with("warn  gridmap: map: ops has no account"));
+        assert!(told.1[2].contains("may read the whole tree"));
     }
 
     #[test]
     fn an_identity_is_looked_up_as_a_login_would() {
         let map = GridMap::parse(LINES.as_bytes());
         let users = Users::parse("ann:*:ro:/data\n").unwrap();
-        let ann = look_up(&map, &users, "/O=Grid/CN=Ann");
+        let ann = look_up(&map, &users, true, "/O=Grid/CN=Ann");
         let fact = "/O=Grid/CN=Ann logs in as ann, or as ops; ann reads, at home in /data";
         assert_eq!(ann, Finding::ok(MAP, fact));
-        let nobody = look_up(&map, &users, "/O=Grid/CN=Eve");
+        let nobody = look_up(&map, &users, true, "/O=Grid/CN=Eve");
         assert_eq!(nobody.verdict, Verdict::Fail);
         assert!(nobody.remedy.unwrap().contains("`\"/O=Grid/CN=Eve\" NAME`"));
     }

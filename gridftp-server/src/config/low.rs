@@ -167,6 +167,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Protection")]
     pub gridmap: Option<PathBuf>,
 
+    /// Access of names of the grid-mapfile that --users does not list, to the whole tree: to read
+    /// (`ro`) or to read and write (`rw`) [default: rw].
+    #[arg(long, value_name = "ACCESS", help_heading = "Access")]
+    pub gridmap_access: Option<Access>,
+
     /// Networks whose clients may send passwords without TLS, for example 10.0.0.0/8,192.0.2.7
     /// [default: this host alone].
     #[arg(
@@ -334,7 +339,7 @@ impl Options {
         first! {
             bind port data_ports net_stacks disk_stacks advertise third_party root storage
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
-            host_cert host_key ca_dir gridmap
+            host_cert host_key ca_dir gridmap gridmap_access
             allow_clear_passwords require_control require_data require_anonymous_control
             require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address

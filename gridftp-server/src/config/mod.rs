@@ -77,6 +77,8 @@ pub struct Config {
 pub struct Policy {
     /// Access of anonymous users; `None` for no anonymous login.
     pub anonymous: Option<Access>,
+    /// Access of names of the grid-mapfile without an account.
+    pub gridmap_access: Access,
     /// The accounts of the users file.
     pub users: Users,
     /// TLS; `None` for none.
@@ -268,6 +270,7 @@ impl Policy {
         };
         Ok(Self {
             anonymous: options.anonymous,
+            gridmap_access: options.gridmap_access.unwrap_or(Access::Rw),
             users,
             tls: TlsPolicy::load(options)?,
             grid: Grid::load(options, &Environment::of_process()).map_err(BadConfig::Grid)?,

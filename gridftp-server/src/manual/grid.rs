@@ -31,7 +31,7 @@
 //! The passphrase of the key is asked for on the terminal. A person whose identity has no line in
 //! the grid-mapfile is refused with `530`, and the reply names the identity. The mapped name is the
 //! user of the session: its home and access are those of the account of that name in `--users`,
-//! and without one it may read and write the whole tree.
+//! and without one it may read and write the whole tree, or read it with `--gridmap-access ro`.
 //!
 //! # Protection
 //!
