@@ -53,7 +53,7 @@
 //! change and end it.
 //!
 //! Legacy proxies (`CN=proxy`) are refused. Certificates with SHA-1 signatures or RSA keys below
-//! 2048 bits are refused, except as authorities.
+//! 2048 bits are refused, those of authorities too.
 //!
 //! # When something does not work
 //!
