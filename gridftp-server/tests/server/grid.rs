@@ -246,3 +246,5 @@ fn other_protocols_are_refused() {
     assert!(told.len() < 20 && !told.starts_with(b"5"), "{told:?}");
     server.server.wait_for_sessions(0);
 }
+        // A handshake is no line that could be answered.
+        assert_eq!(told.is_empty(), !behind, "{told}");
