@@ -22,7 +22,7 @@ use crate::config::{Policy, ThirdParty};
 use crate::data::{Buffers, DataLayer, DataSide, DataTls, Ends, Mover, Reporter};
 use crate::error::{AbortedBy, Error, Forbidden, chain};
 use crate::grid::GridSession;
-use crate::log::TransferLine;
+use crate::log::{Shown, TransferLine};
 use crate::names;
 use crate::reply_for::reply_for;
 use crate::server::Shared;
@@ -50,6 +50,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) tls: Option<Arc<TlsSession>>,
     /// Grid security of the control connection and of data connections.
     pub(crate) grid: GridSession,
+    /// The verified name of the client, for the log.
+    pub(crate) identity: Option<String>,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -261,7 +263,11 @@ impl<D: Dsi> Executor<D> {
                         let login = auth::mapped(&policy, &name, reservation);
                         Finished::of_login(login).named(name)
                     }
-                    Err(unmapped) => Finished::new(Err(Error::Unmapped(unmapped))),
+                    Err(unmapped) => {
+                        let fact = unmapped.to_string();
+                        tracing::warn!(%peer, error = %Shown(fact.as_bytes()), "login refused");
+                        Finished::new(Err(Error::Unmapped(unmapped)))
+                    }
                 };
             }
             let authenticator = &shared.authenticator;
@@ -330,6 +336,7 @@ impl<D: Dsi> Executor<D> {
                 return Finished::new(Err(Error::NotLoggedIn)).with(side);
             };
             let (verb, path) = about(&transfer.kind);
+            let sends = !matches!(transfer.kind, TransferKind::Store { .. });
             let mut line = Unfinished {
                 user: &account.user.name,
                 verb,
@@ -341,19 +348,21 @@ impl<D: Dsi> Executor<D> {
                 written: false,
             };
             let mover = Mover {
-            let sends = !matches!(transfer.kind, TransferKind::Store { .. });
                 shared: &shared,
                 user: &account.user,
                 side: &mut side,
                 channel: &transfer.channel,
                 tag: transfer.tag,
+                empty_unannounced: globus,
                 watch: &line.watch,
                 reporter: &mut reporter,
             };
             let result = mover.run(transfer.kind, transfer.drains).await;
             let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
             line.write(&result);
-                empty_unannounced: globus,
+            if let (Some(tls), true, Ok(1..)) = (tls, sends, &result) {
+                tls.delivered();
+            }
             let receipt = line.watch.receipt();
             let mut finished = Finished::new(result.map(|bytes| Outcome::Transferred { bytes }));
             finished.outcome = match finished.outcome {
@@ -366,9 +375,6 @@ impl<D: Dsi> Executor<D> {
                 }
                 other => other,
             };
-            if let (Some(tls), true, Ok(1..)) = (tls, sends, &result) {
-                tls.delivered();
-            }
             finished.with(side)
         })
     }

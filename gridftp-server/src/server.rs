@@ -380,6 +380,7 @@ impl<D: Dsi> Shared<D> {
             tls: None,
             task: "".into(),
             globus: false,
+            identity: None,
             permit,
         };
         Box::new(Session::new(machine, stream, executor, stopping))

@@ -20,6 +20,7 @@ use zeroize::Zeroize as _;
 
 use crate::action::{Executor, Finished, Running};
 use crate::error::AbortedBy;
+use crate::log::Shown;
 use crate::outbox::Outbox;
 
 /// Time for the last replies.
@@ -282,8 +283,10 @@ impl<D: Dsi> Session<D> {
             self.executor.side = Some(side);
         }
         if let Some(account) = finished.account {
+            let identity = self.executor.identity.as_ref();
             tracing::info!(
-                user = %crate::log::Shown(account.user.name.as_bytes()),
+                user = %Shown(account.user.name.as_bytes()),
+                identity = identity.map(|name| display(Shown(name.as_bytes()))),
                 peer = %self.executor.ends.peer,
                 "login"
             );

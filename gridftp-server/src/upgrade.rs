@@ -9,12 +9,12 @@ use std::time::Duration;
 use ftp_proto::security::{Mechanism, Protection};
 use ftp_proto::server::{Input, UpgradeFailure};
 use gridftp_dsi::Dsi;
+use gsi::credential::Credential;
+use gsi::verify::Peer;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time;
 use xio::BoxStream;
-use xio::tls::TlsInfo;
-
-use xio_gsi::Established;
+use xio::tls::TlsSession;
 
 use crate::action::Executor;
 use crate::config::{Policy, TlsPolicy};
@@ -45,36 +45,15 @@ impl<D: Dsi> Session<D> {
         let stop = asked(self.stopping.clone(), self.heard);
         let within = self.deadline.map(Into::into);
         let within = within.unwrap_or_else(|| time::Instant::now() + HANDSHAKE);
-        let Executor {
-            policy,
-            permit,
-            tls: session,
-            grid,
-            ..
-        } = &mut self.executor;
-        let out = &mut self.out;
+        let Executor { policy, permit, .. } = &mut self.executor;
+        let (policy, out) = (Arc::clone(policy), &mut self.out);
         let handshake = async {
             stream.write_all(out.rest()).await?;
             out.clear();
             stream.flush().await?;
             match (mechanism, &policy.tls) {
-                (Mechanism::Tls, Some(tls)) => {
-                    let started = tls.server.session();
-                    let stream = started.control(stream, HANDSHAKE).await?;
-                    let protection = tls.protection(peer, stream.tls_info());
-                    tracing::debug!(%peer, tls = %stream.tls_info(), "handshake");
-                    *session = Some(Arc::new(started));
-                    Ok((Box::new(stream) as BoxStream, protection))
-                }
-                (Mechanism::Gssapi, _) => {
-                    let done = accept_gssapi(policy, stream, within).await?;
-                    let mut protection = Protection::new(mechanism);
-                    protection.identity = Some(done.peer.identity.to_string());
-                    protection.delegated = done.delegated.is_some();
-                    tracing::debug!(%peer, identity = %done.peer.identity, "handshake");
-                    grid.authenticated(done.peer, done.delegated);
-                    Ok((Box::new(done.stream) as BoxStream, protection))
-                }
+                (Mechanism::Tls, Some(tls)) => accept_tls(tls, stream, peer).await,
+                (Mechanism::Gssapi, _) => accept_gssapi(&policy, stream, within).await,
                 (Mechanism::Tls, None) => Err(io::Error::other(
                     "the server no longer has a certificate; see its --tls-cert",
                 )),
@@ -89,12 +68,19 @@ impl<D: Dsi> Session<D> {
             done = time::timeout_at(within, handshake) => done,
         };
         match done {
-            Ok(Ok((stream, protection))) => {
-                self.stream = Some(stream);
-                if mechanism == Mechanism::Gssapi {
-                    self.lines.allow_credentials();
+            Ok(Ok(secured)) => {
+                tracing::debug!(%peer, identity = secured.identity.as_deref(), "handshake");
+                self.stream = Some(secured.stream);
+                self.executor.identity = secured.identity;
+                match secured.by {
+                    By::Tls(session) => self.executor.tls = Some(session),
+                    By::Gssapi(proof) => {
+                        let (client, delegated) = *proof;
+                        self.executor.grid.authenticated(client, delegated);
+                        self.lines.allow_credentials();
+                    }
                 }
-                Input::Upgraded(protection)
+                Input::Upgraded(secured.protection)
             }
             Ok(Err(error)) => {
                 tracing::info!(%peer, error = %chain(&error), "handshake failed");
@@ -108,21 +94,43 @@ impl<D: Dsi> Session<D> {
     }
 }
 
-impl TlsPolicy {
-    /// The protection behind a handshake, with the users of the client's certificate.
-    fn protection(&self, peer: IpAddr, info: &TlsInfo) -> Protection {
-        let mut protection = Protection::new(Mechanism::Tls);
-        match self.map.find(info) {
-            Ok(Some((identity, users))) => {
-                (protection.identity, protection.users) = (Some(identity), users);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(%peer, %error, "the client's certificate logs in nobody");
-            }
+/// A control connection behind its handshake.
+struct Secured {
+    stream: BoxStream,
+    protection: Protection,
+    /// The verified name of the client.
+    identity: Option<String>,
+    by: By,
+}
+
+/// The facts of a handshake for data connections.
+enum By {
+    Tls(Arc<TlsSession>),
+    /// The client, and the credential that it delegated.
+    Gssapi(Box<(Peer, Option<Credential>)>),
+}
+
+/// Runs the handshake of TLS, whose certificate may log in users.
+async fn accept_tls(tls: &TlsPolicy, stream: BoxStream, peer: IpAddr) -> io::Result<Secured> {
+    let session = tls.server.session();
+    let stream = session.control(stream, HANDSHAKE).await?;
+    let info = stream.tls_info();
+    tracing::debug!(%peer, tls = %info, "handshake");
+    let mut protection = Protection::new(Mechanism::Tls);
+    let mut identity = None;
+    match tls.map.find(info) {
+        Ok(Some((name, users))) => (identity, protection.users) = (Some(name), users),
+        Ok(None) => {}
+        Err(error) => {
+            tracing::warn!(%peer, %error, "the client's certificate logs in nobody");
         }
-        protection
     }
+    Ok(Secured {
+        stream: Box::new(stream),
+        protection,
+        identity,
+        by: By::Tls(Arc::new(session)),
+    })
 }
 
 /// Runs the exchange of Grid security; a client that is refused gets its reply before the end.
@@ -130,11 +138,16 @@ async fn accept_gssapi(
     policy: &Policy,
     stream: BoxStream,
     within: time::Instant,
-) -> io::Result<Established<BoxStream>> {
+) -> io::Result<Secured> {
     let acceptor = policy.grid.as_ref().map(|grid| grid.acceptor());
     let acceptor = acceptor.ok_or_else(|| io::Error::other("the server has no credential"))?;
     match acceptor.accept(stream, within).await {
-        Ok(done) => Ok(done),
+        Ok(done) => Ok(Secured {
+            stream: Box::new(done.stream),
+            protection: Protection::new(Mechanism::Gssapi),
+            identity: Some(done.peer.identity.to_string()),
+            by: By::Gssapi(Box::new((done.peer, done.delegated))),
+        }),
         Err(mut refused) => {
             refused.stream.shutdown().await?;
             Err(io::Error::other(refused.error))

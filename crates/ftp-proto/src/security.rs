@@ -56,18 +56,14 @@ impl Level {
     }
 }
 
-/// The protection of a control channel, and the peer's identity by it.
+/// The protection of a control channel, and the users that the peer is by it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Protection {
     /// The mechanism in force; `None` on a clear channel.
     pub by: Option<Mechanism>,
-    /// The verified name of the peer, for the log.
-    pub identity: Option<String>,
     /// The users that the peer's certificate logs in without a password.
     pub users: Vec<String>,
-    /// Whether the peer has delegated a credential.
-    pub delegated: bool,
 }
 
 impl Protection {
@@ -75,9 +71,7 @@ impl Protection {
     pub const fn new(by: Mechanism) -> Self {
         Self {
             by: Some(by),
-            identity: None,
             users: Vec::new(),
-            delegated: false,
         }
     }
 

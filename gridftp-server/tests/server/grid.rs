@@ -2,10 +2,12 @@
 
 use base64ct::{Base64, Encoding as _};
 use gsi::credential::Credential;
+use gsi::exchange::Delegation;
 use tokio::io::AsyncWriteExt as _;
 use xio::gsi::Level;
 
 use crate::grid_support::{Lab, clear, cut_off, drive, open, taken, tcp};
+use crate::process::Daemon;
 use crate::support::Ftp;
 use crate::tls_support::TlsServer;
 
@@ -137,6 +139,39 @@ fn an_upload_that_was_cut_off_is_not_published() {
     });
 }
 
+/// The log of logins names the identity, also one that has no name here; and `--gridmap-access ro`
+/// keeps names without an account from writing.
+#[test]
+fn the_log_names_identities_and_mapped_names_may_be_kept_from_writing() {
+    let (lab, root) = (Lab::new(), tempfile::tempdir().unwrap());
+    let users = lab.grid.write("users", "bob:*:rw\n", 0o600);
+    let mut flags = lab.flags().to_vec();
+    let users = users.to_str().unwrap();
+    flags.extend(["--users", users, "--gridmap-access", "ro"].map(str::to_owned));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let daemon = Daemon::start(root.path(), &flags);
+    drive(async {
+        let mut alice = lab.login(daemon.address).await;
+        alice.ok("MKD d", 550).await;
+        let own = |common| lab.authenticate(common, daemon.address, Delegation::None);
+        let mut bob = own("Bob Lab").await;
+        bob.log_in().await;
+        bob.ok("MKD d", 257).await;
+        let mut eve = own("Eve Lab").await;
+        eve.ok("USER :globus-mapping:", 331).await;
+        eve.ok("PASS dummy", 530).await;
+    });
+    daemon.signal("TERM");
+    let (_, log) = daemon.end();
+    let line = |words: [&str; 3]| {
+        let has = |line: &str| words.iter().all(|word| line.contains(word));
+        assert!(log.lines().any(has), "{words:?}: {log}");
+    };
+    line(["INFO", "login user=alice", "/O=Grid/OU=Lab/CN=Alice Lab"]);
+    line(["INFO", "login user=bob", "/O=Grid/OU=Lab/CN=Bob Lab"]);
+    line(["WARN", "login refused", "/O=Grid/OU=Lab/CN=Eve Lab"]);
+}
+
 /// Row 25: with `DCAU N` the data goes to the client's host alone.
 #[test]
 fn clear_data_bounces_to_no_other_host() {
@@ -232,6 +267,8 @@ fn other_protocols_are_refused() {
             taken(Ok(session.0)).await
         });
         let told = String::from_utf8_lossy(&told);
+        // A handshake is no line that could be answered.
+        assert_eq!(told.is_empty(), !behind, "{told}");
         assert!(told.lines().all(|line| line.starts_with('5')), "{told}");
     }
     server.wait_for_sessions(0);
@@ -246,5 +283,3 @@ fn other_protocols_are_refused() {
     assert!(told.len() < 20 && !told.starts_with(b"5"), "{told:?}");
     server.server.wait_for_sessions(0);
 }
-        // A handshake is no line that could be answered.
-        assert_eq!(told.is_empty(), !behind, "{told}");

@@ -91,20 +91,28 @@ impl Lab {
         to: SocketAddr,
         delegation: Delegation,
     ) -> Session<GssapiStream<BoxStream>> {
+        let mut session = self.authenticate("Alice Lab", to, delegation).await;
+        session.log_in().await;
+        session
+    }
+
+    /// Runs the exchange as this person.
+    pub(crate) async fn authenticate(
+        &self,
+        common: &str,
+        to: SocketAddr,
+        delegation: Delegation,
+    ) -> Session<GssapiStream<BoxStream>> {
         let mut clear = clear(to).await;
         clear.ok("AUTH GSSAPI", 334).await;
-        let initiator = GssapiInitiator::new(self.proxy("Alice Lab"), self.judge()).unwrap();
+        let initiator = GssapiInitiator::new(self.proxy(common), self.judge()).unwrap();
         let expected = Expected::Host(Host::new("localhost"));
         let deadline = Instant::now() + PATIENCE;
         let done = initiator
             .delegation(delegation)
             .initiate(clear.0, "localhost", expected, deadline)
             .await;
-        let mut session = Session(done.unwrap().stream);
-        session.ok("USER :globus-mapping:", 331).await;
-        session.ok("PASS dummy", 230).await;
-        session.ok("TYPE I", 200).await;
-        session
+        Session(done.unwrap().stream)
     }
 }
 
@@ -124,14 +132,6 @@ pub(crate) async fn open(layer: Gsi, to: SocketAddr) -> xio::Result<BoxStream> {
     Tcp::default().push(layer).connect(&Target::from(to)).await
 }
 
-/// Reads to the end, however the connection ends.
-pub(crate) async fn taken(stream: xio::Result<BoxStream>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Ok(mut stream) = stream {
-        let _ = within(stream.read_to_end(&mut bytes)).await;
-    }
-    bytes
-}
 /// Starts an attacker on the path to this address, who cuts a connection of TLS off before its last
 /// record, the close-notify; returns the address to connect to.
 pub(crate) async fn cut_off(to: SocketAddr) -> SocketAddr {
@@ -166,6 +166,14 @@ pub(crate) async fn cut_off(to: SocketAddr) -> SocketAddr {
     address
 }
 
+/// Reads to the end, however the connection ends.
+pub(crate) async fn taken(stream: xio::Result<BoxStream>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(mut stream) = stream {
+        let _ = within(stream.read_to_end(&mut bytes)).await;
+    }
+    bytes
+}
 
 /// Runs a client beside a server of its own threads.
 pub(crate) fn drive<T>(client: impl Future<Output = T>) -> T {
@@ -227,6 +235,13 @@ impl<S: xio::Stream> Session<S> {
         let reply = self.reply().await;
         assert!(reply.starts_with(&code.to_string()), "{line}: {reply}");
         reply
+    }
+
+    /// Logs in under the name of the map.
+    pub(crate) async fn log_in(&mut self) {
+        self.ok("USER :globus-mapping:", 331).await;
+        self.ok("PASS dummy", 230).await;
+        self.ok("TYPE I", 200).await;
     }
 
     pub(crate) async fn pasv(&mut self) -> SocketAddr {
