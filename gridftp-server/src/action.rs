@@ -30,6 +30,18 @@ use crate::server::Shared;
 /// Most events that wait for the control connection; a slow reader delays the transfer.
 const EVENTS: usize = 4;
 
+/// The client of a session, as it says and proves.
+#[derive(Default)]
+pub(crate) struct Client {
+    /// The value of `SITE TASKID`.
+    task: Arc<str>,
+    /// Whether it is `globus-url-copy`, which ends data connections without close-notify and
+    /// announces the length of every upload but an empty one.
+    globus: bool,
+    /// The verified name, for the log.
+    pub(crate) identity: Option<String>,
+}
+
 /// Runs the actions of one session.
 pub(crate) struct Executor<D: Dsi> {
     pub(crate) shared: Arc<Shared<D>>,
@@ -41,17 +53,11 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) account: Option<Arc<Admitted>>,
     /// Lent to the running action; lost if that is dropped.
     pub(crate) side: Option<Box<DataSide>>,
-    /// The value of `SITE TASKID`.
-    pub(crate) task: Arc<str>,
-    /// Whether the client is `globus-url-copy`, which ends data connections without close-notify and
-    /// announces the length of every upload but an empty one.
-    pub(crate) globus: bool,
+    pub(crate) client: Client,
     /// The TLS session of the control connection.
     pub(crate) tls: Option<Arc<TlsSession>>,
     /// Grid security of the control connection and of data connections.
     pub(crate) grid: GridSession,
-    /// The verified name of the client, for the log.
-    pub(crate) identity: Option<String>,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -193,8 +199,8 @@ impl<D: Dsi> Executor<D> {
 
     fn annotate(&mut self, key: &str, value: &str) {
         match key {
-            "taskid" => self.task = value.into(),
-            "clientinfo" => self.globus = value.contains("globus-url-copy"),
+            "taskid" => self.client.task = value.into(),
+            "clientinfo" => self.client.globus = value.contains("globus-url-copy"),
             _ => {}
         }
         tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client annotation");
@@ -323,8 +329,8 @@ impl<D: Dsi> Executor<D> {
 
     fn transfer(&mut self, transfer: Transfer, mut reporter: Reporter) -> Work {
         let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
-        let (task, peer) = (Arc::clone(&self.task), self.ends.peer);
-        let (protection, globus) = (&transfer.channel.protection, self.globus);
+        let (task, peer) = (Arc::clone(&self.client.task), self.ends.peer);
+        let (protection, globus) = (&transfer.channel.protection, self.client.globus);
         let own_host = matches!(self.peers(protection), Peers::Only(_));
         let mut side = self.side();
         let tls = self.tls.clone().filter(|_| protection.is_tls());

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{self, MissedTickBehavior};
 use xio::{BoxStream, Pool};
 
-use crate::action::Executor;
+use crate::action::{Client, Executor};
 use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
 use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
@@ -378,9 +378,7 @@ impl<D: Dsi> Shared<D> {
             account: None,
             side: None,
             tls: None,
-            task: "".into(),
-            globus: false,
-            identity: None,
+            client: Client::default(),
             permit,
         };
         Box::new(Session::new(machine, stream, executor, stopping))

@@ -283,7 +283,7 @@ impl<D: Dsi> Session<D> {
             self.executor.side = Some(side);
         }
         if let Some(account) = finished.account {
-            let identity = self.executor.identity.as_ref();
+            let identity = self.executor.client.identity.as_ref();
             tracing::info!(
                 user = %Shown(account.user.name.as_bytes()),
                 identity = identity.map(|name| display(Shown(name.as_bytes()))),

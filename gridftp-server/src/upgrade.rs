@@ -71,7 +71,7 @@ impl<D: Dsi> Session<D> {
             Ok(Ok(secured)) => {
                 tracing::debug!(%peer, identity = secured.identity.as_deref(), "handshake");
                 self.stream = Some(secured.stream);
-                self.executor.identity = secured.identity;
+                self.executor.client.identity = secured.identity;
                 match secured.by {
                     By::Tls(session) => self.executor.tls = Some(session),
                     By::Gssapi(proof) => {
