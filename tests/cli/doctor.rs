@@ -286,7 +286,7 @@ fn a_server_of_a_grid_is_examined_with_its_authority() -> Result<()> {
     }
     let mallory = grid.proxy(&grid.user("Mallory"), &ProxyOptions::default());
     let mallory = grid.store(&mallory, "mallory.pem").display().to_string();
-    let line = "FAIL  login: ...530 ...Mallory";
+    let line = "FAIL  protection: ...530...Mallory";
     tells(
         &site.doctor(&server, &["--cred", &mallory])?,
         &[line, SKIPPED],
