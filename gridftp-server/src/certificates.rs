@@ -8,8 +8,8 @@ use xio::tls::TlsInfo;
 /// Lines of a name in a certificate and the users that it logs in.
 ///
 /// A name is the subject in the form of Grid tools (`/O=Example/CN=Ann`), or an alternative name
-/// (`email:ann@example.org`, `DNS:host`, `URI:...`). Letters match in any case. A subject whose line
-/// could be that of another one matches nothing.
+/// (`email:ann@example.org`, `DNS:host`, `URI:...`). Letters match in any case. A subject that
+/// reads as another one in a line matches nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateMap(Vec<(String, Vec<String>)>);
 

@@ -14,7 +14,7 @@
 //! | Log in over a control channel, with delegation | [`exchange::Initiator`], [`exchange::Acceptor`], [`exchange::Session`] |
 //! | Set up a data channel | [`exchange::DataChannel`]; or [`tls::Tls`] with [`sni::NameFilter`] and [`exchange::Tail`] |
 //! | Map an identity to a local name | [`gridmap::GridMap`] |
-//! | Tell an administrator what is right and what is not | [`finding::Finding`], [`trust::TrustStore::faults`] |
+//! | Report faults of a set-up to an administrator | [`finding::Finding`], [`trust::TrustStore::faults`] |
 //!
 //! ```
 //! use gsi::credential::Credential;
@@ -42,7 +42,7 @@
 //! let key = KeyPair::generate(KeySize::Bits2048)?;
 //! let proxy = alice.make_proxy(key, &ProxyOptions::default(), now)?;
 //!
-//! // The other end trusts the authority, and learns whose proxy it is.
+//! // The other end trusts the authority, and learns the identity behind the proxy.
 //! let mut store = TrustStore::new(TrustOptions::default().allow_missing_policies());
 //! store.add_authority(authority.der().clone())?;
 //! let peer = store.verify(proxy.chain(), now)?;

@@ -151,7 +151,7 @@ impl Grid {
         credential(vec![made], &user_key())
     }
 
-    /// Issues a certificate whose key is on an elliptic curve.
+    /// Issues a certificate with a key on an elliptic curve.
     ///
     /// # Panics
     /// When the system has no random bytes.

@@ -9,8 +9,8 @@ use rustls::sign::CertifiedKey;
 
 use crate::info;
 
-/// Refuses clients that ask for another host (RFC 6066 §3), whose connection was led here by
-/// somebody: an attack over several protocols.
+/// Refuses clients that ask for another host (RFC 6066 §3): an attacker led their connection here
+/// from a server of another protocol.
 ///
 /// A client that names no host, and a certificate without host names, are no fault.
 #[derive(Debug)]

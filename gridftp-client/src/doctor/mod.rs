@@ -1,4 +1,4 @@
-//! `doctor`: connects to a server step by step, and tells what works and what does not.
+//! `doctor`: connects to a server step by step, and prints a finding for each step.
 
 mod data;
 mod network;

@@ -23,7 +23,7 @@ use crate::error::chain;
 pub struct Questions {
     /// The name by which clients reach this host; `None` for its own.
     pub host: Option<String>,
-    /// The identity of a Grid user, whose account is looked up.
+    /// The identity of a Grid user, to look up its account.
     pub subject: Option<String>,
 }
 

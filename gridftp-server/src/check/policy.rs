@@ -1,4 +1,4 @@
-//! The rules in force, in words: what each kind of login needs, and where its data may go.
+//! The rules in force, in words: the demands on each kind of login, and the hosts of its data.
 
 use std::net::{IpAddr, Ipv4Addr};
 

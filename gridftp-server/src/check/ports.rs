@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A listener whose clients get these bytes.
+    /// A listener that sends these bytes to its clients.
     fn listener(words: &'static [u8]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

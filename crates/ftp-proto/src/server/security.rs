@@ -232,7 +232,7 @@ impl LoggedIn {
         if !cx.security.has_grid_data(cx.settings) {
             return cx.out.say::<502>(match cx.settings.gssapi {
                 true => "DCSC needs a session of Grid security: log in behind AUTH GSSAPI.",
-                false => "DCSC is not implemented.",
+                false => "DCSC needs Grid security, which this server does not offer.",
             });
         }
         let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));

@@ -371,7 +371,7 @@ fn anonymous_users_connect_to_their_own_host_only() {
         said.starts_with("500 ") && said.contains("--third-party"),
         "{said}"
     );
-    // Who is mapped to that name by a certificate is known.
+    // A user with a certificate that is mapped to that name is known.
     let mut rig = upgraded(REMOTE, Mechanism::Gssapi);
     rig.lines(&["USER ftp", "PASS x"]);
     rig.done(logged_in()).take();
