@@ -100,7 +100,7 @@ impl<'a> Judge<'a> {
                 oid: oid::dotted(&extension.oid),
             });
         }
-        // A certificate with name constraints is refused: to ignore them would trust too many names.
+        // Name constraints are refused: to ignore them would trust too many names.
         match certificate.extension(oid::NAME_CONSTRAINTS) {
             Some(_) => Err(Rule::NameConstraints),
             None => Ok(()),

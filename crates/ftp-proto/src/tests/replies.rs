@@ -34,7 +34,10 @@ const AT_ONCE: &[(&str, &str)] = &[
     ("DCAU N", "200 DCAU N.\r\n"),
     ("DCAU A", "504 Bad DCAU mode.\r\n"),
     ("AUTH TLS", "504 Unknown authentication type.\r\n"),
-    ("DCSC D", "502 DCSC is not implemented.\r\n"),
+    (
+        "DCSC D",
+        "502 DCSC needs Grid security, which this server does not offer.\r\n",
+    ),
     ("SBUF 65536", "200 SBUF Command Successful.\r\n"),
     ("ALLO 100", "200 ALLO command successful.\r\n"),
     ("ALLO 100 R 10", "200 ALLO command successful.\r\n"),
