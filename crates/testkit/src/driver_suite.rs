@@ -6,6 +6,7 @@
 
 mod cases;
 mod ends;
+mod given_up;
 mod setup;
 
 use std::future::{Future, poll_fn};
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use xio_core::{BoxStream, DynStack, Incoming, Listener, Passive, Target, Transport};
+
+pub use self::given_up::accepted_bytes_are_sent_by_a_reader;
 
 /// A stack under test, and its capabilities.
 #[derive(Debug, Clone)]

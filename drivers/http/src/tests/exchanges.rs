@@ -1,11 +1,10 @@
 //! Exchanges on the wire: methods, versions, lengths, statuses.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Error, ErrorKind, Stream as _, Target, Transform as _};
+use xio_testkit::driver_suite::accepted_bytes_are_sent_by_a_reader;
 use xio_testkit::{Mem, Random};
 
 use super::{answers, asks, drain, head_of, http, open, target};
@@ -499,30 +498,10 @@ async fn an_answer_that_peers_could_not_read_is_refused() {
     }
 }
 
-/// The layer below keeps the waker of a write that is given up; the reader sends the rest of the
-/// bytes accepted before, which the peer may wait for.
 #[tokio::test(start_paused = true)]
 async fn a_reader_sends_the_rest_of_the_writes_before_one_that_was_given_up() {
     let (near, far) = Mem::new().capacity(1000).pair();
     let (asks, answers, to) = (http("method=PUT"), http(""), target("a"));
     let (near, far) = tokio::join!(asks.initiate(near, &to), answers.respond(far));
-    let (mut near, mut far) = (near.unwrap(), far.unwrap());
-    let mut gone = Context::from_waker(Waker::noop());
-    let mut accepted = 0;
-    while let Poll::Ready(n) = Pin::new(&mut near).poll_write(&mut gone, &[7; 1000]) {
-        accepted += n.unwrap();
-    }
-    let mut question = vec![0; accepted];
-    let far = async {
-        far.read_exact(&mut question).await.unwrap();
-        far.write_all(b"answer").await.unwrap();
-        far.flush().await.unwrap();
-    };
-    let mut answer = [0; 6];
-    let both = async { tokio::join!(near.read_exact(&mut answer), far) };
-    let (read, ()) = tokio::time::timeout(Duration::from_secs(60), both)
-        .await
-        .unwrap();
-    read.unwrap();
-    assert_eq!(answer, *b"answer");
+    accepted_bytes_are_sent_by_a_reader(near.unwrap(), far.unwrap()).await;
 }

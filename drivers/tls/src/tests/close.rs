@@ -2,11 +2,12 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use xio_core::{Error, Info, Stream, Transform as _};
+use xio_testkit::driver_suite::accepted_bytes_are_sent_by_a_reader;
 use xio_testkit::{Authority, FaultOptions, Faulty, Mem, MemHandle};
 
 use super::{HOST, drain, identity, open, plain, roots, shake};
@@ -297,30 +298,10 @@ async fn a_reset_at_shutdown_is_no_unmarked_end() {
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
 }
 
-/// The layer below keeps the waker of a write that is given up; the reader sends the rest of the
-/// bytes accepted before, which the peer may wait for.
 #[tokio::test(start_paused = true)]
 async fn a_reader_sends_the_rest_of_the_writes_before_one_that_was_given_up() {
     let tls = plain();
     let (near, far) = Mem::new().capacity(1000).pair();
     let (near, far) = shake(&tls, &tls, near, far).await;
-    let (mut near, mut far) = (near.unwrap(), far.unwrap());
-    let mut gone = Context::from_waker(Waker::noop());
-    let mut accepted = 0;
-    while let Poll::Ready(n) = Pin::new(&mut near).poll_write(&mut gone, &[7; 1000]) {
-        accepted += n.unwrap();
-    }
-    let mut question = vec![0; accepted];
-    let far = async {
-        far.read_exact(&mut question).await.unwrap();
-        far.write_all(b"answer").await.unwrap();
-        far.flush().await.unwrap();
-    };
-    let mut answer = [0; 6];
-    let both = async { tokio::join!(near.read_exact(&mut answer), far) };
-    let (read, ()) = tokio::time::timeout(Duration::from_secs(60), both)
-        .await
-        .unwrap();
-    read.unwrap();
-    assert_eq!(answer, *b"answer");
+    accepted_bytes_are_sent_by_a_reader(near.unwrap(), far.unwrap()).await;
 }
