@@ -1,5 +1,6 @@
 //! Data listeners that are attended: those of stacks with layers.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -123,11 +124,15 @@ async fn a_listener_that_fails_is_polled_again_once_its_error_is_read() {
     }
 }
 
-/// Refuses the first handshakes.
-#[derive(Debug)]
-struct Picky(AtomicUsize);
+/// A layer that runs a closure in each handshake of its listener.
+struct Shaking<F>(F);
 
-impl<S: xio_core::Stream> Transform<S> for Picky {
+impl<S, F, W> Transform<S> for Shaking<F>
+where
+    S: xio_core::Stream,
+    F: Fn() -> W + Send + Sync + 'static,
+    W: Future<Output = xio_core::Result<()>> + Send,
+{
     type Handle = S;
 
     async fn initiate(&self, inner: S, _: &Target) -> xio_core::Result<S> {
@@ -135,28 +140,42 @@ impl<S: xio_core::Stream> Transform<S> for Picky {
     }
 
     async fn respond(&self, inner: S) -> xio_core::Result<S> {
-        let left = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        match left {
-            Err(_) => Ok(inner),
-            Ok(_) => Err(Error::new(
-                ErrorKind::Security,
-                "picky",
-                Operation::Open,
-                "a stranger",
-            )),
-        }
+        (self.0)().await.map(|()| inner)
     }
 
     fn describe(&self, info: &mut Info) {
-        info.layer("picky");
+        info.layer("shaking");
     }
 }
 
+fn shaking<F, W>(handshake: F) -> DynStack
+where
+    F: Fn() -> W + Send + Sync + 'static,
+    W: Future<Output = xio_core::Result<()>> + Send + 'static,
+{
+    let layer = xio_core::DynLayer::new(Shaking(handshake));
+    tcp().layer(layer, &xio_core::Entry::new("shaking").unwrap())
+}
+
+/// Says of the first `count` calls that they are among the first.
+fn first(count: usize) -> impl Fn() -> bool + Send + Sync + 'static {
+    let left = AtomicUsize::new(count);
+    move || {
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        taken.is_ok()
+    }
+}
+
+/// Refuses the first handshakes.
 fn picky(refusals: usize) -> DynStack {
-    let layer = xio_core::DynLayer::new(Picky(refusals.into()));
-    tcp().layer(layer, &xio_core::Entry::new("picky").unwrap())
+    let is_refused = first(refusals);
+    shaking(move || {
+        let (kind, fact) = (ErrorKind::Security, "a stranger");
+        std::future::ready(match is_refused() {
+            true => Err(Error::new(kind, "picky", Operation::Open, fact)),
+            false => Ok(()),
+        })
+    })
 }
 
 #[tokio::test]
@@ -178,32 +197,18 @@ async fn a_strangers_handshake_does_not_end_the_transfer() {
     assert_eq!(sink.data(), bytes(70_000));
 }
 
-/// Ends no handshake before all have begun.
-#[derive(Debug)]
-struct Together(tokio::sync::Barrier);
-
-impl<S: xio_core::Stream> Transform<S> for Together {
-    type Handle = S;
-
-    async fn initiate(&self, inner: S, _: &Target) -> xio_core::Result<S> {
-        Ok(inner)
-    }
-
-    async fn respond(&self, inner: S) -> xio_core::Result<S> {
-        self.0.wait().await;
-        Ok(inner)
-    }
-
-    fn describe(&self, info: &mut Info) {
-        info.layer("together");
-    }
-}
-
 /// The streams of another server, which connect at once, are no flood.
 #[tokio::test]
 async fn many_streams_of_another_host_are_served() {
-    let layer = xio_core::DynLayer::new(Together(tokio::sync::Barrier::new(40)));
-    let together = tcp().layer(layer, &xio_core::Entry::new("together").unwrap());
+    // No handshake ends before all have begun.
+    let all = Arc::new(tokio::sync::Barrier::new(40));
+    let together = shaking(move || {
+        let all = Arc::clone(&all);
+        async move {
+            all.wait().await;
+            Ok(())
+        }
+    });
     let (mut from, mut to) = (channel(), channel());
     let elsewhere = Peers::AnyBeside([192, 0, 2, 1].into());
     let address = to.listen(&together, &here(), elsewhere).await.unwrap();
@@ -214,37 +219,19 @@ async fn many_streams_of_another_host_are_served() {
     assert_eq!(sink.data(), bytes(3_000_000));
 }
 
-/// Leaves the first handshakes unanswered.
-#[derive(Debug)]
-struct Deaf(AtomicUsize);
-
-impl<S: xio_core::Stream> Transform<S> for Deaf {
-    type Handle = S;
-
-    async fn initiate(&self, inner: S, _: &Target) -> xio_core::Result<S> {
-        Ok(inner)
-    }
-
-    async fn respond(&self, inner: S) -> xio_core::Result<S> {
-        let left = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        match left {
-            Err(_) => Ok(inner),
-            Ok(_) => std::future::pending().await,
-        }
-    }
-
-    fn describe(&self, info: &mut Info) {
-        info.layer("deaf");
-    }
-}
-
 /// Strangers that connect and say nothing hold every place for some seconds at most.
 #[tokio::test(start_paused = true)]
 async fn silent_strangers_keep_the_peer_waiting_for_seconds_only() {
-    let layer = xio_core::DynLayer::new(Deaf(40.into()));
-    let deaf = tcp().layer(layer, &xio_core::Entry::new("deaf").unwrap());
+    let is_unanswered = first(40);
+    let deaf = shaking(move || {
+        let is_unanswered = is_unanswered();
+        async move {
+            if is_unanswered {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    });
     let (mut from, mut to) = (channel(), channel());
     let address = to.listen(&deaf, &here(), Peers::Any).await.unwrap();
     let mut strangers = Vec::new();
