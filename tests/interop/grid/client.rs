@@ -22,34 +22,51 @@ const PAIRS: [([Kind; 2], &str); 7] = [
 /// Flags of the modes.
 const MODES: [&[&str]; 2] = [&["--mode", "stream"], &["--mode", "extended", "-p", "4"]];
 
-/// Copies a file from one server to the other, and checks it and the output of `-v`.
-fn across(
-    lab: &Lab,
-    flags: &[&str],
-    (from, one): (&Host, &Tree),
-    (to, other): (&Host, &Tree),
-    told: &str,
-) -> Result<()> {
-    let Some(mut client) = lab.client(Kind::Ours)? else {
-        return Ok(());
-    };
-    let both = lab.files().path("both");
-    if both.exists() {
-        client.env("X509_CERT_DIR", both);
+/// Two servers, of which the first has a file.
+struct Servers {
+    from: (Host, Tree),
+    to: (Host, Tree),
+}
+
+impl Servers {
+    /// Starts them with the credentials of these labs; `None` where one is not installed.
+    fn new(labs: [&Lab; 2], kinds: [Kind; 2], version: &str) -> Result<Option<Self>> {
+        let (one, other) = (Tree::new()?, Tree::new()?);
+        let (Some(from), Some(to)) = (
+            labs[0].serve_limited(kinds[0], &one, version)?,
+            labs[1].serve_limited(kinds[1], &other, version)?,
+        ) else {
+            return Ok(None);
+        };
+        one.file("file", 3_000_017, 10)?;
+        let (from, to) = ((from, one), (to, other));
+        Ok(Some(Self { from, to }))
     }
-    let done = copy(
-        client.arg("-v"),
-        flags,
-        &url(from, "file"),
-        &url(to, "copy"),
-    );
-    let outputs = || format!("{flags:?}; {}; {}", from.output(), to.output());
-    let done = done?.ok().with_context(outputs)?;
-    same_file(&one.path("file"), &other.path("copy")).with_context(outputs)?;
-    std::fs::remove_file(other.path("copy"))?;
-    let said = done.stderr;
-    ensure!(said.contains(told), "{flags:?}: {said}");
-    Ok(())
+
+    /// Copies the file from the first to the second, and checks it and the output of `-v`.
+    fn across(&self, lab: &Lab, flags: &[&str], told: &str) -> Result<()> {
+        let Some(mut client) = lab.client(Kind::Ours)? else {
+            return Ok(());
+        };
+        let both = lab.files().path("both");
+        if both.exists() {
+            client.env("X509_CERT_DIR", both);
+        }
+        let ((from, one), (to, other)) = (&self.from, &self.to);
+        let done = copy(
+            client.arg("-v"),
+            flags,
+            &url(from, "file"),
+            &url(to, "copy"),
+        );
+        let outputs = || format!("{flags:?}; {}; {}", from.output(), to.output());
+        let done = done?.ok().with_context(outputs)?;
+        same_file(&one.path("file"), &other.path("copy")).with_context(outputs)?;
+        std::fs::remove_file(other.path("copy"))?;
+        let said = done.stderr;
+        ensure!(said.contains(told), "{flags:?}: {said}");
+        Ok(())
+    }
 }
 
 #[test]
@@ -60,14 +77,9 @@ fn one_credential_protects_data_between_servers() -> Result<()> {
 fn one_credential((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     let lab = Lab::new()?;
     let alice = lab.files().identity();
-    let (one, other) = (Tree::new()?, Tree::new()?);
-    let (Some(from), Some(to)) = (
-        lab.serve_limited(kinds[0], &one, version)?,
-        lab.serve_limited(kinds[1], &other, version)?,
-    ) else {
+    let Some(servers) = Servers::new([&lab, &lab], kinds, version)? else {
         return Ok(());
     };
-    one.file("file", 3_000_017, 10)?;
     let by_name = format!("data private, DCAU {alice}");
     for mode in MODES {
         for (flags, told) in [
@@ -85,7 +97,8 @@ fn one_credential((kinds, version): ([Kind; 2], &str)) -> Result<()> {
             ),
         ] {
             let flags = [mode, flags].concat();
-            across(&lab, &flags, (&from, &one), (&to, &other), told)
+            servers
+                .across(&lab, &flags, told)
                 .with_context(|| format!("{kinds:?} {version}"))?;
         }
     }
@@ -103,21 +116,17 @@ fn two_credentials((kinds, version): ([Kind; 2], &str)) -> Result<()> {
         lab.files().path("proxy.pem"),
         lab.files().person("Bob Lab")?,
     );
-    let (one, other) = (Tree::new()?, Tree::new()?);
-    let (Some(from), Some(to)) = (
-        lab.serve_limited(kinds[0], &one, version)?,
-        lab.serve_limited(kinds[1], &other, version)?,
-    ) else {
+    let Some(servers) = Servers::new([&lab, &lab], kinds, version)? else {
         return Ok(());
     };
-    one.file("file", 3_000_017, 10)?;
     let credentials = |path: &Path| path.display().to_string();
     let (alice, bob) = (credentials(&alice), credentials(&bob));
     for extra in [&["--data-cred", "own"][..], &[], &["--data-cred", "auto"]] {
         for mode in MODES {
             let credentials = ["--src-cred", &alice, "--dst-cred", &bob];
             let flags = [mode, &credentials, extra].concat();
-            across(&lab, &flags, (&from, &one), (&to, &other), "data private")
+            servers
+                .across(&lab, &flags, "data private")
                 .with_context(|| format!("{kinds:?} {version}"))?;
         }
     }
@@ -132,14 +141,9 @@ fn servers_that_share_no_authority_get_a_credential_of_the_session() -> Result<(
 fn no_authority((kinds, version): ([Kind; 2], &str)) -> Result<()> {
     let (lab, far) = (Lab::new()?, Lab::of(Grid::named("Far CA"))?);
     let stranger = far.files().person("Bob Lab")?;
-    let (one, other) = (Tree::new()?, Tree::new()?);
-    let (Some(from), Some(to)) = (
-        lab.serve_limited(kinds[0], &one, version)?,
-        far.serve_limited(kinds[1], &other, version)?,
-    ) else {
+    let Some(servers) = Servers::new([&lab, &far], kinds, version)? else {
         return Ok(());
     };
-    one.file("file", 3_000_017, 10)?;
     let own = lab.files().path("proxy.pem").display().to_string();
     let stranger = stranger.display().to_string();
     let flags = ["--src-cred", &own, "--dst-cred", &stranger];
@@ -149,6 +153,7 @@ fn no_authority((kinds, version): ([Kind; 2], &str)) -> Result<()> {
         let file = file?;
         std::fs::copy(file.path(), both.join(file.file_name()))?;
     }
-    across(&lab, &flags, (&from, &one), (&to, &other), "data private")
+    servers
+        .across(&lab, &flags, "data private")
         .with_context(|| format!("{kinds:?} {version}"))
 }
