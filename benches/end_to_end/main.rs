@@ -16,37 +16,23 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser as _;
-use workspace_benches::machine;
+use workspace_benches::frame;
 use workspace_benches::pair::Pair;
-use workspace_benches::ratio::{HEAD, Line};
+use workspace_benches::ratio::Line;
 
 use crate::options::Options;
 
 fn main() -> ExitCode {
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    frame::finish(measure())
 }
 
-/// Runs every selected measurement and prints the table.
-fn measure() -> Result<()> {
+/// Runs every selected measurement.
+fn measure() -> Result<Vec<Line>> {
     let options = Options::parse();
     let Some(pair) = Pair::find()? else {
-        return Ok(());
+        return Ok(Vec::new());
     };
-    println!(
-        "{}",
-        options.extent.prioritize(machine::use_real_time_class)
-    );
-    println!("{}", machine::caption());
-    println!(
-        "medians of {} alternating runs; above 1 our programs are better\n",
-        options.runs()
-    );
+    frame::print_conditions(&options.extent, options.runs());
     let mut lines: Vec<Line> = Vec::new();
     if options.wants("bulk") {
         for folder in options.folders() {
@@ -70,9 +56,5 @@ fn measure() -> Result<()> {
     if options.wants("logins") {
         lines.extend(sessions::logins(&pair, &options)?);
     }
-    println!("{HEAD}");
-    for line in &lines {
-        println!("{}", line.row());
-    }
-    Ok(())
+    Ok(lines)
 }

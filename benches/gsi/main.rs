@@ -25,36 +25,23 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser as _;
-use workspace_benches::machine;
+use workspace_benches::frame;
 use workspace_benches::pair::Pair;
-use workspace_benches::ratio::{HEAD, Line};
+use workspace_benches::ratio::Line;
 
 use crate::bed::Bed;
 use crate::options::Options;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match worker::run(&words).unwrap_or_else(measure) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let worked = worker::run(&words).map(|done| done.map(|()| Vec::new()));
+    frame::finish(worked.unwrap_or_else(measure))
 }
 
-/// Runs every selected measurement and prints the table.
-fn measure() -> Result<()> {
+/// Runs every selected measurement.
+fn measure() -> Result<Vec<Line>> {
     let options = Options::parse();
-    println!(
-        "{}",
-        options.extent.prioritize(machine::use_real_time_class)
-    );
-    println!("{}", machine::caption());
-    println!(
-        "medians of {} alternating runs; above 1 our programs are better\n",
-        options.runs()
-    );
+    frame::print_conditions(&options.extent, options.runs());
     let mut lines: Vec<Line> = Vec::new();
     let pair = Pair::find()?;
     let grid = ["bulk", "clear", "logins"];
@@ -73,9 +60,5 @@ fn measure() -> Result<()> {
     if options.wants("ftps") {
         lines.extend(ftps::measure(&options)?);
     }
-    println!("{HEAD}");
-    for line in &lines {
-        println!("{}", line.row());
-    }
-    Ok(())
+    Ok(lines)
 }
