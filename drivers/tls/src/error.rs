@@ -121,9 +121,7 @@ fn certificate(why: &CertificateError) -> String {
             span(*time, *not_before)
         ),
         CertificateError::UnknownIssuer => {
-            "the peer's certificate comes from an authority that is not trusted here; \
-             name the authority's certificate in the option ca"
-                .to_owned()
+            "the peer's certificate comes from an authority that is not trusted here".to_owned()
         }
         CertificateError::NotValidForNameContext {
             expected,

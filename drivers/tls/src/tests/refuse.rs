@@ -45,7 +45,7 @@ async fn a_server_certificate_is_refused_with_its_reason() {
         ),
         (
             stranger.issue("server", &[HOST]),
-            "name the authority's certificate in the option ca",
+            "comes from an authority that is not trusted here",
             "does not trust the authority",
         ),
     ] {
