@@ -370,4 +370,15 @@ mod tests {
         let told = control.gone().unwrap();
         assert!(told.to_string().contains("going down"), "{told}");
     }
+    /// The server may close the connection only after its reply.
+    #[tokio::test(start_paused = true)]
+    async fn quit_is_sent_once() {
+        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+        let mut bye = control.send(Command::Quit);
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), "QUIT");
+        replies.write_all(b"221 bye\r\n").await.unwrap();
+        bye.finish().await.unwrap();
+        drop((bye, control));
+        assert_eq!(lines.next_line().await.unwrap(), None);
+    }
 }

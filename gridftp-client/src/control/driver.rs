@@ -90,6 +90,8 @@ pub(super) struct Driver {
     flushing: Vec<oneshot::Sender<()>>,
     spoken: Option<(Arc<dyn Observer>, Arc<str>)>,
     upgrade: Option<Upgrade>,
+    /// Whether `QUIT` was sent.
+    quit: bool,
     end: Option<Arc<str>>,
     /// The reason of the end, for the other side.
     ended: Arc<OnceLock<Arc<str>>>,
@@ -110,6 +112,7 @@ impl Driver {
             flushing: Vec::new(),
             spoken,
             upgrade: None,
+            quit: false,
             end: None,
             ended,
         }
@@ -169,8 +172,10 @@ impl Driver {
                     None if self.waiting.is_empty() => {
                         // The reply is awaited only so that the server is not reset while it
                         // writes it.
-                        let (answer, _) = mpsc::unbounded_channel();
-                        self.request(Request::Command(Command::Quit, answer));
+                        if !self.quit {
+                            let (answer, _) = mpsc::unbounded_channel();
+                            self.request(Request::Command(Command::Quit, answer));
+                        }
                         quitting = Some(now() + CLOSING);
                     }
                     None => return,
@@ -205,7 +210,10 @@ impl Driver {
             // No reply is waited for; a session that has ended needs no abort.
             Request::Abort => drop(self.session.abort(now())),
             Request::Command(command, answer) => match self.session.send(now(), &command) {
-                Ok(ticket) => self.waiting.push_back((ticket, answer)),
+                Ok(ticket) => {
+                    self.quit |= command == Command::Quit;
+                    self.waiting.push_back((ticket, answer));
+                }
                 Err(misuse) => {
                     let _gone = answer.send(Answer::Lost(misuse.to_string().into()));
                 }
