@@ -58,7 +58,9 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             Data::Protocol
             | Data::Closed
             | Data::Limit
-            | Data::Timeout(Wait::Receive | Wait::Send) => (Code::of::<426>(), CHANNEL),
+            | Data::Timeout(Wait::Receive | Wait::Send | Wait::Part) => {
+                (Code::of::<426>(), CHANNEL)
+            }
             Data::Timeout(Wait::Storage) => (Code::of::<451>(), Some("INTERNAL_ERROR")),
             Data::Storage => error
                 .storage_error()

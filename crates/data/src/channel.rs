@@ -240,7 +240,7 @@ impl DataChannel {
 
     /// Receives a file into a sink, which the caller finishes.
     ///
-    /// A sequential sink gets the bytes in order. If the storage fails in a tagged transfer, the
+    /// A sequential sink gets the bytes in order, and one of parts gets whole ones. If the storage fails in a tagged transfer, the
     /// connections are kept for the next one.
     ///
     /// # Errors
@@ -256,6 +256,9 @@ impl DataChannel {
         watch: &Watch,
     ) -> Result<Received> {
         let text = plan.ty == Type::Ascii;
+        if let (false, WriteModel::Parts(size)) = (text, sink.order()) {
+            return Box::pin(self.receive_parts(sink, size, plan, watch)).await;
+        }
         if text || sink.order() != WriteModel::Random {
             let start = plan.base.saturating_add(plan.start);
             let mut into = TextInto::new(sink, start, text);
@@ -337,7 +340,7 @@ impl DataChannel {
     }
 
     /// Receives, and returns the [`Received::ended_unmarked`].
-    async fn receive_with<W, F>(
+    pub(crate) async fn receive_with<W, F>(
         &mut self,
         write: W,
         delivery: Delivery<'_>,
@@ -471,7 +474,7 @@ impl DataChannel {
 }
 
 /// The result of a receive after its last write.
-fn received(plan: &ReceivePlan, watch: &Watch, ended_unmarked: bool) -> Received {
+pub(crate) fn received(plan: &ReceivePlan, watch: &Watch, ended_unmarked: bool) -> Received {
     let ranges = watch.received();
     let end = if ranges.is_empty() {
         plan.start

@@ -45,6 +45,8 @@ pub enum Wait {
     Send,
     /// The local storage completes an operation.
     Storage,
+    /// The peer sends the rest of a part, while no memory is left for other parts.
+    Part,
 }
 
 /// The error of a failed transfer. `Display` prints this level only.
@@ -88,6 +90,10 @@ impl Error {
             Wait::Receive => ("receive", "the peer sent nothing"),
             Wait::Send => ("send", "the peer read nothing"),
             Wait::Storage => ("wait", "the local storage did not answer"),
+            Wait::Part => (
+                "receive",
+                "the memory for parts is full and the peer sent no missing byte of them",
+            ),
         };
         Self::new(
             ErrorKind::Timeout(wait),

@@ -80,6 +80,8 @@ pub struct Options {
     pub ranges: usize,
     /// Most bytes of blocks out of order held in memory for a consumer that needs them in order.
     pub ahead: usize,
+    /// Most bytes of parts in memory for a sink that takes whole parts; one part at least.
+    pub parts: usize,
     /// Payload of the MODE E blocks we send, in bytes; `None` derives it from the size of the file.
     pub block: Option<u64>,
     /// Socket options of the connections we open: buffers, local address and ports.
@@ -110,6 +112,7 @@ impl Default for Options {
             file_size: i64::MAX as u64,
             ranges: 65_536,
             ahead: 8 << 20,
+            parts: 64 << 20,
             block: None,
             socket: SocketHints::new(),
         }

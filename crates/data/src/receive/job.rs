@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use xio_core::Pool;
 
 use crate::error::Error;
 use crate::receive::order::InOrder;
+use crate::receive::parts::Parts;
 use crate::watch::Watch;
 
 /// Most connections of one transfer with a pipe; more use descriptors without gain.
@@ -42,6 +44,9 @@ pub(crate) enum Delivery<'a> {
     /// Each write queues its bytes. The consumer records them in the watch, and connections read
     /// ahead only as far as the queue has room.
     Queued(&'a InOrder),
+    /// Each write adds its bytes to their part. Whole parts are recorded in the watch once they are
+    /// stored, and connections read only bytes of the parts that may be in memory.
+    Parts(&'a Parts),
 }
 
 impl Delivery<'_> {
@@ -50,6 +55,16 @@ impl Delivery<'_> {
         match self {
             Self::Direct { .. } => std::future::pending().await,
             Self::Queued(order) => order.failed().await,
+            Self::Parts(parts) => parts.failed().await,
+        }
+    }
+
+    /// Number of bytes that may be read behind the `read` ones at `offset`.
+    pub(crate) fn poll_room(self, cx: &Context<'_>, offset: u64, read: usize) -> Poll<usize> {
+        match self {
+            Self::Direct { .. } => Poll::Ready(usize::MAX),
+            Self::Queued(order) => order.poll_room(cx, offset, read),
+            Self::Parts(parts) => parts.poll_room(cx, offset, read),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod job;
 mod order;
+mod parts;
 mod pipe;
 mod pump;
 
@@ -98,7 +99,7 @@ where
     F: Future<Output = Result<(), StorageError>>,
 {
     let mut pump = Pump::plain(conn, start, until);
-    let seen = Seen::new(job.is_direct());
+    let seen = Seen::new(job.delivery);
     let (watch, delivery, moved) = (job.watch, job.delivery, &seen);
     let work = poll_fn(|cx| {
         let done = pump.poll(cx, &mut job);
@@ -172,7 +173,7 @@ where
         pumps.add(conn, reused, &job)?;
     }
     let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
-    let seen = Seen::new(job.is_direct());
+    let seen = Seen::new(job.delivery);
     // The deadlines span all steps, so that connections without a header do not extend them.
     let (mut alone, mut busy) = (Stall::new(options.open_within), Stall::new(options.stall));
     let mut late = None;
@@ -263,20 +264,20 @@ enum Step {
 
 /// The progress that the stall deadline checks, written by the transfer.
 #[derive(Debug)]
-struct Seen {
+struct Seen<'a> {
     read: AtomicU64,
     writing: AtomicBool,
-    /// Whether an unfinished write is the fault of the storage; else it may wait for bytes before
-    /// it, which the peer has not sent.
-    direct: bool,
+    /// With direct delivery an unfinished write is the fault of the storage; else it may wait for
+    /// bytes before it, which the peer has not sent.
+    delivery: Delivery<'a>,
 }
 
-impl Seen {
-    fn new(direct: bool) -> Self {
+impl<'a> Seen<'a> {
+    fn new(delivery: Delivery<'a>) -> Self {
         Self {
             read: AtomicU64::new(0),
             writing: AtomicBool::new(false),
-            direct,
+            delivery,
         }
     }
 
@@ -299,14 +300,12 @@ impl Seen {
         if writing && watch.is_local() {
             return Sample::Local;
         }
-        Sample::At(
-            self.moved(watch),
-            if writing && self.direct {
-                Wait::Storage
-            } else {
-                Wait::Receive
-            },
-        )
+        let wait = match self.delivery {
+            Delivery::Direct { .. } if writing => Some(Wait::Storage),
+            Delivery::Direct { .. } | Delivery::Queued(_) => Some(Wait::Receive),
+            Delivery::Parts(parts) => parts.wait(),
+        };
+        wait.map_or(Sample::Local, |wait| Sample::At(self.moved(watch), wait))
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink};
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink, WriteModel};
 use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -259,16 +259,24 @@ impl InOrder {
 #[derive(Debug)]
 pub(crate) struct TextInto<'a, K> {
     sink: &'a K,
+    /// Offset of the next byte to write.
     at: u64,
+    /// The part that is not whole yet, for a sink that takes whole parts of so many bytes.
+    part: Option<(usize, BytesMut)>,
     /// `None` for plain bytes.
     collapse: Option<Collapse>,
 }
 
 impl<'a, K: Sink> TextInto<'a, K> {
     pub(crate) fn new(sink: &'a K, at: u64, text: bool) -> Self {
+        let part = match sink.order() {
+            WriteModel::Parts(size) => Some(usize::try_from(size).unwrap_or(usize::MAX).max(1)),
+            _ => None,
+        };
         Self {
             sink,
             at,
+            part: part.map(|size| (size, BytesMut::new())),
             collapse: text.then(Collapse::default),
         }
     }
@@ -278,7 +286,20 @@ impl<'a, K: Sink> TextInto<'a, K> {
         self.at
     }
 
-    async fn put(&mut self, local: Bytes) -> Result<(), StorageError> {
+    async fn put(&mut self, mut local: Bytes) -> Result<(), StorageError> {
+        while let Some((size, part)) = &mut self.part
+            && !local.is_empty()
+        {
+            part.extend_from_slice(&local.split_to(local.len().min(*size - part.len())));
+            if part.len() == *size {
+                let whole = std::mem::take(part).freeze();
+                self.write(whole).await?;
+            }
+        }
+        self.write(local).await
+    }
+
+    async fn write(&mut self, local: Bytes) -> Result<(), StorageError> {
         if local.is_empty() {
             return Ok(());
         }
@@ -315,7 +336,12 @@ impl<K: Sink> Consumer for TextInto<'_, K> {
         if let Some(collapse) = &mut self.collapse {
             collapse.finish(&mut last);
         }
-        self.put(last.freeze()).await
+        self.put(last.freeze()).await?;
+        if let Some((_, part)) = &mut self.part {
+            let short = std::mem::take(part).freeze();
+            self.write(short).await?;
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use xio_core::{Block, KernelTransfer, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::receive::job::{Delivery, Job, Payload};
+use crate::receive::job::{Job, Payload};
 use crate::receive::pipe::{self, Pipe, WORTH};
 
 /// Reads of one connection before it yields to the others.
@@ -238,18 +238,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         if self.is_large(job, offset, len) {
             return self.splice(cx, job, offset, len);
         }
-        let room = match job.delivery {
-            Delivery::Direct { .. } => usize::MAX,
-            Delivery::Queued(order) => {
-                let (at, read) = match &self.block {
-                    Some(block) => (self.at, block.len()),
-                    None => (offset, 0),
-                };
-                match order.poll_room(cx, at, read) {
-                    Poll::Ready(room) => room,
-                    Poll::Pending => return Ok(Read::Wait),
-                }
-            }
+        let (at, read) = match &self.block {
+            Some(block) if self.at + block.len() as u64 == offset => (self.at, block.len()),
+            Some(_) => return Ok(Read::Full),
+            None => (offset, 0),
+        };
+        let Poll::Ready(room) = job.delivery.poll_room(cx, at, read) else {
+            return Ok(Read::Wait);
         };
         self.read_payload(cx, job, (offset, len), room)
     }

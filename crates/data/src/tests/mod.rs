@@ -6,6 +6,7 @@ mod extended;
 mod hostile;
 mod listeners;
 mod listing;
+mod parts;
 mod splice;
 mod stream;
 mod tagged;
@@ -111,6 +112,10 @@ pub(super) struct Kept {
     /// Fails writes from this offset on.
     pub(super) full_at: Option<u64>,
     pub(super) sequential: bool,
+    /// Takes whole parts of this many bytes, and a shorter last one.
+    pub(super) part: Option<u64>,
+    /// Bytes of an earlier attempt.
+    pub(super) earlier: RangeSet,
     /// Times each write yields first.
     pub(super) slow: u32,
     /// Never ends a write.
@@ -140,6 +145,11 @@ impl Sink for Kept {
             return Err(StorageError::new(StorageKind::NoSpace, "write"));
         }
         let mut all = self.data.lock().unwrap();
+        if let Some(part) = self.part {
+            assert_eq!(offset % part, 0, "not the start of a part");
+            let last = all.len() as u64 <= end;
+            assert!(data.len() as u64 == part || last, "{offset}: a short part");
+        }
         if self.sequential {
             assert_eq!(offset, all.len() as u64, "written out of order");
         }
@@ -155,14 +165,14 @@ impl Sink for Kept {
     }
 
     fn held(&self) -> RangeSet {
-        RangeSet::new()
+        self.earlier.clone()
     }
 
     fn order(&self) -> WriteModel {
-        if self.sequential {
-            WriteModel::Sequential
-        } else {
-            WriteModel::Random
+        match self.part {
+            Some(part) => WriteModel::Parts(part),
+            None if self.sequential => WriteModel::Sequential,
+            None => WriteModel::Random,
         }
     }
 
