@@ -18,6 +18,9 @@ use gridftp_dsi::{
 /// Largest size of a file in bytes: the largest offset of the kernel.
 const ENDLESS: u64 = i64::MAX.unsigned_abs();
 
+/// The token of every upload: they have nothing to mix.
+const TOKEN: &[u8] = b"null";
+
 /// The backend that stores nothing.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
@@ -79,7 +82,9 @@ impl Dsi for Null {
     type Listing = Nothing;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("null", WriteModel::Random).with_keeps(false)
+        Capabilities::new("null", WriteModel::Random)
+            .with_keeps(false)
+            .with_shared_uploads(true)
     }
 
     async fn stat(&self, _user: &User, path: &DsiPath) -> Result<Stat> {
@@ -111,6 +116,18 @@ impl Dsi for Null {
         }
         Ok(Void {
             name: path.name().to_vec(),
+            is_joined: false,
+        })
+    }
+
+    async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<Void> {
+        may_write(user, "join", path)?;
+        if token != TOKEN {
+            return Err(Error::new(ErrorKind::Denied, "join").at(path));
+        }
+        Ok(Void {
+            name: path.name().to_vec(),
+            is_joined: true,
         })
     }
 
@@ -187,6 +204,8 @@ impl Source for Zeros {
 #[derive(Debug)]
 pub struct Void {
     name: Vec<u8>,
+    /// Whether it is the upload of another sink.
+    is_joined: bool,
 }
 
 impl Sink for Void {
@@ -208,7 +227,14 @@ impl Sink for Void {
         RangeSet::new()
     }
 
+    async fn share(&self) -> Result<Vec<u8>> {
+        Ok(TOKEN.to_vec())
+    }
+
     async fn finish(self, done: Finish) -> Result<Stat> {
+        if self.is_joined {
+            return Err(Error::new(ErrorKind::Denied, "finish").at(self.name.escape_ascii()));
+        }
         let size = done.size.unwrap_or(0);
         let whole = Range64::new(0, size);
         if done

@@ -24,6 +24,7 @@ use crate::ops;
 use crate::partial::PartialFile;
 use crate::remove;
 use crate::root::Root;
+use crate::shared::Token;
 use crate::sink::FileSink;
 use crate::stat;
 
@@ -157,6 +158,7 @@ impl Dsi for Posix {
             .with_symlinks(true)
             .with_resume(true)
             .with_modes(true)
+            .with_shared_uploads(true)
     }
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
@@ -189,14 +191,23 @@ impl Dsi for Posix {
     /// Dropping the future ends the copy and removes it.
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<FileSink> {
         must_write(user, "create", path)?;
-        let sync = self.sync;
+        let (sync, name) = (self.sync, user.name.clone());
         // The others may copy or truncate a large file.
         let kind = match how {
             Create::Whole { .. } => Work::Brief,
             _ => Work::Long,
         };
         self.until_dropped(user, kind, "create", path, move |root, path, stop| {
-            FileSink::begin(root.target(path)?, how, path.to_string(), sync, stop)
+            let sink = FileSink::begin(root.target(path)?, how, path.to_string(), sync, stop)?;
+            Ok(sink.of_user(name))
+        })
+        .await
+    }
+
+    async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<FileSink> {
+        let token = Token::parse(token, &user.name);
+        self.change(user, Work::Brief, "join", path, move |root, path| {
+            FileSink::join(root.target(path)?, token?, path.to_string())
         })
         .await
     }

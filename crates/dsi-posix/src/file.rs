@@ -127,26 +127,27 @@ impl Inner {
         }
         Ok(())
     }
+}
 
-    fn data(&self) -> Result<RangeSet, Errno> {
-        let mut data = RangeSet::new();
-        let mut at = 0;
-        while at < self.size {
-            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
-                Ok(start) => start,
-                Err(Errno::NXIO) => break,
-                Err(errno) => return Err(errno),
-            };
-            let end = if data.len() < MAX_RANGES {
-                rustix::fs::seek(&self.file, SeekFrom::Hole(start))?
-            } else {
-                self.size
-            };
-            data.extend(Range64::new(start, end.min(self.size)));
-            at = end.max(start + 1);
-        }
-        Ok(data)
+/// The ranges below `size` that are not holes, at most [`MAX_RANGES`] of them.
+pub(crate) fn extents(file: BorrowedFd<'_>, size: u64) -> Result<RangeSet, Errno> {
+    let mut data = RangeSet::new();
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno),
+        };
+        let end = if data.len() < MAX_RANGES {
+            rustix::fs::seek(file, SeekFrom::Hole(start))?
+        } else {
+            size
+        };
+        data.extend(Range64::new(start, end.min(size)));
+        at = end.max(start + 1);
     }
+    Ok(data)
 }
 
 impl Source for FileSource {
@@ -179,7 +180,10 @@ impl Source for FileSource {
 
     async fn data(&self) -> Result<Option<RangeSet>> {
         let inner = Arc::clone(&self.0);
-        let done = run(Work::Long, "find data", move || Ok(inner.data())).await?;
+        let done = run(Work::Long, "find data", move || {
+            Ok(extents(inner.file.as_fd(), inner.size))
+        })
+        .await?;
         match done {
             Ok(data) => Ok(Some(data)),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),

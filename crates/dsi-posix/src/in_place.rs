@@ -52,6 +52,11 @@ impl InPlace {
         self.file.as_fd()
     }
 
+    /// Whether it was opened by its name.
+    pub(crate) fn has_name(&self) -> bool {
+        self.place.is_some()
+    }
+
     /// Completes a regular file; with `sync`, syncs it to the medium.
     pub(crate) fn finish(&self, done: &Finish, sync: bool) -> Outcome<()> {
         if !is_regular(&rustix::fs::fstat(&self.file)?) {

@@ -1,4 +1,4 @@
-//! Syncs files on file systems that report a failed write only at a sync or close.
+//! File systems with late errors or wrong holes: those of other machines, and ZFS.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -33,6 +33,13 @@ pub(crate) fn settle(file: BorrowedFd<'_>, wanted: bool) -> Result<(), Errno> {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
         done => done,
     }
+}
+
+/// Whether the holes of the file are the ranges that were not written: ZFS stores zeros as holes,
+/// and the other end of a network file system may do so.
+pub(crate) fn tells_holes(file: BorrowedFd<'_>) -> bool {
+    const ZFS: i64 = 0x2fc1_2fc1;
+    rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type != ZFS && !LATE.contains(&fs.f_type))
 }
 
 fn is_late(file: BorrowedFd<'_>) -> bool {

@@ -36,6 +36,7 @@ mod ops;
 mod partial;
 mod remove;
 mod root;
+mod shared;
 mod stat;
 mod uninterrupted;
 mod unnamed;

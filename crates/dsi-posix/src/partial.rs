@@ -6,7 +6,8 @@
 //! - `.NAME.gridftp-held` records the ranges held. It names the inode of the partial file, is
 //!   always replaced as a whole, and is removed before that file is removed or published, so that
 //!   it never applies to other bytes.
-//! - A partial file without a record has no value: a new upload truncates it, an update is refused.
+//! - A partial file without a record has no value: a new upload replaces it, an update is refused.
+//!   It gets no other bytes, since a process that shared the earlier upload may still write to it.
 //! - A second writer that starts anew gets a unique name, without a record, which is never
 //!   continued; the last to finish gets the target's name. A second writer that wants to continue
 //!   gets `Busy`.
@@ -32,6 +33,7 @@ use crate::journal::{self, Over, Record};
 use crate::late;
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
+use crate::shared::Place;
 use crate::stat::stat_of;
 
 /// Most attempts to open a file that another writer renames between opening and locking.
@@ -64,8 +66,8 @@ pub(crate) struct PartialFile {
     stat: rustix::fs::Stat,
     /// Size of the file that had the target's name at the beginning, which publishing frees.
     replaces: u64,
-    /// Whether `temp` is a unique name, which is never continued.
-    once: bool,
+    /// The number that makes `temp` unique; such a file is never continued.
+    once: Option<u64>,
     /// The published file that this is an update of.
     over: Option<Over>,
     /// Its entry in the index of the tree, if any.
@@ -102,21 +104,22 @@ impl PartialFile {
         enough_space(dir.as_fd(), &names.partial, size)?;
         // The replacement of a private file is not public during the upload; the owner can write.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
-        let mut once = false;
+        let mut once = None;
         for _ in 0..ATTEMPTS {
-            let temp = if once {
-                Names::once(&name, random())
-            } else {
-                names.partial.clone()
+            let (temp, flags) = match once {
+                Some(number) => (Names::once(&name, number), OFlags::EXCL),
+                None => (names.partial.clone(), OFlags::empty()),
             };
-            let flags = if once { OFlags::EXCL } else { OFlags::empty() };
             // The entry precedes the file, so that a killed process leaves no unlisted file.
             let entry = match &index {
                 Some(index) => index.add(dir.as_fd(), &temp)?,
                 None => None,
             };
             let file = match create(dir.as_fd(), &temp, flags, mode) {
-                Err(Errno::EXIST) => continue,
+                Err(Errno::EXIST) => {
+                    once = Some(random());
+                    continue;
+                }
                 done => done?,
             };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -128,7 +131,7 @@ impl PartialFile {
                     ));
                 }
                 Err(Errno::WOULDBLOCK) => {
-                    once = true;
+                    once = Some(random());
                     continue;
                 }
                 Err(errno) => return Err(errno.into()),
@@ -139,9 +142,9 @@ impl PartialFile {
                 continue;
             }
             let mut partial = Self {
-                dir,
-                name,
-                names,
+                dir: dir.try_clone().map_err(|_| Errno::MFILE)?,
+                name: name.clone(),
+                names: names.clone(),
                 temp,
                 file,
                 stat,
@@ -153,8 +156,9 @@ impl PartialFile {
                 recorded: AtomicBool::new(false),
                 gone: AtomicBool::new(false),
             };
-            let held = partial.take_over(index.as_ref(), how, stop)?;
-            return Ok((partial, held));
+            if let Some(held) = partial.take_over(index.as_ref(), how, stop)? {
+                return Ok((partial, held));
+            }
         }
         Err(Errno::BUSY.into())
     }
@@ -171,15 +175,16 @@ impl PartialFile {
         }
     }
 
-    /// Returns the ranges held by the partial file; truncates one without a record.
+    /// Returns the ranges held by the partial file; removes one that is not continued, since
+    /// another process may still write to it, and then returns `None`.
     fn take_over(
         &mut self,
         index: Option<&Arc<Index>>,
         how: Begin,
         stop: &AtomicBool,
-    ) -> Outcome<RangeSet> {
+    ) -> Outcome<Option<RangeSet>> {
         let dir = self.dir.as_fd();
-        if !self.once {
+        if self.once.is_none() {
             let record = recorded(dir, &self.names, &self.name, &self.stat);
             // A partial file keeps its one entry when it is continued.
             if let (Some(index), Some(id)) = (index, record.as_ref().and_then(|r| r.entry.as_ref()))
@@ -193,7 +198,7 @@ impl PartialFile {
             {
                 self.recorded.store(true, Ordering::Relaxed);
                 self.over = record.over;
-                return Ok(record.held.clone());
+                return Ok(Some(record.held.clone()));
             }
             // Without a record, as after a crash, it is unknown which of its bytes are on the disk.
             let of_new = record.map_or(self.stat.st_size > 0, |record| record.over.is_none());
@@ -206,13 +211,14 @@ impl PartialFile {
             }
             journal::remove(dir, &[&self.names.held])?;
             if self.stat.st_size > 0 {
-                crate::uninterrupted::ftruncate(&self.file, 0)?;
+                rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty())?;
+                return Ok(None);
             }
         }
-        match how {
-            Begin::Update => self.copy_published(stop),
-            Begin::Anew | Begin::Resume => Ok(RangeSet::new()),
-        }
+        Ok(Some(match how {
+            Begin::Update => self.copy_published(stop)?,
+            Begin::Anew | Begin::Resume => RangeSet::new(),
+        }))
     }
 
     /// Fills the partial file with a copy of the published file, if there is one.
@@ -245,6 +251,11 @@ impl PartialFile {
         self.over.map(|over| over.size)
     }
 
+    /// The place of its file.
+    pub(crate) fn place(&self) -> Place {
+        self.once.map_or(Place::Partial, Place::Once)
+    }
+
     /// The open partial file.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -255,7 +266,7 @@ impl PartialFile {
     pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         // A file with a unique name is never continued: a client that got a marker for it would
         // continue behind the bytes of the other upload.
-        if self.once {
+        if self.once.is_some() {
             return Err(Fault::Rule(
                 ErrorKind::Busy,
                 "only another upload to this name can be continued",

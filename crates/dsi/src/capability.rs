@@ -128,6 +128,9 @@ pub struct Capabilities {
     pub keeps: bool,
     /// Whether it keeps permission bits and groups.
     pub modes: bool,
+    /// Whether several processes can write to one upload: [`Sink::share`](crate::Sink::share) and
+    /// [`Dsi::join`](crate::Dsi::join).
+    pub shares_uploads: bool,
 }
 
 impl Capabilities {
@@ -141,6 +144,7 @@ impl Capabilities {
             resume: false,
             keeps: true,
             modes: false,
+            shares_uploads: false,
         }
     }
 
@@ -177,6 +181,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_modes(mut self, modes: bool) -> Self {
         self.modes = modes;
+        self
+    }
+
+    /// Sets whether several processes can write to one upload.
+    #[must_use]
+    pub fn with_shared_uploads(mut self, shares_uploads: bool) -> Self {
+        self.shares_uploads = shares_uploads;
         self
     }
 }

@@ -9,6 +9,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Listing, Sink, Source};
 use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User};
 
+/// Longest token of a shared upload, in bytes.
+pub const MAX_TOKEN: usize = 256;
+
 /// A storage backend.
 ///
 /// Every operation runs on behalf of a user. Paths are normalised and absolute within the exported
@@ -48,6 +51,26 @@ pub trait Dsi: Send + Sync + 'static {
         path: &DsiPath,
         how: Create,
     ) -> impl Future<Output = Result<Self::Sink>> + Send;
+
+    /// Opens the upload to `path` of the same user that [`Sink::share`] returned `token` for, in
+    /// this process or another one with the same storage.
+    ///
+    /// The sink writes to the same partial object at any offset. Its `checkpoint` makes its own
+    /// bytes durable and records nothing, and its `finish` is refused. Its end changes nothing for
+    /// the owner; once the owner has ended, all its writes fail with [`ErrorKind::Changed`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for a token of another path or user, or of no upload;
+    /// [`ErrorKind::Changed`] if the upload has ended.
+    fn join(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        token: &[u8],
+    ) -> impl Future<Output = Result<Self::Sink>> + Send {
+        let _ = (user, token);
+        std::future::ready(Err(Error::new(ErrorKind::Unsupported, "join").at(path)))
+    }
 
     /// The ranges kept of an interrupted upload to `path`, which [`Create::Resume`] would find.
     fn held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<RangeSet>> + Send {

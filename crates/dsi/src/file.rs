@@ -77,7 +77,30 @@ pub trait Sink: Send + Sync + 'static {
         async { Err(Error::new(ErrorKind::Unsupported, "read back")) }
     }
 
+    /// Ranges that hold data, written through any sink of this upload, if the backend knows them:
+    /// all others were not written. It may name more than was written, never less.
+    ///
+    /// The owner of a shared upload checks the reports of others with it.
+    fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// A token of at most [`MAX_TOKEN`](crate::dsi::MAX_TOKEN) bytes with which
+    /// [`Dsi::join`](crate::Dsi::join) opens this upload elsewhere, until this sink ends.
+    ///
+    /// This sink stays the owner: it alone holds the lock, records and publishes.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) unless
+    /// [`shares_uploads`](crate::Capabilities::shares_uploads), or for this object.
+    fn share(&self) -> impl Future<Output = Result<Vec<u8>>> + Send {
+        async { Err(Error::new(ErrorKind::Unsupported, "share")) }
+    }
+
     /// Completes the object and publishes it under its name.
+    ///
+    /// # Errors
+    /// [`Denied`](ErrorKind::Denied) on a sink that joined the upload of another.
     ///
     /// When it fails, the ranges of the last `checkpoint` are kept for a restart, except after
     /// [`ErrorKind::Mismatch`]: wrong bytes are not kept.

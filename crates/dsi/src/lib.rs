@@ -10,6 +10,8 @@
 //! - **Restart by record.** Ranges recorded by [`Sink::checkpoint`] are held by the sink that a
 //!   later [`Create::Resume`] opens, or that sink reports none of them.
 //! - **One writer.** Of two uploads to one name, one wins whole; they never mix.
+//! - **One owner.** Other processes may write to an upload that its owner shares ([`Sink::share`],
+//!   [`Dsi::join`]); only the owner records and publishes, and the others end with it.
 //! - **Every error has a kind** that an operator recognises: [`ErrorKind`].
 //!
 //! [`Memory`] is a complete backend and serves as the example. [`DynDsi`] is the boxed twin, for

@@ -70,6 +70,29 @@ async fn a_mounted_tree_keeps_the_contract() {
 }
 
 #[tokio::test]
+async fn a_token_is_of_the_storage_of_its_path() {
+    let (one, other) = (Memory::new(), Memory::new());
+    let tree = Mounts::new([mount("/", &one), mount("/archive", &other)]).unwrap();
+    assert!(tree.capabilities().shares_uploads);
+    let owner = open(&tree, "/archive/file").await.unwrap();
+    let token = owner.share().await.unwrap();
+    let join = async |at: &str| tree.join(&user(), &path(at), &token).await;
+    let refused = join("/file").await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "storage: join /file: permission denied"
+    );
+    let joined = join("/archive/file").await.unwrap();
+    joined
+        .write_at(0, Bytes::from_static(b"far"))
+        .await
+        .unwrap();
+    assert_eq!(owner.data().await.unwrap().unwrap().to_string(), "0-3");
+    owner.finish(Finish::whole(3)).await.unwrap();
+    assert_eq!(load(&other, "/file").await.unwrap(), "far");
+}
+
+#[tokio::test]
 async fn a_path_belongs_to_the_longest_mount_point() {
     let [root, archive, old] = [(); 3].map(|()| Memory::new());
     let points = [

@@ -36,6 +36,12 @@ pub trait DynDsi: Send + Sync + 'static {
         path: &'a DsiPath,
         how: Create,
     ) -> BoxResult<'a, BoxSink>;
+    fn join_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+        token: &'a [u8],
+    ) -> BoxResult<'a, BoxSink>;
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn expire_dyn(&self, age: Duration) -> BoxResult<'_, u64>;
@@ -102,6 +108,15 @@ impl<D: Dsi> DynDsi for D {
         how: Create,
     ) -> BoxResult<'a, BoxSink> {
         Box::pin(async move { Ok(BoxSink::new(self.write(user, path, how).await?)) })
+    }
+
+    fn join_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+        token: &'a [u8],
+    ) -> BoxResult<'a, BoxSink> {
+        Box::pin(async move { Ok(BoxSink::new(self.join(user, path, token).await?)) })
     }
 
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet> {
@@ -204,6 +219,10 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<BoxSink> {
         (**self).write_dyn(user, path, how).await
+    }
+
+    async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<BoxSink> {
+        (**self).join_dyn(user, path, token).await
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {

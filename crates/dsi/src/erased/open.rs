@@ -92,6 +92,8 @@ trait DynSink: Send + Sync {
     fn held_dyn(&self) -> RangeSet;
     fn order_dyn(&self) -> WriteModel;
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
+    fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
+    fn share_dyn(&self) -> BoxResult<'_, Vec<u8>>;
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat>;
     fn takes_pipes_dyn(&self) -> bool;
     fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()>;
@@ -116,6 +118,14 @@ impl<S: Sink> DynSink for S {
 
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes> {
         Box::pin(self.read_back(offset, len))
+    }
+
+    fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>> {
+        Box::pin(self.data())
+    }
+
+    fn share_dyn(&self) -> BoxResult<'_, Vec<u8>> {
+        Box::pin(self.share())
     }
 
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat> {
@@ -157,6 +167,14 @@ impl Sink for BoxSink {
 
     fn read_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes>> + Send {
         self.0.read_back_dyn(offset, len)
+    }
+
+    fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {
+        self.0.data_dyn()
+    }
+
+    fn share(&self) -> impl Future<Output = Result<Vec<u8>>> + Send {
+        self.0.share_dyn()
     }
 
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send {

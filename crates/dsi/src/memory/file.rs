@@ -1,11 +1,13 @@
 //! The open objects of the backend in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 
-use super::{Memory, Node, Over, Partial, Shared, len, lock, now};
+use super::body::{Over, Shared, len, now};
+use super::share::Share;
+use super::{Memory, Node, Partial, lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Finish, Listing, Sink, Source};
 use crate::types::{DsiPath, Kind, Stat};
@@ -55,6 +57,10 @@ pub struct MemorySink {
     pub(super) body: Shared,
     pub(super) held: RangeSet,
     pub(super) way: Way,
+    /// The user who opened it.
+    pub(super) user: String,
+    /// Set once the upload is shared.
+    pub(super) share: OnceLock<Arc<Share>>,
 }
 
 #[derive(Debug)]
@@ -63,6 +69,21 @@ pub(super) enum Way {
     Whole(Option<Over>),
     /// The file itself.
     InPlace,
+    /// The upload of another sink.
+    Joined(Weak<Share>),
+}
+
+impl MemorySink {
+    /// The bytes to write to; those of a joined upload only while its owner lives.
+    fn body(&self) -> Result<Shared> {
+        match &self.way {
+            Way::Whole(_) | Way::InPlace => Ok(Arc::clone(&self.body)),
+            Way::Joined(share) => match share.upgrade() {
+                Some(share) => Ok(Arc::clone(&share.body)),
+                None => Err(Error::new(ErrorKind::Changed, "write").at(&self.path)),
+            },
+        }
+    }
 }
 
 impl Drop for MemorySink {
@@ -84,7 +105,8 @@ impl Sink for MemorySink {
         let (Ok(start), Some(Ok(end))) = span else {
             return Err(Error::new(ErrorKind::NoSpace, "write").at(&self.path));
         };
-        let mut body = lock(&self.body);
+        let body = self.body()?;
+        let mut body = lock(&body);
         if body.bytes.len() < end {
             body.bytes.resize(end, 0);
         }
@@ -96,8 +118,10 @@ impl Sink for MemorySink {
     }
 
     async fn checkpoint(&self, held: &RangeSet, _durable: bool) -> Result<()> {
-        let Way::Whole(over) = &self.way else {
-            return Ok(());
+        let over = match &self.way {
+            Way::Whole(over) => over,
+            Way::InPlace => return Ok(()),
+            Way::Joined(_) => return self.body().map(drop),
         };
         let partials = &mut self.memory.tree().partials;
         // The map has one reference to it, a writer another.
@@ -120,10 +144,29 @@ impl Sink for MemorySink {
     }
 
     async fn read_back(&self, offset: u64, len: usize) -> Result<Bytes> {
-        let body = lock(&self.body);
+        let body = self.body()?;
+        let body = lock(&body);
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let rest = body.bytes.get(from..).unwrap_or_default();
         Ok(Bytes::copy_from_slice(rest.get(..len).unwrap_or(rest)))
+    }
+
+    async fn data(&self) -> Result<Option<RangeSet>> {
+        let body = self.body()?;
+        let data = RangeSet::up_to(len(&lock(&body).bytes));
+        Ok(Some(data))
+    }
+
+    async fn share(&self) -> Result<Vec<u8>> {
+        if let Way::Joined(_) = self.way {
+            return Err(Error::new(ErrorKind::Unsupported, "share").at(&self.path));
+        }
+        let mut tree = self.memory.tree();
+        let add = || {
+            let (path, user) = (self.path.clone(), self.user.clone());
+            tree.shares.add(Arc::clone(&self.body), path, user)
+        };
+        Ok(self.share.get_or_init(add).token())
     }
 
     async fn finish(self, done: Finish) -> Result<Stat> {
@@ -136,13 +179,14 @@ impl Sink for MemorySink {
             {
                 return changed();
             }
+            Way::Joined(_) => return Err(Error::new(ErrorKind::Denied, "finish").at(&self.path)),
             Way::Whole(_) | Way::InPlace => {}
         }
         let mut body = lock(&self.body);
         // An update keeps unwritten bytes.
         let kept = match &self.way {
             Way::Whole(Some(over)) => over.size,
-            Way::Whole(None) | Way::InPlace => 0,
+            Way::Whole(None) | Way::InPlace | Way::Joined(_) => 0,
         };
         let done = done.keeping(kept);
         if let Some(size) = done.size {

@@ -4,12 +4,13 @@
 //! upload fills a private vector; `finish` moves it into the map, and `checkpoint` stores it for a
 //! later `Resume`.
 
+mod body;
 mod file;
+mod share;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use byte_ranges::RangeSet;
 
@@ -19,8 +20,10 @@ use crate::types::{
     Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Stat, User, WriteModel,
 };
 
+use body::{Body, Over, Shared, len, now};
 use file::Way;
 pub use file::{MemoryListing, MemorySink, MemorySource};
+use share::Shares;
 
 /// A tree of files in memory. Clones share it.
 #[derive(Debug, Clone)]
@@ -36,6 +39,8 @@ struct Tree {
     nodes: BTreeMap<DsiPath, Node>,
     /// Partial files of interrupted uploads, by their final path.
     partials: BTreeMap<DsiPath, Partial>,
+    /// Shared uploads, by their tokens.
+    shares: Shares,
 }
 
 #[derive(Debug, Clone)]
@@ -45,85 +50,14 @@ struct Partial {
     over: Option<Over>,
 }
 
-/// The published file that an update is a copy of.
-#[derive(Debug, Clone)]
-struct Over {
-    body: Shared,
-    size: u64,
-    modified: (i64, u32),
-}
-
 #[derive(Debug, Clone)]
 enum Node {
     Directory,
     File(Shared),
 }
 
-type Shared = Arc<Mutex<Body>>;
-
-#[derive(Debug, Default)]
-struct Body {
-    bytes: Vec<u8>,
-    modified: (i64, u32),
-    /// Number of writers in place, and whether the one writer excludes others.
-    writers: u32,
-    alone: bool,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now() -> (i64, u32) {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    (
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        since.subsec_nanos(),
-    )
-}
-
-fn len(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-}
-
-impl Over {
-    fn copy(body: Shared) -> (Vec<u8>, Self) {
-        let inner = lock(&body);
-        let (copy, modified) = (inner.bytes.clone(), inner.modified);
-        drop(inner);
-        let size = len(&copy);
-        let over = Self {
-            body,
-            size,
-            modified,
-        };
-        (copy, over)
-    }
-
-    fn is_unchanged(&self) -> bool {
-        let body = lock(&self.body);
-        len(&body.bytes) == self.size && body.modified == self.modified
-    }
-}
-
-impl Body {
-    fn new(bytes: Vec<u8>) -> Shared {
-        Arc::new(Mutex::new(Self {
-            bytes,
-            modified: now(),
-            writers: 0,
-            alone: false,
-        }))
-    }
-
-    fn stat(&self, path: &DsiPath) -> Stat {
-        let mut stat = Stat::new(path.name(), Kind::File);
-        stat.size = len(&self.bytes);
-        stat.modified = self.modified;
-        stat
-    }
 }
 
 impl Default for Memory {
@@ -238,7 +172,9 @@ impl Dsi for Memory {
     type Listing = MemoryListing;
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("memory", WriteModel::Random).with_resume(true)
+        Capabilities::new("memory", WriteModel::Random)
+            .with_resume(true)
+            .with_shared_uploads(true)
     }
 
     async fn stat(&self, _user: &User, path: &DsiPath) -> Result<Stat> {
@@ -290,6 +226,8 @@ impl Dsi for Memory {
             body,
             held,
             way,
+            user: user.name.clone(),
+            share: OnceLock::new(),
         };
         let empty = || sink(Body::new(Vec::new()), RangeSet::new(), Way::Whole(None));
         // The map has one reference to it, each writer another.
@@ -339,6 +277,20 @@ impl Dsi for Memory {
                 Ok(sink(body, held, Way::InPlace))
             }
         }
+    }
+
+    async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<MemorySink> {
+        let tree = self.change(user, "join", path)?;
+        let share = tree.shares.find(user, path, token)?;
+        Ok(MemorySink {
+            memory: self.clone(),
+            path: path.clone(),
+            body: Arc::default(),
+            held: RangeSet::new(),
+            way: Way::Joined(share),
+            user: user.name.clone(),
+            share: OnceLock::new(),
+        })
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {

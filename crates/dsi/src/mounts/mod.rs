@@ -208,6 +208,7 @@ impl Dsi for Mounts {
             tree.resume &= one.resume;
             tree.keeps &= one.keeps;
             tree.modes &= one.modes;
+            tree.shares_uploads &= one.shares_uploads;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);
                 *cost = other.map_or(*cost, |(_, other)| (*cost).max(*other));
@@ -268,6 +269,13 @@ impl Dsi for Mounts {
         let place = self.place(user, path, "open")?;
         let storage = &place.mount.storage;
         let sink = storage.write_dyn(&place.user, &place.path, how).await;
+        told(sink, path).map(|sink| Placed::new(sink, path))
+    }
+
+    async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<Placed<BoxSink>> {
+        let place = self.movable(user, path, "join")?;
+        let storage = &place.mount.storage;
+        let sink = storage.join_dyn(&place.user, &place.path, token).await;
         told(sink, path).map(|sink| Placed::new(sink, path))
     }
 

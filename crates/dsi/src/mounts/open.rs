@@ -72,6 +72,14 @@ impl<S: Sink> Sink for Placed<S> {
         told(self.object.read_back(offset, len).await, &self.path)
     }
 
+    async fn data(&self) -> Result<Option<RangeSet>> {
+        told(self.object.data().await, &self.path)
+    }
+
+    async fn share(&self) -> Result<Vec<u8>> {
+        told(self.object.share().await, &self.path)
+    }
+
     async fn finish(self, done: Finish) -> Result<Stat> {
         told(self.object.finish(done).await, &self.path)
     }

@@ -4,6 +4,7 @@ mod files;
 mod meta;
 mod names;
 mod resume;
+mod shared;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
@@ -82,6 +83,15 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             resume::a_partial_file_can_be_dropped
             resume::only_one_upload_resumes
             resume::a_failed_finish_can_be_resumed;
+        can.keeps && can.shares_uploads =>
+            shared::joined_writes_are_published_by_the_owner
+            shared::a_joined_sink_does_not_publish
+            shared::a_joined_sink_ends_with_its_owner
+            shared::a_forged_token_is_refused
+            shared::every_kind_of_upload_can_be_shared
+            shared::unwritten_ranges_are_not_data;
+        !can.keeps && can.shares_uploads =>
+            shared::discarded_uploads_can_be_shared;
         can.keeps && can.modes =>
             meta::modes_are_kept;
         can.keeps && can.symlinks =>

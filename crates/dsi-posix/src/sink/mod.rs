@@ -1,26 +1,27 @@
 //! `FileSink`: a file open for writing by position, published whole or written in place.
 
-use std::fs::File;
-use std::path::Path;
+mod open;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use byte_ranges::RangeSet;
 use bytes::Bytes;
-use gridftp_dsi::{Create, Error, ErrorKind, Finish, Progress, Result, Sink, Stat, WriteModel};
+use gridftp_dsi::{Error, ErrorKind, Finish, Progress, Result, Sink, Stat, WriteModel};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::blocking::{Work, run, run_until_dropped};
+use crate::blocking::{Work, run};
 use crate::checksum::in_turns;
 use crate::complete::{MISMATCH, settle_size};
 use crate::copy::{read_some, splice_all, write_all, write_on};
 use crate::error::{Fault, Outcome};
+use crate::file::extents;
 use crate::first::FirstBlock;
 use crate::in_place::InPlace;
-use crate::partial::Begin;
-use crate::root::{Target, is_regular, local_target};
+use crate::late;
+use crate::root::is_regular;
+use crate::shared::{Joined, Mark, Place, Token};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
 
@@ -32,6 +33,8 @@ const LARGE: u64 = 64 << 20;
 pub struct FileSink {
     inner: Arc<Inner>,
     held: RangeSet,
+    /// The user to whom the tokens of the upload belong.
+    user: String,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,8 @@ struct Inner {
     first: FirstBlock,
     /// Locked while a record is written.
     recording: Mutex<()>,
+    /// Set once the upload is shared.
+    mark: OnceLock<Mark>,
 }
 
 #[derive(Debug)]
@@ -57,139 +62,17 @@ enum Way {
     InPlace(InPlace),
     /// A file that takes bytes only in order (a FIFO, a terminal), and the number of bytes written.
     InOrder(OwnedFd, Mutex<u64>),
+    /// The upload of another sink.
+    Joined(Joined),
 }
 
-impl FileSink {
-    /// Opens the file of this machine at `path` for writing.
-    ///
-    /// An existing object that is no regular file (`/dev/null`, a FIFO) is written directly, for
-    /// any `how`. With `sync`, `finish` returns once the file and its name are on the medium.
-    ///
-    /// # Errors
-    /// Errors of the kernel; [`ErrorKind::Busy`] while another upload continues the partial file.
-    pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
-        let shown = path.display().to_string();
-        let (path, name) = (path.to_path_buf(), shown.clone());
-        let opened = run(Work::Brief, "create", move || {
-            let fail = |fault: Fault| fault.of("create", &name);
-            let target = local_target(&path).map_err(fail)?;
-            let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
-            match how {
-                Create::Whole { .. } if !special => {
-                    let sink =
-                        Self::begin(target, how, name.clone(), sync, &AtomicBool::new(false));
-                    sink.map(Ok).map_err(fail)
-                }
-                _ => Ok(Err((target, special))),
-            }
-        })
-        .await?;
-        let (target, special) = match opened {
-            Ok(sink) => return Ok(sink),
-            Err(rest) => rest,
-        };
-        // A FIFO may wait for its other end.
-        run_until_dropped(Work::Long, "create", move |stop| {
-            let sink = match special {
-                true => Self::special(target, shown.clone(), sync),
-                false => Self::begin(target, how, shown.clone(), sync, stop),
-            };
-            sink.map_err(|fault| fault.of("create", shown))
-        })
-        .await
-    }
-
-    /// Wraps an open file of any kind, which is written directly.
-    ///
-    /// # Errors
-    /// Errors of the kernel when it is described.
-    pub fn direct(file: File) -> Result<Self> {
-        Self::over(file.into(), Vec::new(), String::new(), false)
-            .map_err(|fault| fault.of("create", ""))
-    }
-
-    /// Opens the object at `target`, which is no regular file.
-    fn special(target: Target, path: String, sync: bool) -> Outcome<Self> {
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
-        Self::over(file, target.name, path, sync)
-    }
-
-    /// Opens the regular file at `target`, or a new one; a copy that this needs ends once `stop` is
-    /// set.
-    pub(crate) fn begin(
-        target: Target,
-        how: Create,
-        path: String,
-        sync: bool,
-        stop: &AtomicBool,
-    ) -> Outcome<Self> {
-        let name = target.name.clone();
-        let (begin, size) = match how {
-            Create::Whole { size } => (Begin::Anew, size),
-            Create::Resume { size } => (Begin::Resume, size),
-            Create::Update { size } => (Begin::Update, size),
-            Create::InPlace { .. } | Create::Append => {
-                let truncate = how == Create::InPlace { truncate: true };
-                let file = InPlace::open(target, truncate || how == Create::Append)?;
-                if truncate {
-                    crate::uninterrupted::ftruncate(file.file(), 0)?;
-                }
-                let held = size_of(file.file())?;
-                return Ok(Self::new(Way::InPlace(file), name, path, sync, held));
-            }
-            _ => {
-                return Err(Fault::Rule(
-                    ErrorKind::Unsupported,
-                    "this way of writing is not supported",
-                ));
-            }
-        };
-        let (whole, held) = Whole::begin(target, begin, size, stop)?;
-        Ok(Self::new(Way::Whole(whole), name, path, sync, held))
-    }
-
-    /// Writes to an open file of any kind.
-    fn over(file: OwnedFd, name: Vec<u8>, path: String, sync: bool) -> Outcome<Self> {
-        let held = size_of(file.as_fd())?;
-        // A file without a position takes bytes in order; `/dev/null` takes them at any offset.
-        let way = match rustix::fs::tell(&file) {
-            Ok(_) => Way::InPlace(InPlace::given(file)),
-            Err(Errno::SPIPE) => Way::InOrder(file, Mutex::new(0)),
-            Err(errno) => return Err(errno.into()),
-        };
-        Ok(Self::new(way, name, path, sync, held))
-    }
-
-    fn new(way: Way, name: Vec<u8>, path: String, sync: bool, held: RangeSet) -> Self {
-        let (closed, lost) = (RwLock::new(false), AtomicBool::new(false));
-        Self {
-            inner: Arc::new(Inner {
-                way,
-                name,
-                path,
-                sync,
-                closed,
-                lost,
-                first: FirstBlock::default(),
-                recording: Mutex::new(()),
-            }),
-            held,
-        }
-    }
-}
-
-/// The range of all bytes of the file.
-fn size_of(file: BorrowedFd<'_>) -> Outcome<RangeSet> {
-    let size = rustix::fs::fstat(file)?.st_size;
-    Ok(RangeSet::up_to(u64::try_from(size).unwrap_or(0)))
-}
+const IN_ORDER: Fault = Fault::Rule(ErrorKind::Unsupported, "it takes bytes only in order");
 
 impl Inner {
     /// A FIFO or a terminal may wait for its other end; files and devices with offsets have none.
     fn work_of_write(&self) -> Work {
         match self.way {
-            Way::Whole(_) | Way::InPlace(_) => Work::Brief,
+            Way::Whole(_) | Way::InPlace(_) | Way::Joined(_) => Work::Brief,
             Way::InOrder(..) => Work::Long,
         }
     }
@@ -199,7 +82,7 @@ impl Inner {
     fn work_of_finish(&self, done: &Finish) -> Work {
         let frees = match &self.way {
             Way::Whole(whole) => whole.replaces(),
-            Way::InPlace(_) | Way::InOrder(..) => 0,
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => 0,
         };
         if self.first.waits() && !self.sync && done.checksum.is_none() && frees <= LARGE {
             Work::Brief
@@ -212,7 +95,7 @@ impl Inner {
     fn updates(&self) -> Option<u64> {
         match &self.way {
             Way::Whole(whole) => whole.updates(),
-            Way::InPlace(_) | Way::InOrder(..) => None,
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => None,
         }
     }
 
@@ -221,6 +104,7 @@ impl Inner {
             Way::Whole(whole) => whole.partial()?.file(),
             Way::InPlace(in_place) => in_place.file(),
             Way::InOrder(file, _) => file.as_fd(),
+            Way::Joined(joined) => joined.file(),
         })
     }
 
@@ -244,6 +128,9 @@ impl Inner {
                 ErrorKind::Changed,
                 "the sink was used after it was finished",
             ));
+        }
+        if let Way::Joined(joined) = &self.way {
+            joined.must_be_owned()?;
         }
         Ok(closed)
     }
@@ -291,10 +178,7 @@ impl Inner {
         if let Way::InOrder(file, taken) = &self.way {
             let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
             if *taken != offset {
-                return Err(Fault::Rule(
-                    ErrorKind::Unsupported,
-                    "it takes bytes only in order",
-                ));
+                return Err(IN_ORDER);
             }
             write_on(file.as_fd(), data)?;
             *taken += u64::try_from(data.len()).unwrap_or(0);
@@ -307,10 +191,7 @@ impl Inner {
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
         let _open = self.enter()?;
         if matches!(self.way, Way::InOrder(..)) {
-            return Err(Fault::Rule(
-                ErrorKind::Unsupported,
-                "it takes bytes only in order",
-            ));
+            return Err(IN_ORDER);
         }
         self.catch_up()?;
         Ok(splice_all(pipe, self.file()?, offset, len)?)
@@ -330,13 +211,68 @@ impl Inner {
         }
         match &self.way {
             Way::Whole(whole) => whole.partial()?.checkpoint(held, durable),
-            Way::InPlace(_) | Way::InOrder(..) => Ok(()),
+            // The owner's sync does not report errors of this machine.
+            Way::Joined(joined) if !durable => Ok(late::settle(joined.file(), false)?),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
         }
+    }
+
+    /// The ranges that are not holes. Network file systems, and those that store zeros as holes,
+    /// tell only the end.
+    fn data(&self) -> Outcome<Option<RangeSet>> {
+        let _open = self.enter()?;
+        if let Way::InOrder(..) = self.way {
+            return Ok(None);
+        }
+        self.catch_up()?;
+        let file = self.file()?;
+        if let Some(mark) = self.mark.get() {
+            mark.renew(file)?;
+        }
+        let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        if !late::tells_holes(file) {
+            return Ok(Some(RangeSet::up_to(size)));
+        }
+        Ok(Some(extents(file, size)?))
+    }
+
+    /// Makes a token of the upload.
+    fn share(&self, user: &str) -> Outcome<Vec<u8>> {
+        let _open = self.enter()?;
+        let place = match &self.way {
+            Way::Whole(whole) => whole.partial()?.place(),
+            Way::InPlace(file) if file.has_name() => Place::Itself,
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => {
+                return Err(Fault::Rule(
+                    ErrorKind::Unsupported,
+                    "it has no partial file of its own",
+                ));
+            }
+        };
+        let file = self.file()?;
+        let _turn = self.recording.lock();
+        let mark = match self.mark.get() {
+            Some(mark) => *mark,
+            None => {
+                let mark = Mark::set(file)?;
+                *self.mark.get_or_init(|| mark)
+            }
+        };
+        Ok(Token::of(place, file, mark, user)?.to_bytes())
     }
 
     /// Waits for writes in flight, also those with dropped futures, and refuses later ones.
     fn close(&self) -> Outcome<()> {
         *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        if let Way::Joined(_) = self.way {
+            return Err(Fault::Rule(
+                ErrorKind::Denied,
+                "an upload is finished by the process that shared it",
+            ));
+        }
+        if let Some(mark) = self.mark.get() {
+            mark.renew(self.file()?)?;
+        }
         self.must_be_sound()
     }
 
@@ -377,7 +313,7 @@ impl Inner {
                 in_place.finish(done, self.sync)?;
                 self.stat()
             }
-            Way::InOrder(..) => self.stat(),
+            Way::InOrder(..) | Way::Joined(_) => self.stat(),
         }
     }
 }
@@ -413,7 +349,7 @@ impl Sink for FileSink {
     fn order(&self) -> WriteModel {
         match self.inner.way {
             Way::InOrder(..) => WriteModel::Sequential,
-            Way::Whole(_) | Way::InPlace(_) => WriteModel::Random,
+            Way::Whole(_) | Way::InPlace(_) | Way::Joined(_) => WriteModel::Random,
         }
     }
 
@@ -455,6 +391,22 @@ impl Sink for FileSink {
         .await
     }
 
+    async fn data(&self) -> Result<Option<RangeSet>> {
+        let inner = Arc::clone(&self.inner);
+        run(Work::Long, "find data", move || {
+            inner.with_room("find data", || inner.data())
+        })
+        .await
+    }
+
+    async fn share(&self) -> Result<Vec<u8>> {
+        let (inner, user) = (Arc::clone(&self.inner), self.user.clone());
+        run(Work::Brief, "share", move || {
+            inner.with_room("share", || inner.share(&user))
+        })
+        .await
+    }
+
     fn takes_pipes(&self) -> bool {
         !matches!(self.inner.way, Way::InOrder(..))
     }
@@ -470,5 +422,4 @@ impl Sink for FileSink {
 }
 
 #[cfg(test)]
-#[path = "sink_tests.rs"]
 mod tests;

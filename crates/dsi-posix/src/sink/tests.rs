@@ -1,6 +1,9 @@
 //! The kind of work of `finish`, and the files left when its future is dropped.
 
-use gridftp_dsi::ChecksumAlgorithm;
+use std::fs::File;
+use std::path::Path;
+
+use gridftp_dsi::{ChecksumAlgorithm, Create};
 
 use super::*;
 
