@@ -415,7 +415,7 @@ impl DataChannel {
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
         if plan.tag.is_some() {
-            let first = plan.ranges.iter().next();
+            let first = plan.first();
             *watch.head() = Head::new(first.map_or(0, |range| range.start()));
         }
         // One closed connection makes the whole set useless: marks are counted by connection.

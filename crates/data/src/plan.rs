@@ -1,6 +1,6 @@
 //! `SendPlan` and `ReceivePlan`: the ranges, mode and type of one transfer.
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Range64, RangeSet, Share, Stripe};
 use ftp_wire::command::{Mode, Type};
 
 /// The data to send and its form on the network.
@@ -18,6 +18,9 @@ pub struct SendPlan {
     pub base: u64,
     /// Connections to open to each address in MODE E; 0 counts as 1.
     pub parallelism: u32,
+    /// The stripe that this end sends in MODE E, of which other ends send the others; `None` sends
+    /// all ranges.
+    pub stripe: Option<Stripe>,
     /// Tag of the transfer, for a peer that may not have answered yet; see [`mode_e`].
     pub tag: Option<u64>,
     /// Whether each chunk goes to any writable connection; else all use one connection, so that
@@ -34,6 +37,7 @@ impl SendPlan {
             ranges,
             base: 0,
             parallelism: 1,
+            stripe: None,
             tag: None,
             dealt: false,
         }
@@ -44,6 +48,28 @@ impl SendPlan {
     pub fn parallelism(mut self, n: u32) -> Self {
         self.parallelism = n;
         self
+    }
+
+    /// Sends one stripe of the ranges in MODE E; blocks count in wire offsets.
+    #[must_use]
+    pub fn stripe(mut self, stripe: Option<Stripe>) -> Self {
+        self.stripe = stripe;
+        self
+    }
+
+    /// The bytes to send in MODE E, in wire offsets.
+    pub(crate) fn share(&self) -> Share {
+        let stripe = self.stripe.unwrap_or(Stripe::ONLY);
+        stripe.share(&self.ranges.shift_down(self.base))
+    }
+
+    /// The first range that this end sends.
+    pub(crate) fn first(&self) -> Option<Range64> {
+        if self.stripe.is_none() {
+            return self.ranges.first();
+        }
+        let first = self.share().next()?;
+        Range64::from_len(first.start().saturating_add(self.base), first.len())
     }
 
     /// Sets the tag of the transfer in MODE E, which must be higher than earlier ones.

@@ -1,6 +1,6 @@
 //! `Scheduler`: assigns the blocks of a range set to N connections, smallest offset first.
 
-use byte_ranges::{Range64, RangeSet};
+use byte_ranges::{Range64, RangeSet, Share, Stripe};
 
 use crate::Header;
 
@@ -69,7 +69,7 @@ pub enum Next {
 pub struct Scheduler {
     streams: Streams,
     block: u64,
-    queue: RangeSet,
+    queue: Share,
     growing: bool,
     ended: Vec<bool>,
     announced: Vec<bool>,
@@ -78,10 +78,15 @@ pub struct Scheduler {
 impl Scheduler {
     /// Sends `ranges`, in wire offsets, in blocks of at most `block` bytes (at least 1).
     pub fn new(ranges: &RangeSet, block: u64, streams: Streams) -> Self {
+        Self::of(Stripe::ONLY.share(ranges), block, streams)
+    }
+
+    /// Sends the share of one stripe, in wire offsets, in blocks of at most `block` bytes.
+    pub fn of(share: Share, block: u64, streams: Streams) -> Self {
         Self {
             streams,
             block: block.max(1),
-            queue: ranges.clone(),
+            queue: share,
             growing: false,
             ended: vec![false; streams.connections()],
             announced: vec![false; streams.destinations()],
@@ -98,12 +103,12 @@ impl Scheduler {
 
     /// Adds a range to send.
     pub fn push(&mut self, range: Range64) {
-        self.queue.insert(range);
+        self.queue.push(range);
     }
 
     /// Drops the unassigned ranges: the transfer ends with the blocks in flight.
     pub fn clear(&mut self) {
-        self.queue = RangeSet::new();
+        self.queue.clear();
     }
 
     /// Ends the pushing of ranges.

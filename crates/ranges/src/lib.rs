@@ -1,4 +1,5 @@
-//! Byte-range arithmetic for restart markers, resume and holes: received and missing ranges.
+//! Byte-range arithmetic for restart markers, resume and holes: received and missing ranges, and
+//! their [shares](Stripe) of several senders.
 //!
 //! Offsets are `u64`, and ranges are half-open and never empty. A [`RangeSet`] keeps them sorted
 //! and merged, so two sets with the same members are equal.
@@ -15,11 +16,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod layout;
 mod range;
 mod set;
 #[cfg(test)]
 mod tests;
 pub mod text;
 
+pub use layout::{Layout, Share, Stripe};
 pub use range::Range64;
 pub use set::{Iter, RangeSet};

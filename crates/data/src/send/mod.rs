@@ -37,7 +37,7 @@ pub(crate) async fn plain<S: Source>(
     conn.finish().await
 }
 
-/// Sends the ranges of `plan` in extended blocks over all `conns`.
+/// Sends the ranges of `plan`, or its stripe of them, in extended blocks over all `conns`.
 ///
 /// Each block goes to the next writable connection. Every connection gets an end-of-data mark, and
 /// one of each destination their number (GFD.20 §4).
@@ -48,14 +48,15 @@ pub(crate) async fn extended<S: Source>(
     plan: &SendPlan,
     block: Option<u64>,
 ) -> Result<()> {
-    let (total, base) = (plan.ranges.total(), plan.base);
+    let (share, base) = (plan.share(), plan.base);
+    let total = share.total();
     let block = block.unwrap_or_else(|| {
         // Several blocks for each connection, so that a slow one does not hold up the end.
         (total / (4 * streams.connections() as u64))
             .next_multiple_of(64 << 10)
             .clamp(BLOCKS.0, BLOCKS.1)
     });
-    let schedule = Scheduler::new(&plan.ranges.shift_down(base), block, streams);
+    let schedule = Scheduler::of(share, block, streams);
     let schedule = Mutex::new(schedule);
     // One task takes this lock, never across a wait, so there is no contention.
     let next = |of| {

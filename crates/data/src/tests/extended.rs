@@ -1,8 +1,10 @@
 //! MODE E: any number of connections, any order of blocks, kept for the next transfer.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use byte_ranges::{Layout, Stripe};
 use mode_e::Header;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -123,6 +125,34 @@ async fn every_address_gets_its_own_marks() {
     for marks in all {
         assert_eq!(marks.iter().filter(|m| **m == Header::eof(3)).count(), 1);
         assert_eq!(marks.iter().filter(|m| **m == Header::eod()).count(), 2);
+    }
+}
+
+#[tokio::test]
+async fn each_stripe_sends_its_share() {
+    const LEN: usize = 3_000_001;
+    let content = bytes(LEN);
+    // `ERET P 50`, with the first 1,000 bytes of it held.
+    let ranges = RangeSet::up_to(1050).complement(LEN as u64);
+    let block = Layout::Blocked(NonZero::new(64 << 10).unwrap());
+    for layout in [Layout::Partitioned, block] {
+        let (sink, mut all) = (Kept::default(), RangeSet::new());
+        for index in 0..3 {
+            let stripe = Stripe::new(layout, index, 3).unwrap();
+            let (mut from, mut to) = pair().await;
+            let plan = SendPlan::new(Mode::Extended, Type::Image, ranges.clone())
+                .base(50)
+                .parallelism(2)
+                .stripe(Some(stripe));
+            let source = Memory(content.clone());
+            let (sent, got) = move_file(&mut from, &mut to, &source, &plan, &sink).await;
+            let share: RangeSet = stripe.share(&ranges.shift_down(50)).collect();
+            assert_eq!(got.ranges, share, "{layout:?} {index}");
+            assert_eq!((sent.bytes, sent.connections), (share.total(), 2));
+            all.extend(&share);
+        }
+        assert_eq!(all.to_string(), format!("1000-{}", LEN - 50));
+        assert!(sink.data()[1000..] == content[1050..], "{layout:?}");
     }
 }
 
