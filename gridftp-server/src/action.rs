@@ -342,7 +342,7 @@ impl<D: Dsi> Executor<D> {
                 return Finished::new(Err(Error::NotLoggedIn)).with(side);
             };
             let (verb, path) = about(&transfer.kind);
-            let sends = !matches!(transfer.kind, TransferKind::Store { .. });
+            let sends = transfer.is_sending();
             let mut line = Unfinished {
                 user: &account.user.name,
                 verb,
@@ -365,12 +365,13 @@ impl<D: Dsi> Executor<D> {
             };
             let result = mover.run(transfer.kind, transfer.drains).await;
             let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
-            line.write(&result);
-            if let (Some(tls), true, Ok(1..)) = (tls, sends, &result) {
+            let bytes = result.as_ref().map(|moved| moved.bytes);
+            line.write(bytes);
+            if let (Some(tls), true, Ok(1..)) = (tls, sends, bytes) {
                 tls.delivered();
             }
             let receipt = line.watch.receipt();
-            let mut finished = Finished::new(result.map(|bytes| Outcome::Transferred { bytes }));
+            let mut finished = Finished::new(result.map(Outcome::from));
             finished.outcome = match finished.outcome {
                 Outcome::Transferred { bytes } => {
                     receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
@@ -393,6 +394,8 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
             None => ("RETR", path),
             Some(_) => ("ERET", path),
         },
+        TransferKind::RetrieveBy { path, .. } => ("ERET", path),
+        TransferKind::StoreBy { path, .. } => ("ESTO", path),
         TransferKind::Store { into, path, .. } => match into {
             Placement::Whole => ("STOR", path),
             Placement::End => ("APPE", path),
@@ -421,10 +424,10 @@ struct Unfinished<'a> {
 }
 
 impl Unfinished<'_> {
-    fn write(&mut self, result: &Result<u64, Error>) {
+    fn write(&mut self, result: Result<u64, &Error>) {
         let why;
         let (bytes, result) = match result {
-            Ok(bytes) => (*bytes, "ok"),
+            Ok(bytes) => (bytes, "ok"),
             Err(error) => {
                 why = chain(error);
                 (self.watch.bytes(), why.as_str())

@@ -35,7 +35,7 @@
 //! | `stdio` | One session on standard input and output, as under ssh |
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
 //! | `upgrade`, `certificates` | Handshakes on control connections, and logins by certificate |
-//! | `action`, `names`, `listing`, `data` | The machine's actions, run against storage and data channel |
+//! | `action`, `names`, `listing`, `archive`, `data` | The machine's actions, run against storage and data channel |
 //! | `grid`, `certificates` | Who clients are by their certificates |
 //! | `reply_for` | The one table from errors to replies |
 //! | [`manual`] | The administrator's manual |
@@ -43,6 +43,7 @@
 
 mod action;
 mod admission;
+mod archive;
 pub mod auth;
 mod certificates;
 pub mod check;

@@ -56,15 +56,15 @@
 //! | --- | --- |
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
-//! | GFD.20 and GCT | SPAS SPOR ERET P, ESTO A, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
+//! | GFD.20 and GCT | SPAS SPOR ERET P, checksum and tar, ESTO A and checksum, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
 //! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
 //! The machine sees plain lines: the edge runs the handshake of an upgrade, ADAT included, and
 //! wraps the lines behind it. [`security`] has the values that both exchange.
 //!
-//! **Not** implemented, and refused: PROT E (536), CCC on a protected channel (534), ERET and ESTO
-//! modules (504), STOU, REIN, SMNT, ABUF, MIC, ENC and CCC in clear, and GFD.47's GET and PUT (500
+//! **Not** implemented, and refused: PROT E (536), CCC on a protected channel (534), other
+//! modules of ERET and ESTO (504), STOU, REIN, SMNT, ABUF, MIC, ENC and CCC in clear, and GFD.47's GET and PUT (500
 //! or 502), SITE `AUTHZ_ASSERT`, DSI, SHARING, HTTP, UPAS, UPRT and FAULT (500).
 //!
 //! # Where it departs from the servers of the Grid Community Toolkit, and why
@@ -101,6 +101,9 @@
 //!   [receipt](ftp_wire::receipt). `HELD` is another: `SITE HELD` lists the ranges kept of a broken
 //!   upload, as a 111 would, and `SITE DELHELD` removes the partial file: 250, or 550 where nothing
 //!   is kept.
+//! - `ERET checksum="MD5 5 10" path` is an `ERET P 5 10` whose 226 tells the digest of the bytes,
+//!   and `ESTO checksum="MD5 digest 5" path` an `ESTO A 5` that changes the file only if the bytes
+//!   have that digest. `ERET tar="" path` sends a directory as an archive. FEAT names these modules.
 //! - `TREV PERF` sends 112 markers of uploads in MODE S as well. They continue while an upload is
 //!   flushed, hashed and published.
 //! - Errors before the data connections exist leave the set-up usable in MODE S too. A tagged store
@@ -123,6 +126,7 @@ pub mod client;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod modules;
 pub mod security;
 pub mod server;
 pub mod types;

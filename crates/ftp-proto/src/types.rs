@@ -10,6 +10,7 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 
+use crate::modules::{RetrieveModule, StoreModule};
 #[cfg(doc)]
 use crate::security::Protection;
 use crate::security::{DataProtection, Level};
@@ -61,8 +62,9 @@ pub enum Action {
     /// The session has already refused ports below 1024 and, where neither the settings nor the
     /// protection of the connections allow third-party transfers, hosts other than the peer's.
     Connect(Vec<SocketAddr>, DataProtection),
-    /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`], or by
-    /// [`Outcome::Proven`] and [`Outcome::Spared`] where it is tagged.
+    /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`], by
+    /// [`Outcome::Digested`] where a module makes a digest, or by [`Outcome::Proven`] and
+    /// [`Outcome::Spared`] where it is tagged.
     Transfer(Box<Transfer>),
     /// Stop the transfer or checksum with this ticket; its own outcome still comes. Not answered
     /// itself.
@@ -214,7 +216,9 @@ impl Transfer {
     pub const fn is_sending(&self) -> bool {
         matches!(
             self.kind,
-            TransferKind::Retrieve { .. } | TransferKind::List { .. }
+            TransferKind::Retrieve { .. }
+                | TransferKind::RetrieveBy { .. }
+                | TransferKind::List { .. }
         )
     }
 }
@@ -231,6 +235,13 @@ pub enum TransferKind {
         /// Ranges the receiver already holds, relative to the region.
         held: RangeSet,
     },
+    /// The output of a module, to the peer.
+    RetrieveBy {
+        /// The file or directory.
+        path: FtpPath,
+        /// The module.
+        module: RetrieveModule,
+    },
     /// A file from the peer.
     Store {
         /// The file.
@@ -245,6 +256,15 @@ pub enum TransferKind {
         modified: Option<TimeVal>,
         /// Algorithm (upper case) and digest that the complete file must have.
         checksum: Option<(String, String)>,
+    },
+    /// The input of a module, from the peer.
+    StoreBy {
+        /// The file.
+        path: FtpPath,
+        /// The module.
+        module: StoreModule,
+        /// Expected number of bytes (`ALLO`).
+        size: Option<u64>,
     },
     /// A directory listing to the peer.
     List {
@@ -365,6 +385,15 @@ pub enum Outcome {
     Transferred {
         /// Payload bytes moved.
         bytes: u64,
+    },
+    /// The transfer of a module ended well, with the digest of its data.
+    Digested {
+        /// Payload bytes moved.
+        bytes: u64,
+        /// The algorithm, upper case.
+        algorithm: String,
+        /// The digest, lower-case hexadecimal.
+        digest: String,
     },
     /// The tagged transfer ended well, with the receipt of its data.
     Proven(Receipt),

@@ -288,7 +288,7 @@ pub enum Eret {
         /// First byte and number of bytes; `None` for the whole file.
         region: Option<(u64, Option<u64>)>,
     },
-    /// `name="args"`: a module, not implemented here.
+    /// `name="args"`: another module, as [`ModuleCall`](crate::module::ModuleCall) reads it.
     Module(String),
 }
 
@@ -307,7 +307,7 @@ pub enum Esto {
         /// Region of the file.
         spot: Spot,
     },
-    /// `name="args"`: a module, not implemented here.
+    /// `name="args"`: another module, as [`ModuleCall`](crate::module::ModuleCall) reads it.
     Module(String),
 }
 

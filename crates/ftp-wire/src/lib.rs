@@ -12,6 +12,7 @@
 //! | [`facts`] | times, facts, listing lines | RFC 3659 §2.3, §7 |
 //! | [`feat`] | `FEAT` | RFC 2389 §3 |
 //! | [`marker`] | 111, 112 and 113 | GFD.20 |
+//! | [`module`] | modules of `ERET` and `ESTO` | GFD.20 |
 //! | [`path`] | paths, the quotes of 257 | RFC 959, appendix II |
 //! | [`error`] | errors with their position | |
 //!
@@ -45,6 +46,7 @@ pub mod glob;
 pub mod line;
 mod listing;
 pub mod marker;
+pub mod module;
 pub mod opts;
 pub mod parse;
 pub mod path;

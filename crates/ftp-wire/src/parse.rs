@@ -45,10 +45,14 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ("APPE", "APPE <sp> path", |a| a.path().map(Command::Appe)),
     (
         "ERET",
-        "ERET <sp> P <sp> offset <sp> length <sp> path",
+        "ERET <sp> P <sp> offset <sp> length | module=\"arguments\" <sp> path",
         eret,
     ),
-    ("ESTO", "ESTO <sp> A <sp> offset <sp> path", esto),
+    (
+        "ESTO",
+        "ESTO <sp> A <sp> offset | module=\"arguments\" <sp> path",
+        esto,
+    ),
     ("ALLO", "ALLO <sp> bytes [<sp> R <sp> bytes]", allo),
     ("REST", "REST <sp> offset | ranges", rest),
     ("ABOR", "ABOR", |_| Ok(Command::Abor)),

@@ -72,7 +72,7 @@ impl<D: Dsi> Mover<'_, D> {
     ///
     /// They are sent unchanged: lines of a listing end in CRLF already, and the output of layers is
     /// no text.
-    async fn send_all<C: Chunks>(&mut self, chunks: &mut C) -> Result<u64, Error> {
+    pub(super) async fn send_all<C: Chunks>(&mut self, chunks: &mut C) -> Result<u64, Error> {
         let plan = self.plan(Type::Image, RangeSet::new());
         let sending = self.side.channel.send_chunks(chunks, &plan, self.watch);
         let recorded = |_| std::future::ready(Ok(()));
@@ -80,7 +80,7 @@ impl<D: Dsi> Mover<'_, D> {
         Ok(sent.bytes)
     }
 
-    fn plan(&mut self, ty: Type, ranges: RangeSet) -> SendPlan {
+    pub(super) fn plan(&mut self, ty: Type, ranges: RangeSet) -> SendPlan {
         self.side.settle(Buffers::from(self.channel));
         SendPlan::new(self.channel.mode, ty, ranges)
             .parallelism(self.channel.parallelism)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::facts::TimeVal;
@@ -10,6 +10,7 @@ use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 use tokio::time::timeout;
 
+use super::modules::{hasher, prove};
 use super::{Buffers, Mover};
 use crate::error::{Error, Forbidden};
 
@@ -30,6 +31,9 @@ pub(crate) struct Store<'a> {
     pub(crate) empty_unannounced: bool,
     pub(crate) modified: Option<TimeVal>,
     pub(crate) checksum: Option<(String, String)>,
+    /// Algorithm and digest of the bytes sent, which are published with that digest only: the file
+    /// is changed whole, and nothing is kept of a failed store.
+    pub(crate) proof: Option<(String, String)>,
     /// Whether files are written under their final names.
     pub(crate) in_place: bool,
     /// Whether data is flushed before markers and publication.
@@ -79,16 +83,25 @@ impl<D: Dsi> Mover<'_, D> {
             total.extend(&new);
             let here = total.shift_up(base).unwrap_or_default();
             let sink = &sink;
-            async move { sink.checkpoint(&here, store.durable).await }
+            async move {
+                match store.proof {
+                    None => sink.checkpoint(&here, store.durable).await,
+                    Some(_) => Ok(()),
+                }
+            }
         };
         let result = self.reporter.run(self.watch, receiving, recorded).await;
-        let result = match result {
-            Ok(received) => match self.complete(store, &received).await {
-                Ok(here) => Ok((received, here)),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
+        let checking = async {
+            let received = result?;
+            let here = self.complete(store, &received).await?;
+            if let Some(proof) = &store.proof {
+                let region = Range64::new(base, base.saturating_add(here.end()));
+                let proving = prove(&sink, region, proof);
+                self.reporter.complete(self.watch, proving).await?;
+            }
+            Ok((received, here))
         };
+        let result = checking.await;
         let (received, here) = match result {
             Ok(complete) => complete,
             Err(error) => {
@@ -169,6 +182,9 @@ impl Store<'_> {
                 Some((algorithm, digest.clone()))
             }
         };
+        if let Some((algorithm, _)) = &self.proof {
+            hasher(algorithm)?;
+        }
         let write = |how| dsi.write(user, self.path, how);
         let sink = match self.into {
             Placement::Whole if self.in_place => {
@@ -179,6 +195,9 @@ impl Store<'_> {
                 write(Create::Whole { size: self.size }).await?
             }
             Placement::Whole => self.go_on(dsi, user, how.mode).await?,
+            Placement::At(_) if self.proof.is_some() => {
+                write(Create::Update { size: None }).await?
+            }
             Placement::At(_) => write(Create::InPlace { truncate: false }).await?,
             Placement::End => write(Create::Append).await?,
         };
@@ -232,7 +251,7 @@ impl Store<'_> {
     async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) {
         let mut here = self.held.clone();
         here.extend(&watch.received());
-        if here.is_empty() {
+        if here.is_empty() || self.proof.is_some() {
             return;
         }
         let here = here.shift_up(base).unwrap_or_default();
@@ -297,6 +316,7 @@ mod tests {
             empty_unannounced: false,
             modified: None,
             checksum: None,
+            proof: None,
             in_place: false,
             durable: true,
         };

@@ -68,6 +68,8 @@
 //!   is discarded; data without the tag fails with `426`. A store that fails for another reason
 //!   keeps the connections. `ERET tag=n path` (`tag=n,P,offset,length`) sends such blocks. The
 //!   `226` of both ends with `Bytes=…;CRC32C=…;`, the digest of the first 131,072 bytes.
+//! - `ERET` and `ESTO` have the modules `checksum` and `tar`, see [modules](super::modules), and
+//!   `FEAT` lists them. Another module is answered `504`; the Globus server answers `500`.
 //! - MODE E blocks that overlap are compared with the stored bytes: a store whose blocks differ at
 //!   one offset fails with `426`. A target that must be written in order (`TYPE A`, a disk stack, a
 //!   FIFO) cannot be compared, so every overlap fails there.

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod deviations;
 pub mod grid;
+pub mod modules;
 pub mod security;
 pub mod ssh;
 pub mod start;

@@ -19,6 +19,7 @@ mod load;
 mod login;
 mod memory;
 mod mode_e;
+mod modules;
 mod names;
 mod narrowed;
 mod process;

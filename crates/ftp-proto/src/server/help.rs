@@ -6,6 +6,7 @@ use ftp_wire::reply::{Code, Reply};
 
 use super::out::Cx;
 use super::settings::Settings;
+use crate::modules::{RETRIEVE, Row, STORE};
 
 /// Answers `FEAT` (RFC 2389 §3) in the shape that `globus-url-copy` reads: upper-case labels behind
 /// exactly one blank. `chosen` are the facts in force after login.
@@ -34,8 +35,8 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     // RFC 3659 §7.8: the marked facts are in force until the next OPTS MLST.
     lines.push(format!("MLST {}", chosen.unwrap_or_default().feat()));
     for line in [
-        "ERET",
-        "ESTO",
+        &format!("ERET P{}", names(RETRIEVE, settings)),
+        &format!("ESTO A{}", names(STORE, settings)),
         "SPAS",
         "SPOR",
         "EPSV",
@@ -69,6 +70,12 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         !settings.denies(label) && !settings.denies(&format!("SITE {label}"))
     });
     indented::<211>("Extensions supported", lines, "End.", cx);
+}
+
+/// The names of the modules beside the one that every server has.
+fn names<M>(table: &[Row<M>], settings: &Settings) -> String {
+    let offered = Row::offered(table, settings);
+    offered.map(|row| format!(",{}", row.name)).collect()
 }
 
 /// Answers `HELP [verb]`.
@@ -120,10 +127,21 @@ fn syntax(
     match verbs.find(|(name, _)| name.eq_ignore_ascii_case(about)) {
         Some((name, syntax)) => {
             let first = format!("Help for {name}:");
-            indented::<214>(&first, vec![syntax.to_owned()], "End.", cx);
+            let mut lines = vec![syntax.to_owned()];
+            match name {
+                "ERET" => lines.extend(syntaxes(RETRIEVE, cx.settings)),
+                "ESTO" => lines.extend(syntaxes(STORE, cx.settings)),
+                _ => {}
+            }
+            indented::<214>(&first, lines, "End.", cx);
         }
         None => cx.out.say::<502>(format!("Unknown command '{about}'.")),
     }
+}
+
+/// The syntax of each module.
+fn syntaxes<M>(table: &[Row<M>], settings: &Settings) -> impl Iterator<Item = String> {
+    Row::offered(table, settings).map(|row| row.syntax.to_owned())
 }
 
 /// Eight names a line, as `GridFTP` servers have it.

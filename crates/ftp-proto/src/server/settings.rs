@@ -143,7 +143,7 @@ impl Settings {
 
     /// Gives the offered spelling of a checksum algorithm, which a peer writes in any case and with
     /// or without hyphens (`SHA-256`).
-    pub(super) fn checksum(&self, name: &str) -> Option<&str> {
+    pub(crate) fn checksum(&self, name: &str) -> Option<&str> {
         let letters = |name: &str| name.replace('-', "");
         let wanted = letters(name);
         let mut known = self.checksums.iter().map(|(known, _)| known.as_str());

@@ -2,7 +2,7 @@
 //! them.
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr};
+use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr, Type};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::marker::{Marker, Perf};
 use ftp_wire::path::FtpPath;
@@ -12,6 +12,7 @@ use super::out::Cx;
 use super::state::{Activity, Job, Moving, PassiveForm, Trigger};
 use super::user::LoggedIn;
 use super::view::{Access, ResolvedPath};
+use crate::modules::{BadModule, RETRIEVE, RetrieveModule, Row, STORE};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
 
 /// Settings for the next transfer; each is used up by the transfer it applies to.
@@ -57,8 +58,19 @@ impl LoggedIn {
             Eret::Tagged { tag, region } if self.may_tag("RETR", cx) => {
                 self.retrieve(path, region, Some(tag), cx);
             }
-            Eret::Tagged { .. } | Eret::Module(_) => {
-                cx.out.say::<504>("ERET module not available.");
+            Eret::Tagged { .. } => cx.out.say::<504>("ERET module not available."),
+            Eret::Module(text) => {
+                let Some(module) = self.module(RETRIEVE, "ERET", &text, cx) else {
+                    return;
+                };
+                let found = match module {
+                    RetrieveModule::Tar => self.find_tree(Some(path), Access::Read, cx),
+                    RetrieveModule::Checksum { .. } => self.find(Some(path), Access::Read, cx),
+                };
+                if let Some(found) = found {
+                    let path = found.real;
+                    self.begin(TransferKind::RetrieveBy { path, module }, None, cx);
+                }
             }
         }
     }
@@ -79,10 +91,48 @@ impl LoggedIn {
                 };
                 self.store(path, into, Some(tag), cx);
             }
-            Esto::Tagged { .. } | Esto::Module(_) => {
-                cx.out.say::<504>("ESTO module not available.");
+            Esto::Tagged { .. } => cx.out.say::<504>("ESTO module not available."),
+            Esto::Module(text) => {
+                let Some(module) = self.module(STORE, "ESTO", &text, cx) else {
+                    return;
+                };
+                let size = self.next.size.take();
+                if let Some(found) = self.find(Some(path), Access::Write, cx) {
+                    let path = found.real;
+                    self.begin(TransferKind::StoreBy { path, module, size }, None, cx);
+                }
             }
         }
+    }
+
+    /// Finds a module and reads its arguments; answers and returns nothing where it cannot be
+    /// called.
+    fn module<M>(
+        &mut self,
+        table: &[Row<M>],
+        verb: &str,
+        text: &str,
+        cx: &mut Cx<'_>,
+    ) -> Option<M> {
+        let is_restarted = !self.take_held().is_empty();
+        match Row::call(table, text, cx.settings) {
+            Err(BadModule::Unknown) => {
+                cx.out.say::<504>(format!("{verb} module not available."));
+            }
+            Err(BadModule::Arguments(syntax)) => {
+                cx.out
+                    .say::<501>(format!("Bad arguments of the module: {syntax}."));
+            }
+            Ok(_) if is_restarted => {
+                cx.out
+                    .say::<504>("A module has no restart, send it without REST.");
+            }
+            Ok(_) if self.data.channel.ty == Type::Ascii => {
+                cx.out.say::<504>("A module moves bytes, send TYPE I.");
+            }
+            Ok(module) => return Some(module),
+        }
+        None
     }
 
     /// `NLST`.
@@ -354,7 +404,10 @@ impl LoggedIn {
         // Connections are kept only where none of this transfer's data is left on them.
         let mut in_step = !opened;
         match outcome {
-            Outcome::Transferred { .. } | Outcome::Proven(_) | Outcome::Done => {
+            Outcome::Transferred { .. }
+            | Outcome::Digested { .. }
+            | Outcome::Proven(_)
+            | Outcome::Done => {
                 in_step = kind.keeps_channel;
                 if !opened {
                     // RFC 959 §5.4: a transfer's 226 follows a preliminary reply.
@@ -363,6 +416,14 @@ impl LoggedIn {
                 match outcome {
                     Outcome::Proven(receipt) => {
                         cx.out.say::<226>(format!("Transfer Complete. {receipt}"));
+                    }
+                    Outcome::Digested {
+                        bytes,
+                        algorithm,
+                        digest,
+                    } => {
+                        let told = format!("Bytes={bytes};{algorithm}={digest};");
+                        cx.out.say::<226>(format!("Transfer Complete. {told}"));
                     }
                     _ => cx.out.say::<226>("Transfer Complete."),
                 }

@@ -9,6 +9,7 @@ use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 
 use super::{Rig, listening, path, refused, settings};
+use crate::modules::{RetrieveModule, StoreModule};
 use crate::server::{Input, Settings};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
 
@@ -22,7 +23,9 @@ fn transfer(rig: &mut Rig) -> Transfer {
 fn held(kind: &TransferKind) -> String {
     match kind {
         TransferKind::Retrieve { held, .. } | TransferKind::Store { held, .. } => held.to_string(),
-        TransferKind::List { .. } => String::new(),
+        TransferKind::RetrieveBy { .. }
+        | TransferKind::StoreBy { .. }
+        | TransferKind::List { .. } => String::new(),
     }
 }
 
@@ -228,6 +231,73 @@ fn parts_and_appends_say_where_offset_zero_lies() {
             ..
         }
     ));
+}
+
+#[test]
+fn modules_have_their_arguments() {
+    let mut rig = Rig::logged_in();
+    rig.ask("TYPE I");
+    for (line, expected) in [
+        (
+            "ERET checksum=\"md5 10 -1\" f",
+            Some(RetrieveModule::Checksum {
+                algorithm: "MD5".into(),
+                offset: 10,
+                length: None,
+            }),
+        ),
+        ("ERET TAR= f", Some(RetrieveModule::Tar)),
+        ("ERET checksum=\"MD5 1 2 3\" f", None),
+        ("ERET checksum=\"CRC 1 2\" f", None),
+        ("ERET checksum=\"MD5 18446744073709551615 1\" f", None),
+        ("ERET checksum=\"MD5 +1 2\" f", None),
+    ] {
+        rig.passive();
+        let Some(module) = expected else {
+            assert!(rig.ask(line).starts_with("501 "), "{line}");
+            continue;
+        };
+        let path = path("/home/ann/f");
+        let kind = TransferKind::RetrieveBy { path, module };
+        assert_eq!(complete(&mut rig, line).kind, kind, "{line}");
+    }
+    rig.passive();
+    rig.ask("ALLO 5");
+    let store = complete(&mut rig, "ESTO checksum=\"SHA-256 AB 7\" f").kind;
+    let expected = TransferKind::StoreBy {
+        path: path("/home/ann/f"),
+        module: StoreModule::Checksum {
+            algorithm: "SHA256".into(),
+            digest: "ab".into(),
+            offset: 7,
+        },
+        size: Some(5),
+    };
+    assert_eq!(store, expected);
+    // The offset of REST belongs to a whole file, and is spent.
+    rig.passive();
+    rig.ask("REST 5");
+    assert!(rig.ask("ERET tar=\"\" f").starts_with("504 "));
+    complete(&mut rig, "ERET tar=\"\" f");
+}
+
+#[test]
+fn the_digest_of_a_module_ends_the_226() {
+    let mut rig = Rig::logged_in();
+    rig.ask("TYPE I");
+    rig.passive().line("ERET checksum=\"MD5 0 1\" f");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }));
+    let (algorithm, digest) = ("MD5".to_owned(), "0cc1".to_owned());
+    let digested = Outcome::Digested {
+        bytes: 1,
+        algorithm,
+        digest,
+    };
+    rig.input(Input::Done(ticket, digested));
+    let said = rig.take();
+    let last = "226 Transfer Complete. Bytes=1;MD5=0cc1;\r\n";
+    assert!(said.ends_with(last), "{said}");
 }
 
 #[test]

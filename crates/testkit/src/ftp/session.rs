@@ -362,7 +362,9 @@ impl Session {
                 let all = self.line.contains(" -a ");
                 self.server.listing(&text(path), form, all)?
             }
-            TransferKind::Store { .. } => return None,
+            TransferKind::RetrieveBy { .. }
+            | TransferKind::StoreBy { .. }
+            | TransferKind::Store { .. } => return None,
         };
         Some(vec![match transfer.channel.mode {
             Mode::Stream => bytes,

@@ -1,0 +1,134 @@
+//! The modules of ERET and ESTO beside `P` and `A`: names, syntax and arguments.
+
+use ftp_wire::module::ModuleCall;
+
+use crate::server::Settings;
+
+/// A module of `ERET` that makes the bytes of a retrieval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RetrieveModule {
+    /// A region as with `ERET P`, whose digest the outcome tells.
+    Checksum {
+        /// One of the backend's algorithms, upper case.
+        algorithm: String,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes; `None` to the end.
+        length: Option<u64>,
+    },
+    /// A directory, or any object, as a tar archive.
+    Tar,
+}
+
+/// A module of `ESTO` that takes the bytes of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreModule {
+    /// A region as with `ESTO A`, published if it has this digest.
+    Checksum {
+        /// One of the backend's algorithms, upper case.
+        algorithm: String,
+        /// The digest of all bytes sent, lower-case hexadecimal.
+        digest: String,
+        /// Offset in the file of the first byte sent.
+        offset: u64,
+    },
+}
+
+/// A row of the table of modules.
+pub(crate) struct Row<M> {
+    /// The name on the wire.
+    pub(crate) name: &'static str,
+    /// The syntax, for HELP.
+    pub(crate) syntax: &'static str,
+    is_offered: fn(&Settings) -> bool,
+    parse: fn(&str, &Settings) -> Option<M>,
+}
+
+/// The modules of `ERET`.
+pub(crate) const RETRIEVE: &[Row<RetrieveModule>] = &[
+    Row {
+        name: "checksum",
+        syntax: "ERET <sp> checksum=\"algorithm <sp> offset <sp> length\" <sp> path",
+        is_offered: has_checksums,
+        parse: |arguments, settings| {
+            let (algorithm, [offset, length]) = fields(arguments, settings)?;
+            let (offset, length) = match length {
+                "-1" => (number(offset)?, None),
+                length => (number(offset)?, Some(number(length)?)),
+            };
+            offset.checked_add(length.unwrap_or(0))?;
+            Some(RetrieveModule::Checksum {
+                algorithm,
+                offset,
+                length,
+            })
+        },
+    },
+    Row {
+        name: "tar",
+        syntax: "ERET <sp> tar=\"\" <sp> path",
+        is_offered: |_| true,
+        parse: |arguments, _| arguments.is_empty().then_some(RetrieveModule::Tar),
+    },
+];
+
+/// The modules of `ESTO`.
+pub(crate) const STORE: &[Row<StoreModule>] = &[Row {
+    name: "checksum",
+    syntax: "ESTO <sp> checksum=\"algorithm <sp> digest <sp> offset\" <sp> path",
+    is_offered: has_checksums,
+    parse: |arguments, settings| {
+        let (algorithm, [digest, offset]) = fields(arguments, settings)?;
+        let is_digest = !digest.is_empty() && digest.bytes().all(|b| b.is_ascii_hexdigit());
+        Some(StoreModule::Checksum {
+            algorithm,
+            digest: is_digest.then(|| digest.to_ascii_lowercase())?,
+            offset: number(offset)?,
+        })
+    },
+}];
+
+/// The reason why a module cannot be called.
+#[derive(Debug)]
+pub(crate) enum BadModule {
+    /// This server has no such module.
+    Unknown,
+    /// The arguments are not those of its syntax.
+    Arguments(&'static str),
+}
+
+impl<M> Row<M> {
+    /// Finds a module by the text of the command, and reads its arguments.
+    pub(crate) fn call(table: &[Self], text: &str, settings: &Settings) -> Result<M, BadModule> {
+        let call = ModuleCall::parse(text).ok_or(BadModule::Unknown)?;
+        let mut offered = Self::offered(table, settings);
+        let row = offered.find(|row| row.name.eq_ignore_ascii_case(call.name));
+        let row = row.ok_or(BadModule::Unknown)?;
+        (row.parse)(call.arguments, settings).ok_or(BadModule::Arguments(row.syntax))
+    }
+
+    /// The modules that a server with these settings has.
+    pub(crate) fn offered<'t>(
+        table: &'t [Self],
+        settings: &Settings,
+    ) -> impl Iterator<Item = &'t Self> {
+        table.iter().filter(|row| (row.is_offered)(settings))
+    }
+}
+
+fn has_checksums(settings: &Settings) -> bool {
+    !settings.checksums.is_empty()
+}
+
+/// An algorithm of this server, and two words behind it.
+fn fields<'a>(arguments: &'a str, settings: &Settings) -> Option<(String, [&'a str; 2])> {
+    let mut words = arguments.split_ascii_whitespace();
+    let algorithm = settings.checksum(words.next()?)?.to_owned();
+    let fields = [words.next()?, words.next()?];
+    words.next().is_none().then_some((algorithm, fields))
+}
+
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}

@@ -1,0 +1,29 @@
+//! Modules of `ERET` and `ESTO`: archives of directories, and regions with a digest.
+//!
+//! A module makes the bytes of a download, or takes those of an upload. A client names it before
+//! the path, with its arguments in quotes, as `globus-url-copy -mn NAME -mp ARGUMENTS` does. `FEAT`
+//! lists the modules, and `HELP ERET` and `HELP ESTO` their syntax.
+//!
+//! | Command | Effect |
+//! | --- | --- |
+//! | `ERET P 5 10 path` | sends the 10 bytes from offset 5; a length of -1 means to the end |
+//! | `ERET checksum="MD5 5 10" path` | sends the same, and the `226` ends with the digest of the bytes: `Bytes=10;MD5=…;` |
+//! | `ERET tar="" path` | sends a directory and all below it as a tar archive |
+//! | `ESTO A 5 path` | writes from offset 5 on, visible at once |
+//! | `ESTO checksum="MD5 digest 5" path` | writes from offset 5 on, and changes the file only if all bytes sent have this digest, else `550` |
+//!
+//! The algorithms are those of `CKSM` in `FEAT`. Modules work in `TYPE I`, in both modes, over the
+//! file itself (no disk stack), and without `REST`; otherwise the answer is `504`, as for a module
+//! that the server does not have. Wrong arguments are answered `501`.
+//!
+//! # Archives
+//!
+//! An archive is in the format of POSIX (ustar with pax headers, where names, sizes or times need
+//! them): `tar`, `bsdtar` and Python's `tarfile` read it. It has the permission bits, the numbers
+//! of owner and group, the modification times to the nanosecond, and symbolic links as links.
+//! Devices and sockets are left out. Paths begin with the name of the requested object, and none
+//! leads out of it.
+//!
+//! The archive is made while it is sent, so that it takes neither disk nor much memory, and its
+//! length is not known ahead. Entries are sorted by name. A file that changes or cannot be read
+//! ends the transfer with an error: an archive behind a `226` is complete.
