@@ -142,6 +142,7 @@ impl<D: Dsi> Executor<D> {
                 send_buffer,
                 receive_buffer,
                 protection,
+                ..
             } => {
                 let buffers = Buffers::new(send_buffer, receive_buffer);
                 self.listen(family, buffers, &protection)

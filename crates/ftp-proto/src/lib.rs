@@ -56,7 +56,7 @@
 //! | --- | --- |
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
-//! | GFD.20 and GCT | SPAS SPOR ERET P, checksum and tar, ESTO A and checksum, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
+//! | GFD.20 and GCT | SPAS SPOR (several stripes where the settings have them) ERET P, checksum and tar, ESTO A and checksum, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
 //! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
@@ -83,8 +83,10 @@
 //!   leaves the facts as they are; GCT switches all of them off.
 //! - `OPTS RETR Parallelism=0` is refused; GCT accepts it and dies. A large number is cut to the
 //!   server's limit. It applies to connections opened later.
-//! - `OPTS RETR` accepts `StripeLayout` and `BlockSize`; its reply says that there is a single
-//!   stripe, and neither has an effect.
+//! - Without data nodes, `OPTS RETR` accepts `StripeLayout` and `BlockSize`; its reply says that
+//!   there is a single stripe, and neither has an effect. With them, blocks have at least 4 KiB,
+//!   `Partitioned` divides the bytes that a restart still needs, and stripes serve MODE E with
+//!   TYPE I alone: 425 otherwise.
 //! - `ERET P offset -1` means "to the end"; GCT dies.
 //! - Quotes in the paths of 257 are doubled (RFC 959, appendix II).
 //! - A path outside `SITE RESTRICT` is answered 550, not 500. Patterns and aliases in its list are

@@ -1,11 +1,13 @@
 //! Actions of a server session, and the outcomes and events that its caller returns.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::time::Duration;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Layout, RangeSet};
 use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
+use ftp_wire::opts::DEFAULT_STRIPE_BLOCK;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
@@ -55,9 +57,15 @@ pub enum Action {
         receive_buffer: u64,
         /// The protection of the connections, as far as it decides which hosts may connect.
         protection: DataProtection,
+        /// The most stripes to listen on, one address each (`SPAS`, where the settings have
+        /// stripes); `None` for one address.
+        stripes: Option<u32>,
     },
     /// Remember these addresses of the data connections; the transfer connects. Answered by
     /// [`Outcome::Done`].
+    ///
+    /// Where the settings have stripes, each address is for a stripe of its own, in the order of
+    /// their indices; one stripe may serve several if there are more addresses than stripes.
     ///
     /// The session has already refused ports below 1024 and, where neither the settings nor the
     /// protection of the connections allow third-party transfers, hosts other than the peer's.
@@ -212,6 +220,11 @@ impl Transfer {
         }
     }
 
+    /// Says whether the data is that of a file.
+    pub const fn is_file(&self) -> bool {
+        !matches!(self.kind, TransferKind::List { .. })
+    }
+
     /// Says whether the server sends the data.
     pub const fn is_sending(&self) -> bool {
         matches!(
@@ -315,6 +328,12 @@ pub enum ListForm {
     },
 }
 
+/// The layout of stripes until `OPTS RETR` sets one: blocks of 1 MiB, as in GCT.
+pub const DEFAULT_LAYOUT: Layout = match NonZero::new(DEFAULT_STRIPE_BLOCK) {
+    Some(block) => Layout::Blocked(block),
+    None => Layout::Partitioned,
+};
+
 /// Parameters of a data channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -325,6 +344,9 @@ pub struct Channel {
     pub ty: Type,
     /// Connections to open per address when sending in MODE E; at least 1.
     pub parallelism: u32,
+    /// The stripe of each byte when sending to several addresses in MODE E, where the settings
+    /// have stripes.
+    pub layout: Layout,
     /// TCP send buffer in bytes; 0 for the kernel's choice.
     pub send_buffer: u64,
     /// TCP receive buffer in bytes; 0 for the kernel's choice.
@@ -341,6 +363,7 @@ impl Channel {
             mode,
             ty: Type::Ascii,
             parallelism: 1,
+            layout: DEFAULT_LAYOUT,
             send_buffer: 0,
             receive_buffer: 0,
             protection: DataProtection::new(Dcau::None, Level::Clear),
@@ -371,7 +394,8 @@ pub enum Outcome {
         /// Lines to add to the 230 reply.
         message: Vec<String>,
     },
-    /// Listening at these addresses, one a stripe, in the form for the peer.
+    /// Listening at these addresses, one a stripe in the order of their indices, in the form for the
+    /// peer. Replies to commands for one connection name the first.
     Listening(Vec<SocketAddr>),
     /// The facts of one object.
     Stat(Box<ftp_wire::facts::Entry>),
@@ -410,7 +434,7 @@ pub enum Event {
         /// Whether cached connections serve again.
         reused: bool,
     },
-    /// 111: ranges safely written since the last such event.
+    /// 111: ranges safely written since the last such event, those of all stripes together.
     Received(RangeSet),
     /// 112: bytes moved so far by one stripe.
     Moved {
@@ -420,7 +444,7 @@ pub enum Event {
         stripe: u32,
         /// Number of stripes.
         stripes: u32,
-        /// Bytes of this transfer so far.
+        /// Bytes of this transfer and stripe so far.
         bytes: u64,
     },
     /// Lines of a listing, without line ends; more follow.

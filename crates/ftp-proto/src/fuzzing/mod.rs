@@ -63,6 +63,7 @@ pub fn server(bytes: &[u8]) {
     let mut settings = server::Settings::new("host", "0");
     settings.checksums = vec![("MD5".into(), 10)];
     (settings.tls, settings.gssapi, settings.dcsc) = (true, true, true);
+    settings.stripes = Some(3);
     settings.limits.queued_commands = 20;
     settings.limits.queued_bytes = 400;
     let mut rig = ServerRig {
@@ -254,8 +255,10 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
             home: path,
             message: vec!["hello".into()],
         },
-        Action::Listen { .. } => {
-            Outcome::Listening(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)])
+        Action::Listen { stripes, .. } => {
+            let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            let number = stripes.map_or(1, |most| u32::from(pick) % most + 1);
+            Outcome::Listening((0..number).map(|_| address).collect())
         }
         Action::Transfer(_) => match pick % 4 {
             1 => Outcome::Transferred { bytes: 1 },

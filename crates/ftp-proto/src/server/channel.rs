@@ -1,8 +1,10 @@
 //! The set-up of the data channel: PASV, PORT and their kin, MODE, TYPE, buffers, markers.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::time::Duration;
 
+use byte_ranges::Layout;
 use ftp_wire::addr;
 use ftp_wire::command::{BufferSide, Epsv, Event, Family, Mode, Type};
 use ftp_wire::reply::Reply;
@@ -12,7 +14,7 @@ use super::settings::Settings;
 use super::state::{Job, PassiveForm};
 use super::user::{LoggedIn, seconds};
 use crate::security::LoginKind;
-use crate::types::{Action, Channel, Outcome};
+use crate::types::{Action, Channel, Outcome, Transfer};
 
 /// The state of the data side between transfers.
 #[derive(Debug)]
@@ -41,9 +43,25 @@ enum Setup {
     /// We listen, once a transfer begins.
     Delayed(PassiveForm, Option<Family>),
     /// We listen.
-    Passive { cached: bool },
+    Passive(Connections),
     /// We connect.
-    Active { cached: bool },
+    Active(Connections),
+}
+
+/// The data connections of a set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Connections {
+    /// Whether they are open, after a transfer in MODE E.
+    cached: bool,
+    /// Whether there are several stripes, each with a part of the bytes.
+    striped: bool,
+}
+
+impl Connections {
+    const fn new(striped: bool) -> Self {
+        let cached = false;
+        Self { cached, striped }
+    }
 }
 
 /// The step before a transfer can begin.
@@ -70,8 +88,9 @@ impl DataSide {
         }
     }
 
-    /// Says whether a transfer in this direction can begin; the error is the text of a 425.
-    pub(super) fn readiness(&self, sending: bool) -> Result<Ready, &'static str> {
+    /// Says whether this transfer can begin; the error is the text of a 425.
+    pub(super) fn readiness(&self, transfer: &Transfer) -> Result<Ready, &'static str> {
+        let sending = transfer.is_sending();
         let extended = self.channel.mode == Mode::Extended;
         match self.setup {
             Setup::None => {
@@ -79,17 +98,27 @@ impl DataSide {
             }
             // GFD.20: in MODE E the sender connects, so that the receiver sees end-of-data marks of
             // however many connections the sender opens.
-            Setup::Delayed(..) | Setup::Passive { .. } if extended && sending => {
+            Setup::Delayed(..) | Setup::Passive(_) if extended && sending => {
                 Err("In MODE E the sender of data connects: send PORT, EPRT or SPOR first.")
             }
-            Setup::Active { .. } if extended && !sending => {
+            Setup::Active(_) if extended && !sending => {
                 Err("In MODE E the receiver of data listens: send PASV, EPSV or SPAS first.")
             }
-            Setup::Passive { cached: true } | Setup::Active { cached: true } if !extended => {
+            Setup::Passive(Connections { cached, striped })
+            | Setup::Active(Connections { cached, striped })
+                if !extended && (cached || striped) =>
+            {
                 Err("The data connections are in MODE E: set up a new one for MODE S.")
             }
+            // Offsets of text are not those of the file. Listings are sent by one stripe.
+            Setup::Passive(Connections { striped: true, .. })
+            | Setup::Active(Connections { striped: true, .. })
+                if self.channel.ty == Type::Ascii && transfer.is_file() =>
+            {
+                Err("Text has no stripes: send TYPE I, or set up one data connection.")
+            }
             Setup::Delayed(form, family) => Ok(Ready::AfterListen(form, family)),
-            Setup::Passive { .. } | Setup::Active { .. } => Ok(Ready::Now),
+            Setup::Passive(_) | Setup::Active(_) => Ok(Ready::Now),
         }
     }
 
@@ -110,14 +139,23 @@ impl DataSide {
     /// Keeps the connections of a MODE E transfer that ended well.
     pub(super) const fn keep(&mut self) {
         match &mut self.setup {
-            Setup::Passive { cached } | Setup::Active { cached } => *cached = true,
+            Setup::Passive(now) | Setup::Active(now) => now.cached = true,
             Setup::None | Setup::Delayed(..) => {}
         }
     }
 
     /// The action that listens for data connections.
-    pub(super) fn listen_action(&self, family: Option<Family>, cx: &Cx<'_>) -> Action {
+    pub(super) fn listen_action(
+        &self,
+        form: PassiveForm,
+        family: Option<Family>,
+        cx: &Cx<'_>,
+    ) -> Action {
+        // MODE S has one data connection (RFC 959 §3.3).
+        let striped =
+            matches!(form, PassiveForm::Spas { .. }) && self.channel.mode == Mode::Extended;
         Action::Listen {
+            stripes: cx.settings.stripes.filter(|_| striped),
             family,
             send_buffer: self.channel.send_buffer,
             receive_buffer: self.channel.receive_buffer,
@@ -129,6 +167,14 @@ impl DataSide {
     pub(super) fn drop_all(&mut self, cx: &mut Cx<'_>) {
         self.setup = Setup::None;
         cx.out.action(Action::DropData);
+    }
+
+    /// Says whether the bytes are divided between several stripes.
+    pub(super) fn is_striped(&self) -> bool {
+        match self.setup {
+            Setup::Passive(now) | Setup::Active(now) => now.striped,
+            Setup::None | Setup::Delayed(..) => false,
+        }
     }
 
     /// Says whether any set-up is in force.
@@ -151,9 +197,17 @@ impl DataSide {
     pub(super) fn set_retrieve_options(
         &mut self,
         parallelism: Option<u32>,
+        stripe_block: Option<u64>,
         markers: Option<u32>,
         settings: &Settings,
     ) {
+        if let Some(block) = stripe_block {
+            let block = NonZero::new(block);
+            let least = NonZero::new(settings.limits.stripe_block).unwrap_or(NonZero::<u64>::MIN);
+            self.channel.layout = block.map_or(Layout::Partitioned, |block| {
+                Layout::Blocked(block.max(least))
+            });
+        }
         if let Some(n) = parallelism {
             self.channel.parallelism = n.clamp(1, settings.limits.parallelism.max(1));
         }
@@ -233,7 +287,8 @@ impl LoggedIn {
             return cx.out.say::<200>("Passive delayed.");
         }
         self.data.setup = Setup::None;
-        self.start(self.data.listen_action(family, cx), Job::Listen(form), cx);
+        let action = self.data.listen_action(form, family, cx);
+        self.start(action, Job::Listen(form), cx);
     }
 
     /// PORT, EPRT or SPOR.
@@ -269,14 +324,19 @@ impl LoggedIn {
         }
         self.data.setup = Setup::None;
         let protection = cx.security.data();
-        self.start(Action::Connect(to, protection), Job::Connect, cx);
+        let striped = cx.settings.stripes.is_some() && to.len() > 1;
+        self.start(
+            Action::Connect(to, protection),
+            Job::Connect { striped },
+            cx,
+        );
     }
 
     /// Answers `PORT`, `EPRT` or `SPOR`.
-    pub(super) fn connected(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+    pub(super) fn connected(&mut self, striped: bool, outcome: Outcome, cx: &mut Cx<'_>) {
         match outcome {
             Outcome::Done => {
-                self.data.setup = Setup::Active { cached: false };
+                self.data.setup = Setup::Active(Connections::new(striped));
                 cx.out.say::<200>("PORT Command successful.");
             }
             other => super::unexpected(other, cx),
@@ -301,7 +361,9 @@ impl LoggedIn {
         };
         match passive_reply(form, delayed, &addresses) {
             Some(reply) => {
-                self.data.setup = Setup::Passive { cached: false };
+                let all = matches!(form, PassiveForm::Spas { .. });
+                let striped = all && addresses.len() > 1;
+                self.data.setup = Setup::Passive(Connections::new(striped));
                 cx.out.reply(reply);
                 true
             }

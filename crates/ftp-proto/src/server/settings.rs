@@ -37,6 +37,10 @@ pub struct Settings {
     pub tags: bool,
     /// Whether broken uploads are kept apart from the final name (`SITE HELD`).
     pub keeps: bool,
+    /// The most stripes of a transfer, of a server whose data connections are on several hosts:
+    /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
+    /// that has all of them itself.
+    pub stripes: Option<u32>,
     /// Bounds on the memory and the waits of a session that its peer chooses.
     pub limits: Limits,
 }
@@ -67,6 +71,8 @@ pub struct Limits {
     pub parallelism: u32,
     /// Most addresses of one `SPOR`.
     pub stripes: usize,
+    /// Smallest block of a stripe, in bytes: each costs a header and a system call.
+    pub stripe_block: u64,
     /// Largest TCP buffer a client may ask for, in bytes.
     pub buffer: u64,
 }
@@ -109,6 +115,7 @@ impl Default for Limits {
             errors_before_login: 32,
             parallelism: 64,
             stripes: 32,
+            stripe_block: 4096,
             buffer: 64 * 1024 * 1024,
         }
     }
@@ -132,6 +139,7 @@ impl Settings {
             restart_every: Some(Duration::from_secs(5)),
             tags: true,
             keeps: false,
+            stripes: None,
             limits: Limits::default(),
         }
     }

@@ -75,7 +75,7 @@ pub(super) enum Job {
     /// A transfer after a delayed passive command.
     DelayedListen(PassiveForm, Box<Transfer>),
     /// `PORT`, `EPRT` or `SPOR`.
-    Connect,
+    Connect { striped: bool },
     /// `SITE SETNETSTACK`, `SITE SETDISKSTACK` or `DCSC`: 250.
     Plain,
 }
@@ -86,7 +86,7 @@ impl Job {
         match self {
             Self::Names(job) => job.can_stop(),
             Self::DelayedListen(..) => true,
-            Self::Listen(_) | Self::Connect | Self::Plain => false,
+            Self::Listen(_) | Self::Connect { .. } | Self::Plain => false,
         }
     }
 }

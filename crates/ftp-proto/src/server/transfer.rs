@@ -194,7 +194,9 @@ impl LoggedIn {
     /// forbids it too.
     fn may_tag(&self, as_if: &str, cx: &Cx<'_>) -> bool {
         let extended = self.data.channel.mode == Mode::Extended;
-        cx.settings.tags && extended && !cx.settings.denies(as_if)
+        // A receipt is of all bytes, and a stripe has only its own.
+        let whole = extended && !self.data.is_striped();
+        cx.settings.tags && whole && !cx.settings.denies(as_if)
     }
 
     pub(super) fn retrieve(
@@ -297,14 +299,14 @@ impl LoggedIn {
         transfer.drains = !cx.out.dialect.is_gridftp();
         let sending = transfer.is_sending();
         (transfer.perf_every, transfer.restart_every) = self.data.markers(sending);
-        match self.data.readiness(sending) {
+        match self.data.readiness(&transfer) {
             Err(text) => {
                 cx.out.say::<425>(text);
             }
             Ok(Ready::Now) => self.hand_over(transfer, cx),
             Ok(Ready::AfterListen(form, family)) => {
                 let job = Job::DelayedListen(form, Box::new(transfer));
-                self.start(self.data.listen_action(family, cx), job, cx);
+                self.start(self.data.listen_action(form, family, cx), job, cx);
             }
         }
     }

@@ -213,7 +213,7 @@ impl LoggedIn {
         let opened = matches!(self.activity, Activity::Moving { .. });
         match &mut self.activity {
             Activity::Working { job, aborting, .. } => {
-                let (job, aborting) = (std::mem::replace(job, Job::Connect), *aborting);
+                let (job, aborting) = (std::mem::replace(job, Job::Plain), *aborting);
                 match job {
                     Job::Names(job) => self.name_done(job, aborting, outcome, cx),
                     Job::DelayedListen(form, transfer) => {
@@ -223,9 +223,9 @@ impl LoggedIn {
                         self.shift(Trigger::Worked, Activity::Ready);
                         self.listening(form, false, outcome, cx);
                     }
-                    Job::Connect => {
+                    Job::Connect { striped } => {
                         self.shift(Trigger::Worked, Activity::Ready);
-                        self.connected(outcome, cx);
+                        self.connected(striped, outcome, cx);
                     }
                     Job::Plain => {
                         self.shift(Trigger::Worked, Activity::Ready);
@@ -331,8 +331,8 @@ impl LoggedIn {
                 markers,
             } => {
                 self.data
-                    .set_retrieve_options(parallelism, markers, cx.settings);
-                if stripe_block.is_some() {
+                    .set_retrieve_options(parallelism, stripe_block, markers, cx.settings);
+                if stripe_block.is_some() && cx.settings.stripes.is_none() {
                     return cx.out.say::<200>(
                         "OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.",
                     );

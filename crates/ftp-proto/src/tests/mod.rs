@@ -6,6 +6,7 @@ mod pair;
 mod replies;
 mod security;
 mod server;
+mod stripes;
 mod transfers;
 mod unauthenticated;
 
