@@ -315,13 +315,15 @@ impl<D: Dsi> Executor<D> {
         cancelled: oneshot::Receiver<AbortedBy>,
     ) -> Work {
         let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
+        let task = Arc::clone(&self.client.task);
         Box::pin(async move {
             let Some(account) = account else {
                 return Finished::new(Err(Error::NotLoggedIn));
             };
+            let (dsi, owners) = (&shared.dsi, &shared.owners);
             Finished::new(tokio::select! {
                 biased;
-                result = names::run(&shared.dsi, &account.user, &shared.owners, action, &events) => result,
+                result = names::run(dsi, &account.user, owners, &task, action, &events) => result,
                 // The end of a session drops this future; only an abort is sent.
                 Ok(by) = cancelled => Err(Error::Aborted(by)),
             })

@@ -460,6 +460,7 @@ pub(crate) fn entry(owners: &Owners, user: &User, stat: &Stat, name: Vec<u8>) ->
     entry.owner = (stat.uid, owners.user(stat.uid));
     entry.group = (stat.gid, owners.group(stat.gid));
     entry.unique = (stat.device, stat.inode);
+    entry.staged = stat.staged;
     entry.target.clone_from(&stat.target);
     entry
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use gridftp_server::config::{Config, LogLevel, Options};
-use gridftp_server::storage::KINDS;
+use gridftp_server::storage::{KINDS, LAYERS};
 
 use crate::daemon::Entry;
 
@@ -92,10 +92,14 @@ fn main() -> ExitCode {
 
 /// The storages, one a paragraph.
 fn storages() -> String {
+    let kinds = KINDS.iter();
+    let kinds = kinds.map(|kind| (kind.name.to_owned(), kind.about, kind.options));
+    let layers = LAYERS.iter();
+    let layers = layers.map(|layer| (format!("…,{}", layer.name), layer.about, layer.options));
     let mut text = String::new();
-    for kind in &KINDS {
-        text.push_str(&format!("{}: {}\n", kind.name, kind.about));
-        for option in kind.options {
+    for (name, about, options) in kinds.chain(layers) {
+        text.push_str(&format!("{name}: {about}\n"));
+        for option in options {
             let about = option.about.trim().trim_end_matches('.');
             text.push_str(&format!(
                 "    {}: {about} ({})\n",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ftp_proto::types::{Event, ListForm, Names, Outcome};
 use ftp_wire::path::FtpPath;
-use gridftp_dsi::{ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, User};
+use gridftp_dsi::{ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, Staging, User};
 use tokio::sync::mpsc;
 
 use crate::data::{every, tenths, tick};
@@ -34,6 +34,7 @@ pub(crate) async fn run<D: Dsi>(
     dsi: &D,
     user: &User,
     owners: &Owners,
+    task: &str,
     action: Names,
     events: &mpsc::Sender<Event>,
 ) -> Result<Outcome, Error> {
@@ -78,6 +79,10 @@ pub(crate) async fn run<D: Dsi>(
         Names::Symlink(target, link) => {
             dsi.symlink(user, target.as_bytes(), &dsi_path(&link)?)
                 .await?
+        }
+        Names::Stage(path, within) => {
+            let staged = dsi.stage(user, &dsi_path(&path)?, task, within).await?;
+            return Ok(Outcome::Staged(staged == Staging::Here));
         }
         Names::Held(path) => {
             return Ok(Outcome::Held(dsi.held(user, &dsi_path(&path)?).await?));

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridftp_dsi::{DynDsi, Memory};
 use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
-use xio::{ByteSize, Entry, NoOptions, Opt, Options, Setting};
+use gridftp_dsi_staged::{Hooks, Staged};
+use xio::{ByteSize, Entry, Error, ErrorKind, NoOptions, Operation, Opt, Options, Setting};
 
 /// A kind of storage that `--storage` and the file name.
 #[derive(Debug)]
@@ -58,6 +60,48 @@ impl StorageKind {
     }
 }
 
+/// A storage over another one, which `--storage` and the file name behind that.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct StorageLayer {
+    /// The name.
+    pub name: &'static str,
+    /// A description in one sentence.
+    pub about: &'static str,
+    /// The options, in alphabetical order.
+    pub options: &'static [Opt],
+    check: fn(&Entry) -> xio::Result<()>,
+    open: fn(&Entry, Arc<dyn DynDsi>) -> Arc<dyn DynDsi>,
+}
+
+impl StorageLayer {
+    /// Checks the options of an entry.
+    pub(crate) fn check(&self, entry: &Entry) -> xio::Result<()> {
+        (self.check)(entry)
+    }
+
+    /// Puts the layer on a storage, with checked options.
+    pub(crate) fn open(&self, entry: &Entry, below: Arc<dyn DynDsi>) -> Arc<dyn DynDsi> {
+        (self.open)(entry, below)
+    }
+}
+
+/// All layers.
+pub const LAYERS: [StorageLayer; 1] = [StorageLayer {
+    name: "staged",
+    about: "Files of another storage that may be in an archive, from which a program retrieves them",
+    options: StagedOptions::OPTIONS,
+    check: |entry| StagedOptions::from_entry(entry)?.hooks().map(drop),
+    open: |entry, below| {
+        let options = StagedOptions::from_entry(entry).unwrap_or_default();
+        match options.hooks() {
+            Ok(hooks) => Arc::new(Staged::new(below, hooks)),
+            // The options were checked.
+            Err(_) => below,
+        }
+    },
+}];
+
 /// All kinds.
 pub const KINDS: [StorageKind; 3] = [
     StorageKind {
@@ -104,6 +148,44 @@ xio::options! {
         /// Whether data is flushed before a marker is sent and before a file is published; as
         /// --sync-writes by default.
         sync: Option<bool> = None, "sync";
+    }
+}
+
+xio::options! {
+    /// Options of files in an archive.
+    struct StagedOptions for "staged" {
+        /// Most processes of each program at a time.
+        processes: u16 = 16, "processes", Setting::new().only(|n| *n > 0).local();
+        /// Program that retrieves the file of its argument.
+        recall: Option<String> = None, "recall", Setting::new().takes("a path", &["/usr/local/bin/recall"]).local();
+        /// Longest run of that program.
+        recall_limit: Duration = Duration::from_secs(24 * 3600), "recall-limit", Setting::new().local();
+        /// Program whose exit status is 0 if the file of its argument is at hand, 1 if not.
+        status: Option<String> = None, "status", Setting::new().takes("a path", &["/usr/local/bin/status"]).local();
+        /// Longest run of that program.
+        status_limit: Duration = Duration::from_secs(10), "status-limit", Setting::new().local();
+        /// Longest wait of a download for its file.
+        wait: Duration = Duration::from_secs(3600), "wait", Setting::new().local();
+    }
+}
+
+impl StagedOptions {
+    /// The programs, which both must be named.
+    fn hooks(&self) -> xio::Result<Hooks> {
+        let path = |option: &Option<String>, name| {
+            let path = option.as_ref().map(PathBuf::from);
+            path.filter(|path| path.is_absolute()).ok_or_else(|| {
+                let fact = format!("the option {name} takes the absolute path of a program");
+                Error::new(ErrorKind::BadOption, "staged", Operation::Plan, fact)
+            })
+        };
+        let (status, recall) = (path(&self.status, "status")?, path(&self.recall, "recall")?);
+        let mut hooks = Hooks::new(status, recall);
+        hooks.status_limit = self.status_limit;
+        hooks.recall_limit = self.recall_limit;
+        hooks.processes = self.processes.into();
+        hooks.wait = self.wait;
+        Ok(hooks)
     }
 }
 

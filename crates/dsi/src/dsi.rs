@@ -7,7 +7,9 @@ use byte_ranges::RangeSet;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Listing, Sink, Source};
-use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User};
+use crate::types::{
+    Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat, User,
+};
 
 /// Longest token of a shared upload, in bytes.
 pub const MAX_TOKEN: usize = 256;
@@ -70,6 +72,21 @@ pub trait Dsi: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Sink>> + Send {
         let _ = (user, token);
         std::future::ready(Err(Error::new(ErrorKind::Unsupported, "join").at(path)))
+    }
+
+    /// Retrieves a file from an archive, if it is there, and waits for it at most `within`. Asking
+    /// again within the same `task` of the user continues the same retrieval.
+    ///
+    /// [`read`](Self::read) of such a file waits by itself, as long as the backend allows.
+    fn stage(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        task: &str,
+        within: Duration,
+    ) -> impl Future<Output = Result<Staging>> + Send {
+        let _ = (task, within);
+        async { self.stat(user, path).await.map(|_| Staging::Here) }
     }
 
     /// The ranges kept of an interrupted upload to `path`, which [`Create::Resume`] would find.

@@ -65,5 +65,6 @@ pub use file::{Finish, Listing, Sink, Source};
 pub use memory::Memory;
 pub use mounts::{Mount, Mounts};
 pub use types::{
-    Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Stat, User, WriteModel,
+    Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Staging, Stat, User,
+    WriteModel,
 };

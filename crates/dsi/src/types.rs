@@ -167,6 +167,9 @@ pub struct Stat {
     pub inode: u64,
     /// Target of the link through which the object was reached, if any.
     pub target: Option<Vec<u8>>,
+    /// Whether the data is at hand, in a backend that moves files to an archive; a listing need not
+    /// tell.
+    pub staged: Option<bool>,
 }
 
 impl Stat {
@@ -188,6 +191,7 @@ impl Stat {
             device: 0,
             inode: 0,
             target: None,
+            staged: None,
         }
     }
 
@@ -279,6 +283,16 @@ impl Meta {
         self.modified = Some((seconds, nanos));
         self
     }
+}
+
+/// The place of a file's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Staging {
+    /// At hand: reading begins at once.
+    Here,
+    /// On its way from an archive.
+    Retrieving,
 }
 
 /// The byte count of a long operation; clones share it.

@@ -57,7 +57,7 @@
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
 //! | GFD.20 and GCT | SPAS SPOR (several stripes where the settings have them) ERET P, checksum and tar, ESTO A and checksum, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
-//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
+//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD STAGE TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
 //! The machine sees plain lines: the edge runs the handshake of an upgrade, ADAT included, and
@@ -106,6 +106,9 @@
 //! - `ERET checksum="MD5 5 10" path` is an `ERET P 5 10` whose 226 tells the digest of the bytes,
 //!   and `ESTO checksum="MD5 digest 5" path` an `ESTO A 5` that changes the file only if the bytes
 //!   have that digest. `ERET tar="" path` sends a directory as an archive. FEAT names these modules.
+//! - A file that the storage retrieves from an archive is waited for: the 150 is a reply of many
+//!   lines then, of which one comes every ten seconds. `SITE STAGE seconds path` asks for it ahead:
+//!   250, or 450 while it is under way.
 //! - `TREV PERF` sends 112 markers of uploads in MODE S as well. They continue while an upload is
 //!   flushed, hashed and published.
 //! - Errors before the data connections exist leave the set-up usable in MODE S too. A tagged store

@@ -146,6 +146,8 @@ pub enum Names {
     SetModified(FtpPath, TimeVal),
     /// Make a symbolic link: target text, then the link.
     Symlink(FtpPath, FtpPath),
+    /// Retrieve a file from an archive, and wait so long for it. Answered by [`Outcome::Staged`].
+    Stage(FtpPath, Duration),
     /// The ranges kept of a broken upload. Answered by [`Outcome::Held`].
     Held(FtpPath),
     /// Remove the partial file of a broken upload.
@@ -171,7 +173,7 @@ impl Names {
     /// Says whether it changes nothing, so that users who may only read may have it done.
     pub const fn is_read(&self) -> bool {
         match self {
-            Self::Stat(_) | Self::Lines(..) | Self::Checksum { .. } => true,
+            Self::Stat(_) | Self::Lines(..) | Self::Checksum { .. } | Self::Stage(..) => true,
             Self::MakeDir(_)
             | Self::RemoveDir(_)
             | Self::Delete(_)
@@ -405,6 +407,8 @@ pub enum Outcome {
     Checksum(String),
     /// Ranges kept for a restart; none where nothing is kept.
     Held(RangeSet),
+    /// Whether the data of a file is at hand; if not, it is being retrieved from an archive.
+    Staged(bool),
     /// The transfer ended well.
     Transferred {
         /// Payload bytes moved.
@@ -429,6 +433,9 @@ pub enum Outcome {
 /// Progress of an outstanding action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
+    /// The storage takes long to open the file: the reply of the transfer begins, so that the peer
+    /// sees a sign of life.
+    Waiting,
     /// The data connections are open: 150, or 125 when `reused`.
     Opened {
         /// Whether cached connections serve again.

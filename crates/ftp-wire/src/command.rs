@@ -180,6 +180,8 @@ pub enum SiteCommand {
     Held(FtpPath),
     /// `SITE DELHELD path`, ours: remove the partial file of an interrupted upload.
     DropHeld(FtpPath),
+    /// `SITE STAGE timeout path`: retrieve a file from an archive, and wait so many seconds for it.
+    Stage(u64, FtpPath),
     /// `SITE TRNC length path`.
     Trnc(u64, FtpPath),
     /// `SITE WHOAMI`.

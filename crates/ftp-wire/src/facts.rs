@@ -95,6 +95,8 @@ pub struct Entry {
     pub target: Option<Vec<u8>>,
     /// Entries in it, `.` and `..` included; only for `Cdir`.
     pub count: Option<u64>,
+    /// Whether the data of a file is at hand, in storage that moves files to an archive.
+    pub staged: Option<bool>,
     /// The error met while listing it (`OpenFailed`, `InvalidLink`, `InvalidName`).
     pub error: Option<String>,
 }
@@ -115,6 +117,7 @@ impl Entry {
             unique: (0, 0),
             target: None,
             count: None,
+            staged: None,
             error: None,
         }
     }
@@ -149,11 +152,13 @@ pub enum Fact {
     UnixSlink,
     /// Number of entries of the listed directory.
     Count,
+    /// Whether the data of a file is at hand.
+    Staged,
 }
 
 impl Fact {
     /// All facts, in the order of FEAT.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Type,
         Self::Size,
         Self::Modify,
@@ -167,6 +172,7 @@ impl Fact {
         Self::Unique,
         Self::UnixSlink,
         Self::Count,
+        Self::Staged,
     ];
 
     /// Its name on the wire.
@@ -185,6 +191,7 @@ impl Fact {
             Self::Unique => "Unique",
             Self::UnixSlink => "UNIX.slink",
             Self::Count => "X.count",
+            Self::Staged => "X.staged",
         }
     }
 
@@ -246,6 +253,8 @@ impl FactSet {
     }
 
     /// Every fact as in FEAT, those in this set marked with `*` (RFC 3659 §7.8).
+    ///
+    /// `X.staged`, which other servers lack, is named only where it is in the set.
     pub fn feat(self) -> String {
         let item = |fact: Fact| {
             format!(
@@ -254,7 +263,10 @@ impl FactSet {
                 if self.contains(fact) { "*" } else { "" }
             )
         };
-        Fact::ALL.into_iter().map(item).collect()
+        let all = Fact::ALL.into_iter();
+        all.filter(|fact| *fact != Fact::Staged || self.contains(*fact))
+            .map(item)
+            .collect()
     }
 }
 

@@ -267,6 +267,7 @@ impl<'a> IntoIterator for &'a Features {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Fact;
     use crate::reply_parser::ReplyParser;
 
     /// The answer of a stock GCT 13.24 after login.
@@ -289,7 +290,8 @@ mod tests {
         assert_eq!(features.iter().count(), 23);
         assert_eq!(features.checksums().len(), 5);
         assert_eq!(features.checksums()[3], ("SHA256".to_owned(), 11));
-        assert!(features.mlst() && features.has(&Feature::Mlst(FactSet::DEFAULT)));
+        let facts = FactSet::DEFAULT.without(Fact::Staged);
+        assert!(features.mlst() && features.has(&Feature::Mlst(facts)));
         for feature in [
             Feature::RestStream,
             Feature::PasvDelayed,

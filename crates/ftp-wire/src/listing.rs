@@ -8,7 +8,7 @@ use crate::facts::{Entry, EntryKind, Fact, FactSet};
 use crate::time::{Civil, TimeVal};
 
 /// The order of the facts in a line, which differs from that of FEAT.
-const LINE_ORDER: [Fact; 13] = [
+const LINE_ORDER: [Fact; 14] = [
     Fact::Type,
     Fact::Modify,
     Fact::Charset,
@@ -22,6 +22,7 @@ const LINE_ORDER: [Fact; 13] = [
     Fact::Unique,
     Fact::UnixSlink,
     Fact::Count,
+    Fact::Staged,
 ];
 
 /// The value of the `Error` fact for a name that no line can carry.
@@ -153,6 +154,11 @@ impl Entry {
                     push(out, format_args!("{name}={count};"));
                 }
             }
+            Fact::Staged => {
+                if let Some(staged) = self.staged {
+                    push(out, format_args!("{name}={staged};"));
+                }
+            }
         }
     }
 
@@ -207,6 +213,7 @@ impl Entry {
             Fact::Unique => self.unique = unique(value),
             Fact::UnixSlink => self.target = Some(url_decode(value)),
             Fact::Count => self.count = Some(number(value, 10)?),
+            Fact::Staged => self.staged = Some(value.eq_ignore_ascii_case(b"true")),
         }
         Some(())
     }

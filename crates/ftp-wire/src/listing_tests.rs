@@ -220,7 +220,7 @@ fn fact_sets_parse_by_whole_names() {
     assert_eq!(
         FactSet::DEFAULT.feat(),
         "Type*;Size*;Modify*;Perm*;Charset;UNIX.mode*;UNIX.owner*;UNIX.uid*;UNIX.group*;UNIX.gid*;\
-         Unique*;UNIX.slink*;X.count;"
+         Unique*;UNIX.slink*;X.count;X.staged*;"
     );
 }
 

@@ -143,6 +143,7 @@ const LINES: &[(&str, &str)] = &[
     ("SITE RDEL a b", ""),
     ("SITE TRNC 5 a b", ""),
     ("SITE HELD a b", ""),
+    ("SITE STAGE 30 a b", ""),
     ("SITE DELHELD a b", ""),
     ("SITE WHOAMI", ""),
     ("SITE VERSION", ""),

@@ -68,6 +68,9 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ("SITE DELHELD", "SITE DELHELD <sp> path", |a| {
         a.path().map(SiteCommand::DropHeld)
     }),
+    ("SITE STAGE", "SITE STAGE <sp> seconds <sp> path", |a| {
+        Ok(SiteCommand::Stage(a.number("timeout")?, a.path()?))
+    }),
     ("SITE TRNC", "SITE TRNC <sp> length <sp> path", |a| {
         Ok(SiteCommand::Trnc(a.number("length")?, a.path()?))
     }),

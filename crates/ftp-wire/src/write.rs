@@ -229,6 +229,7 @@ impl SiteCommand {
                 line.path(link);
             }
             Self::Rdel(path) => line.on_path("RDEL", path),
+            Self::Stage(seconds, path) => line.on_path(format_args!("STAGE {seconds}"), path),
             Self::Trnc(length, path) => line.on_path(format_args!("TRNC {length}"), path),
             Self::Whoami => line.word("WHOAMI"),
             Self::Version => line.word("VERSION"),

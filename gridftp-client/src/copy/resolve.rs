@@ -47,7 +47,7 @@ pub(crate) async fn run(
         || *destination == Location::Stdio
         || special(sources)
     {
-        return stdio::run(sources, destination, options, observer, totals).await;
+        return Box::pin(stdio::run(sources, destination, options, observer, totals)).await;
     }
     let many = sources.len() > 1 || sources.iter().any(|source| pattern(source).is_some());
     let to_dir = many || destination.means_contents();

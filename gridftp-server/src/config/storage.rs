@@ -10,7 +10,7 @@ use serde::Deserialize;
 use xio::{Entry, Error, ErrorKind, Operation, Plan};
 
 use super::{BadConfig, Options};
-use crate::storage::{Defaults, KINDS, StorageKind};
+use crate::storage::{Defaults, KINDS, LAYERS, StorageKind, StorageLayer};
 
 /// The storages as the administrator writes them: one for the whole tree, or sections of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -66,6 +66,8 @@ pub(crate) struct Described {
 struct Place {
     at: DsiPath,
     entry: Entry,
+    /// The layers above it, lowest first.
+    layers: Vec<Entry>,
     is_read_only: bool,
 }
 
@@ -121,7 +123,7 @@ impl Storages {
     pub(crate) fn open(&self) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
         let mut mounts = Vec::with_capacity(self.places.len());
         for place in &self.places {
-            let storage = place.kind().open(&place.entry, &self.defaults)?;
+            let storage = place.open(&self.defaults)?;
             if let [_] = self.places.as_slice()
                 && place.at.is_root()
                 && !place.is_read_only
@@ -154,8 +156,8 @@ impl Place {
         let at = DsiPath::new(section.at.as_bytes());
         let at = at.ok_or_else(|| bad("the place is an absolute path, as /archive"))?;
         let plan: Plan = section.storage.parse().map_err(at_fault)?;
-        let [entry] = plan.entries() else {
-            return Err(bad("one storage has one name, as posix:root=/srv/data"));
+        let [entry, layers @ ..] = plan.entries() else {
+            return Err(bad("name a storage, as posix:root=/srv/data"));
         };
         let Some(kind) = kind_of(entry) else {
             let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
@@ -164,11 +166,30 @@ impl Place {
             return Err(bad(&fact));
         };
         kind.check(entry).map_err(at_fault)?;
+        for entry in layers {
+            let Some(layer) = layer_of(entry) else {
+                let known: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
+                let (name, known) = (entry.driver(), known.join(", "));
+                let fact = format!("{name} does not stand over a storage, but {known}");
+                return Err(bad(&fact));
+            };
+            layer.check(entry).map_err(at_fault)?;
+        }
         Ok(Self {
             at,
             entry: entry.clone(),
+            layers: layers.to_vec(),
             is_read_only: section.read_only,
         })
+    }
+
+    fn open(&self, defaults: &Defaults) -> gridftp_dsi::Result<Arc<dyn DynDsi>> {
+        let storage = self.kind().open(&self.entry, defaults)?;
+        let layers = self.layers.iter();
+        Ok(layers.fold(storage, |below, entry| match layer_of(entry) {
+            Some(layer) => layer.open(entry, below),
+            None => below,
+        }))
     }
 
     fn kind(&self) -> &'static StorageKind {
@@ -182,6 +203,10 @@ impl Place {
 
 fn kind_of(entry: &Entry) -> Option<&'static StorageKind> {
     KINDS.iter().find(|kind| kind.name == entry.driver())
+}
+
+fn layer_of(entry: &Entry) -> Option<&'static StorageLayer> {
+    LAYERS.iter().find(|layer| layer.name == entry.driver())
 }
 
 #[cfg(test)]
@@ -208,7 +233,12 @@ mod tests {
                 "unknown storage tape, known are memory, null, posix",
             ),
             ("null:size=1", "size"),
-            ("posix,null", "one name"),
+            (
+                "posix:root=/,null",
+                "null does not stand over a storage, but staged",
+            ),
+            ("null,staged:status=/bin/true", "recall"),
+            ("null,staged:status=true;recall=/bin/true", "absolute path"),
             ("posix:sync=maybe;root=/", "sync"),
             ("posix", "--root"),
         ] {
@@ -217,6 +247,8 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
         assert!(named("posix:root=/srv").is_ok());
+        let staged = "null,staged:status=/bin/true;recall=/bin/true;wait=5s";
+        assert!(named(staged).unwrap().open().is_ok());
     }
 
     #[tokio::test]

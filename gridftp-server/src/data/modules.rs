@@ -70,7 +70,7 @@ impl<D: Dsi> Mover<'_, D> {
     ) -> Result<(u64, String), Error> {
         let hasher = hasher(algorithm)?;
         let reading = self.shared.dsi.read(self.user, path);
-        let source = Arc::new(self.reporter.run_quietly(reading).await?);
+        let source = Arc::new(self.reporter.run_patiently(reading).await?);
         let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
         let region = Range64::new(offset, end.min(source.size()));
         let ranges: RangeSet = region.into_iter().collect();

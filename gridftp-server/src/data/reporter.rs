@@ -16,6 +16,9 @@ use crate::error::{AbortedBy, Error};
 /// the process is killed.
 const RECORD: Duration = Duration::from_secs(5);
 
+/// Interval of the signs of life while a file is opened.
+const SIGN: Duration = Duration::from_secs(10);
+
 /// The events of a running transfer, and its cancellation.
 #[derive(Debug)]
 pub(crate) struct Reporter {
@@ -174,6 +177,27 @@ impl Reporter {
         }
     }
 
+    /// As [`run_quietly`](Self::run_quietly), for the opening of a file: a storage that takes long is
+    /// reported at intervals, so that the client goes on waiting.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) async fn run_patiently<T, E: Into<Error>>(
+        &mut self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        let mut work = pin!(work);
+        let mut signs = Some(every(SIGN));
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut work => return result.map_err(Into::into),
+                by = &mut self.cancel => return Err(aborted(by)),
+                () = tick(&mut signs) => self.send(Event::Waiting).await,
+            }
+        }
+    }
+
     /// Reports durable ranges; a failure to record does not end the transfer.
     async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
         match saved {
@@ -252,6 +276,33 @@ pub(crate) async fn tick(ticker: &mut Option<Interval>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn opening_gives_signs_of_life() {
+        let (events, mut told) = mpsc::channel(64);
+        let (_never, cancel) = oneshot::channel();
+        let mut reporter = Reporter {
+            ahead: None,
+            events,
+            cancel,
+            perf: None,
+            restart: None,
+            tells: false,
+            started: false,
+        };
+        let work = async {
+            time::sleep(Duration::from_secs(35)).await;
+            Ok::<_, Error>(())
+        };
+        reporter.run_patiently(work).await.unwrap();
+        drop(reporter);
+        let mut signs = 0;
+        while let Some(event) = told.recv().await {
+            assert_eq!(event, Event::Waiting);
+            signs += 1;
+        }
+        assert_eq!(signs, 3);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn completing_gives_signs_of_life() {

@@ -24,7 +24,7 @@ impl<D: Dsi> Mover<'_, D> {
         held: &RangeSet,
     ) -> Result<u64, Error> {
         let reading = self.shared.dsi.read(self.user, path);
-        let source = self.reporter.run_quietly(reading).await?;
+        let source = self.reporter.run_patiently(reading).await?;
         if let Some(disk) = &self.side.disk {
             if region.is_some() || !held.is_empty() || self.channel.ty == Type::Ascii {
                 return Err(Error::NotThroughLayers);

@@ -62,6 +62,8 @@
 //! read-only = true
 //! ```
 //!
+//! A storage may stand over another, behind a comma: [archives](super::archive) do.
+//!
 //! A path belongs to the longest place that leads to it. A name does not move from one storage to
 //! another: such a rename is answered `504`, and the file has to be copied. `FEAT` names the
 //! abilities that all storages have. `sync-writes` holds for every storage that does not say

@@ -72,6 +72,8 @@
 //!   `226` of both ends with `Bytes=…;CRC32C=…;`, the digest of the first 131,072 bytes.
 //! - `ERET` and `ESTO` have the modules `checksum` and `tar`, see [modules](super::modules), and
 //!   `FEAT` lists them. Another module is answered `504`; the Globus server answers `500`.
+//! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage
+//!   the answer is `250`.
 //! - MODE E blocks that overlap are compared with the stored bytes: a store whose blocks differ at
 //!   one offset fails with `426`. A target that must be written in order (`TYPE A`, a disk stack, a
 //!   FIFO) cannot be compared, so every overlap fails there.

@@ -1,5 +1,6 @@
 //! The administrator's manual.
 
+pub mod archive;
 pub mod config;
 pub mod deviations;
 pub mod grid;

@@ -26,6 +26,7 @@ mod process;
 mod restart;
 mod secrets;
 mod stacks;
+mod staged;
 mod stalls;
 mod stdio;
 mod stuck;

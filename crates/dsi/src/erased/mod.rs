@@ -13,7 +13,9 @@ use byte_ranges::RangeSet;
 pub use self::open::{BoxListing, BoxSink, BoxSource};
 use crate::dsi::Dsi;
 use crate::error::Result;
-use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User};
+use crate::types::{
+    Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat, User,
+};
 
 /// A boxed future that borrows for `'a`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -42,6 +44,13 @@ pub trait DynDsi: Send + Sync + 'static {
         path: &'a DsiPath,
         token: &'a [u8],
     ) -> BoxResult<'a, BoxSink>;
+    fn stage_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+        task: &'a str,
+        within: Duration,
+    ) -> BoxResult<'a, Staging>;
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn expire_dyn(&self, age: Duration) -> BoxResult<'_, u64>;
@@ -117,6 +126,16 @@ impl<D: Dsi> DynDsi for D {
         token: &'a [u8],
     ) -> BoxResult<'a, BoxSink> {
         Box::pin(async move { Ok(BoxSink::new(self.join(user, path, token).await?)) })
+    }
+
+    fn stage_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+        task: &'a str,
+        within: Duration,
+    ) -> BoxResult<'a, Staging> {
+        Box::pin(self.stage(user, path, task, within))
     }
 
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet> {
@@ -223,6 +242,16 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<BoxSink> {
         (**self).join_dyn(user, path, token).await
+    }
+
+    async fn stage(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        task: &str,
+        within: Duration,
+    ) -> Result<Staging> {
+        (**self).stage_dyn(user, path, task, within).await
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {

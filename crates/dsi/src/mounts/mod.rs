@@ -14,7 +14,7 @@ use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 use crate::dsi::Dsi;
 use crate::erased::{BoxSink, BoxSource, DynDsi};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Create, DsiPath, Kind, Meta, Progress, Stat, User};
+use crate::types::{Create, DsiPath, Kind, Meta, Progress, Staging, Stat, User};
 
 /// A tree of several storages.
 ///
@@ -277,6 +277,19 @@ impl Dsi for Mounts {
         let storage = &place.mount.storage;
         let sink = storage.join_dyn(&place.user, &place.path, token).await;
         told(sink, path).map(|sink| Placed::new(sink, path))
+    }
+
+    async fn stage(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        task: &str,
+        within: Duration,
+    ) -> Result<Staging> {
+        let place = self.place(user, path, "stage")?;
+        let storage = &place.mount.storage;
+        let staged = storage.stage_dyn(&place.user, &place.path, task, within);
+        told(staged.await, path)
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {

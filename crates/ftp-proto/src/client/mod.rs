@@ -370,6 +370,11 @@ impl ClientSession {
             // Such a peer expects another protocol and would wait.
             return self.close(Ending::Misbehaved(PeerMisbehaved::OtherGreeting));
         }
+        // The lines of a reply that a server begins while it waits are signs of life.
+        let is_long = |sent: &Sent| sent.reply_timeout == ReplyTimeout::Long;
+        if self.in_flight.front().is_some_and(is_long) {
+            self.quiet_since = now;
+        }
         self.parser.push(bytes);
         while !self.closed {
             if self.upgrade == Upgrade::Agreed {
@@ -482,7 +487,7 @@ const fn reply_timeout(command: &Command) -> ReplyTimeout {
         | Command::Mlsc(_)
         | Command::Stat(_)
         | Command::Cksm { .. }
-        | Command::Site(SiteCommand::Rdel(_)) => ReplyTimeout::Long,
+        | Command::Site(SiteCommand::Rdel(_) | SiteCommand::Stage(..)) => ReplyTimeout::Long,
         _ => ReplyTimeout::Short,
     }
 }

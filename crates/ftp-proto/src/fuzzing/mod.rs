@@ -273,6 +273,7 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         Action::Names(Names::Stat(_)) => Outcome::Stat(Box::new(Entry::new(kind, *b"x"))),
         Action::Names(Names::Lines(..)) => Outcome::Lines(vec![b"x".to_vec()]),
         Action::Names(Names::Checksum { .. }) => Outcome::Checksum("00".into()),
+        Action::Names(Names::Stage(..)) => Outcome::Staged(pick.is_multiple_of(3)),
         Action::Names(Names::Held(_)) => Outcome::Held(RangeSet::up_to(9)),
         _ => Outcome::Done,
     }
@@ -280,7 +281,7 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
 
 fn event(pick: u8) -> Event {
     let n = u64::from(pick);
-    match pick % 6 {
+    match pick % 7 {
         0 | 1 => Event::Opened {
             reused: pick.is_multiple_of(2),
         },
@@ -292,6 +293,7 @@ fn event(pick: u8) -> Event {
             bytes: n,
         },
         4 => Event::Lines(vec![b"x".to_vec()]),
+        5 => Event::Waiting,
         _ => Event::Hashed { at: n, bytes: n },
     }
 }

@@ -63,6 +63,7 @@ fn is_gridftp(command: &Command) -> bool {
                 | SiteCommand::StorAttr(_)
                 | SiteCommand::Stack(..)
                 | SiteCommand::Rdel(_)
+                | SiteCommand::Stage(..)
                 | SiteCommand::Trnc(..)
         ),
         _ => false,

@@ -1,6 +1,8 @@
 //! Work on names: CWD, MKD, DELE, RNFR and RNTO, SIZE, MDTM, MLST, CKSM and the SITE verbs of that
 //! kind.
 
+use std::time::Duration;
+
 use ftp_wire::facts::{Entry, EntryKind, TimeVal};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
@@ -11,6 +13,9 @@ use super::state::{Activity, Job, Trigger};
 use super::user::LoggedIn;
 use super::view::Access;
 use crate::types::{Action, Event, ListForm, Names, Outcome, Ticket};
+
+/// Longest wait of a `SITE STAGE`, which a client may repeat.
+const LONGEST_STAGE: Duration = Duration::from_secs(600);
 
 /// The form of the reply to work on names.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub(super) enum NameJob {
     Cksm,
     /// `SITE HELD`.
     Held,
+    /// `SITE STAGE`: the path as requested.
+    Stage(FtpPath),
 }
 
 impl NameJob {
@@ -156,6 +163,15 @@ impl LoggedIn {
         // Nothing changes, but only a client that may store can use the answer.
         if let Some(found) = self.find(Some(path), Access::Write, cx) {
             self.work(Names::Held(found.real), NameJob::Held, cx);
+        }
+    }
+
+    /// `SITE STAGE`.
+    pub(super) fn stage(&mut self, seconds: u64, path: FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(&path), Access::Read, cx) {
+            let within = Duration::from_secs(seconds).min(LONGEST_STAGE);
+            let names = Names::Stage(found.real, within);
+            self.work(names, NameJob::Stage(path), cx);
         }
     }
 
@@ -358,6 +374,16 @@ impl LoggedIn {
             }
             (NameJob::Change | NameJob::Rdel, Outcome::Done) => cx.out.say::<250>("OK."),
             (NameJob::Cksm, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
+            (NameJob::Stage(path), Outcome::Staged(is_here)) => {
+                let mut text = path.as_bytes().to_vec();
+                if is_here {
+                    text.extend_from_slice(b": is at hand.");
+                    cx.out.say::<250>(text);
+                } else {
+                    text.extend_from_slice(b": is being retrieved from the archive...");
+                    cx.out.say::<450>(text);
+                }
+            }
             (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
             (_, outcome) => super::unexpected(outcome, cx),
         }

@@ -63,6 +63,8 @@ pub(super) enum Activity {
 pub(super) struct Moving {
     /// Whether data connections may serve the next transfer (MODE E).
     pub(super) keeps_channel: bool,
+    /// Whether the 150 has begun and lacks its last line.
+    pub(super) is_waiting: bool,
 }
 
 /// The command that an outcome answers.

@@ -6,6 +6,7 @@ use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr, Type};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::marker::{Marker, Perf};
 use ftp_wire::path::FtpPath;
+use ftp_wire::reply::{Code, Reply};
 
 use super::channel::Ready;
 use super::out::Cx;
@@ -14,6 +15,9 @@ use super::user::LoggedIn;
 use super::view::{Access, ResolvedPath};
 use crate::modules::{BadModule, RETRIEVE, RetrieveModule, Row, STORE};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
+
+/// The text of the 150 at the beginning of a transfer.
+const BEGINNING: &str = "Beginning transfer.";
 
 /// Settings for the next transfer; each is used up by the transfer it applies to.
 #[derive(Debug, Default)]
@@ -314,6 +318,7 @@ impl LoggedIn {
     fn hand_over(&mut self, transfer: Transfer, cx: &mut Cx<'_>) {
         let kind = Moving {
             keeps_channel: transfer.channel.mode == Mode::Extended,
+            is_waiting: false,
         };
         let ticket = cx.out.action(Action::Transfer(Box::new(transfer)));
         self.shift(
@@ -348,20 +353,32 @@ impl LoggedIn {
 
     /// Handles the progress of the running transfer.
     pub(super) fn transfer_event(&mut self, event: Event, cx: &mut Cx<'_>) {
-        match (&self.activity, event) {
+        match (&mut self.activity, event) {
+            (Activity::Opening { kind, .. }, Event::Waiting) => {
+                let code = Code::of::<150>();
+                if std::mem::replace(&mut kind.is_waiting, true) {
+                    let line = "The file is not at hand yet.";
+                    cx.out.reply(Reply::inside(code, [line]));
+                } else {
+                    let line = "Waiting for the storage, which retrieves the file.";
+                    cx.out.reply(Reply::opening(code, line));
+                }
+            }
             (
-                &Activity::Opening {
+                &mut Activity::Opening {
                     ticket,
                     kind,
                     aborting,
                 },
                 Event::Opened { reused },
             ) => {
-                if reused {
+                if kind.is_waiting {
+                    cx.out.reply(Reply::closing(Code::of::<150>(), BEGINNING));
+                } else if reused {
                     cx.out
                         .say::<125>("Beginning transfer; reusing existing data connection.");
                 } else {
-                    cx.out.say::<150>("Beginning transfer.");
+                    cx.out.say::<150>(BEGINNING);
                 }
                 self.shift(
                     Trigger::Opened,
@@ -403,6 +420,11 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         self.shift(Trigger::Ended, Activity::Ready);
+        let is_begun = kind.is_waiting && !opened;
+        if is_begun {
+            cx.out
+                .reply(Reply::closing(Code::of::<150>(), "The wait is over."));
+        }
         // Connections are kept only where none of this transfer's data is left on them.
         let mut in_step = !opened;
         match outcome {
@@ -411,9 +433,9 @@ impl LoggedIn {
             | Outcome::Proven(_)
             | Outcome::Done => {
                 in_step = kind.keeps_channel;
-                if !opened {
+                if !opened && !is_begun {
                     // RFC 959 §5.4: a transfer's 226 follows a preliminary reply.
-                    cx.out.say::<150>("Beginning transfer.");
+                    cx.out.say::<150>(BEGINNING);
                 }
                 match outcome {
                     Outcome::Proven(receipt) => {

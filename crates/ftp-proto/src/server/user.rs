@@ -279,6 +279,7 @@ impl LoggedIn {
             }
             SiteCommand::Rdel(path) => self.remove_tree(&path, cx),
             SiteCommand::Held(path) => self.print_held(&path, cx),
+            SiteCommand::Stage(seconds, path) => self.stage(seconds, path, cx),
             SiteCommand::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
             SiteCommand::Symlink(target, link) => {
                 if self.may_link(cx) {

@@ -379,3 +379,19 @@ fn clear_text_in_front_of_the_handshake_ends_the_session() {
         }
     }
 }
+
+#[test]
+fn the_lines_of_a_reply_that_has_begun_are_signs_of_life() {
+    let mut rig = Rig::greeted();
+    rig.send(&Command::Retr(path("/f")));
+    rig.bytes("150-Waiting\r\n");
+    for _ in 0..3 {
+        rig.after(Duration::from_secs(599));
+        rig.bytes(" still\r\n");
+    }
+    rig.take();
+    rig.bytes("150 go\r\n");
+    assert_eq!(rig.take(), ["1~ 150"]);
+    rig.after(Duration::from_secs(600));
+    assert!(!rig.take().is_empty(), "a silent server is waited for");
+}

@@ -303,6 +303,7 @@ impl Tree {
             },
             Names::Lines(..) => Outcome::Lines(vec![b"a line".to_vec()]),
             Names::Checksum { .. } => Outcome::Checksum("00ff".into()),
+            Names::Stage(..) => Outcome::Staged(true),
             Names::Held(_) => Outcome::Held(byte_ranges::RangeSet::new()),
             Names::Delete(path) | Names::RemoveDir(path) | Names::RemoveTree(path) => {
                 match self.objects.remove(&name(&path)) {

@@ -214,6 +214,16 @@ fn replies_that_need_facts() {
         ("SITE TRNC 5 f", Outcome::Done, "250 OK.\r\n"),
         ("SITE DELHELD f", Outcome::Done, "250 OK.\r\n"),
         (
+            "SITE STAGE 5 f",
+            Outcome::Staged(true),
+            "250 f: is at hand.\r\n",
+        ),
+        (
+            "SITE STAGE 5 f",
+            Outcome::Staged(false),
+            "450 f: is being retrieved from the archive...\r\n",
+        ),
+        (
             "SITE HELD f",
             Outcome::Held(byte_ranges::RangeSet::up_to(500)),
             "213 Range Marker 0-500\r\n",

@@ -234,6 +234,35 @@ fn parts_and_appends_say_where_offset_zero_lies() {
 }
 
 #[test]
+fn a_wait_for_the_storage_is_told_in_the_lines_of_the_150() {
+    let mut rig = Rig::logged_in();
+    let mut wait = |ends: &[Input<'static>]| {
+        rig.passive().line("RETR f");
+        let (ticket, _) = rig.action();
+        for _ in 0..2 {
+            rig.input(Input::Event(ticket, Event::Waiting));
+        }
+        for end in ends {
+            match end {
+                Input::Eof => rig.input(Input::Event(ticket, Event::Opened { reused: true })),
+                _ => rig.input(Input::Done(ticket, refused::<450>("busy"))),
+            };
+        }
+        let said = rig.take();
+        let waits = "150-Waiting for the storage, which retrieves the file.\r\n \
+                     The file is not at hand yet.\r\n";
+        said.strip_prefix(waits)
+            .unwrap_or_else(|| panic!("{said}"))
+            .to_owned()
+    };
+    let opened = wait(&[Input::Eof, Input::Timeout]);
+    assert_eq!(opened, "150 Beginning transfer.\r\n450 busy\r\n");
+    // A client of plain FTP must not read the failure as a line of the 150.
+    let failed = wait(&[Input::Timeout]);
+    assert_eq!(failed, "150 The wait is over.\r\n450 busy\r\n");
+}
+
+#[test]
 fn modules_have_their_arguments() {
     let mut rig = Rig::logged_in();
     rig.ask("TYPE I");

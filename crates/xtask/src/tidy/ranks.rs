@@ -31,6 +31,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/ftp-proto", 2, Pure),
     ("crates/dsi-null", 2, Plugin),
     ("crates/dsi-posix", 2, Plugin),
+    ("crates/dsi-staged", 2, Plugin),
     ("drivers/compress", 2, Plugin),
     ("drivers/count", 2, Plugin),
     ("drivers/file", 2, Plugin),
