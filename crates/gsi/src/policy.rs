@@ -6,6 +6,8 @@
 //! cond_subjects  globus  '"/C=DE/O=Lab/*" "/O=Grid/CN=host/lab.example.org"'
 //! ```
 
+use std::iter::Peekable;
+
 use crate::text::fold;
 
 /// Upper bound of a file, in bytes.
@@ -80,45 +82,22 @@ impl SigningPolicy {
         let mut tokens = tokens(&text)?.into_iter().peekable();
         let mut entries: Vec<Entry> = Vec::new();
         while let Some(keyword) = tokens.next() {
-            let line = keyword.line;
-            let mut next = |part: &str| {
-                let missing = || bad(line, format!("{} lacks its {part}", keyword.text));
-                tokens.next().ok_or_else(missing)
-            };
             let word = keyword.text.to_ascii_lowercase();
             if let Some(kind) = word.strip_prefix("access_id_") {
-                let authority = match kind {
-                    "anybody" => Authority::Anybody,
-                    "ca" => {
-                        next("authority")?;
-                        Authority::Named(next("name")?.text)
-                    }
-                    _ => {
-                        next("authority")?;
-                        next("name")?;
-                        Authority::Other
-                    }
-                };
+                let authority = keyword.authority(kind, &mut tokens)?;
                 match entries.last_mut().filter(|entry| entry.rights.is_empty()) {
                     Some(entry) => entry.authorities.push(authority),
-                    None => {
-                        entries.push(Entry {
-                            authorities: vec![authority],
-                            rights: Vec::new(),
-                        });
-                    }
+                    None => entries.push(Entry {
+                        authorities: vec![authority],
+                        rights: Vec::new(),
+                    }),
                 }
                 continue;
             }
-            let outside = || {
-                bad(
-                    line,
-                    format!("{} stands before any access_id", keyword.text),
-                )
-            };
-            let entry = entries.last_mut().ok_or_else(outside)?;
-            next("authority")?;
-            let value = next("value")?;
+            let entry = entries.last_mut();
+            let entry = entry.ok_or_else(|| keyword.is("stands before any access_id"))?;
+            keyword.part("authority", &mut tokens)?;
+            let value = keyword.part("value", &mut tokens)?;
             match word.as_str() {
                 "pos_rights" | "neg_rights" => entry.rights.push(Right {
                     grants: word == "pos_rights",
@@ -127,23 +106,11 @@ impl SigningPolicy {
                     is_void: false,
                 }),
                 _ if word.starts_with("cond_") => {
-                    let Some(right) = entry.rights.last_mut() else {
-                        return Err(bad(
-                            line,
-                            format!("{} stands before any right", keyword.text),
-                        ));
-                    };
-                    if word == "cond_subjects" {
-                        let all = right.subjects.get_or_insert_default();
-                        all.extend(patterns(&value.text).map(fold));
-                        while let Some(more) = tokens.next_if(|token| token.is_double_quoted) {
-                            all.push(fold(&more.text));
-                        }
-                    } else {
-                        right.is_void = true;
-                    }
+                    let right = entry.rights.last_mut();
+                    let right = right.ok_or_else(|| keyword.is("stands before any right"))?;
+                    right.restrict(&word, &value, &mut tokens);
                 }
-                _ => return Err(bad(line, format!("{} is no keyword", keyword.text))),
+                _ => return Err(keyword.is("is no keyword")),
             }
         }
         Ok(Self { entries })
@@ -199,6 +166,21 @@ fn fits(pattern: &str, subject: &str) -> bool {
     middle.is_some_and(|middle| !middle.is_empty())
 }
 
+impl Right {
+    /// Adds a condition.
+    fn restrict(&mut self, word: &str, value: &Token, tokens: &mut Tokens) {
+        if word != "cond_subjects" {
+            self.is_void = true;
+            return;
+        }
+        let all = self.subjects.get_or_insert_default();
+        all.extend(patterns(&value.text).map(fold));
+        while let Some(more) = tokens.next_if(|token| token.is_double_quoted) {
+            all.push(fold(&more.text));
+        }
+    }
+}
+
 /// The patterns in a value: each in double quotes, or one without quotes.
 fn patterns(value: &str) -> impl Iterator<Item = &str> {
     let quoted = value.contains('"');
@@ -212,6 +194,35 @@ struct Token {
     text: String,
     line: usize,
     is_double_quoted: bool,
+}
+
+type Tokens = Peekable<std::vec::IntoIter<Token>>;
+
+impl Token {
+    /// Takes the next part of the statement that this keyword begins.
+    fn part(&self, name: &str, tokens: &mut Tokens) -> Result<Self, BadPolicy> {
+        tokens
+            .next()
+            .ok_or_else(|| self.is(&format!("lacks its {name}")))
+    }
+
+    /// Takes the authority of an `access_id`.
+    fn authority(&self, kind: &str, tokens: &mut Tokens) -> Result<Authority, BadPolicy> {
+        if kind == "anybody" {
+            return Ok(Authority::Anybody);
+        }
+        self.part("authority", tokens)?;
+        let name = self.part("name", tokens)?.text;
+        Ok(match kind {
+            "ca" => Authority::Named(name),
+            _ => Authority::Other,
+        })
+    }
+
+    /// The fault of this keyword.
+    fn is(&self, fault: &str) -> BadPolicy {
+        bad(self.line, format!("{} {fault}", self.text))
+    }
 }
 
 fn tokens(text: &str) -> Result<Vec<Token>, BadPolicy> {

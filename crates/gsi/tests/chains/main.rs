@@ -15,4 +15,5 @@ mod hosts;
 mod mapping;
 mod proxies;
 mod revoked;
+mod signers;
 mod table;
