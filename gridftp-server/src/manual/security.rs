@@ -83,11 +83,13 @@
 //! - **Unauthenticated connections.** A client that does not log in within `--login-timeout`
 //!   seconds is disconnected, and so is one that sends a hundred commands without a login.
 //!   Connections without a login have a limit of their own, `--max-unauthenticated`, apart from the
-//!   `--max-sessions` of users. At this limit each new connection evicts an older one, picked at
-//!   random, with `421`: a flood of idle connections does not keep users out. One address (IPv6:
-//!   one /64) may have `--max-per-address` of these connections, a quarter of them by default, and
-//!   then evicts its own older ones. Many users behind one address translation share this limit
-//!   while they log in, and only then: raise it where more than that log in at the same moment.
+//!   `--max-sessions` of users. At this limit each new connection evicts an older one with `421`:
+//!   the oldest one of the address (IPv6: the /64) that has most of them, and where several have
+//!   equally many, of one of these, picked at random. So a flood of idle connections does not keep
+//!   users out, whether it comes from one address or from thousands. One address may have
+//!   `--max-per-address` of these connections, a quarter of them by default, and then evicts its own
+//!   oldest one. Many users behind one address translation share this limit while they log in, and
+//!   only then: raise it where more than that log in at the same moment.
 //!   Connections from this host have no such limit unless the option is given, since a tunnel or a
 //!   proxy on it carries many clients.
 //! - **Password hashing.** At most one password per core is hashed at a time; waiting addresses are
@@ -96,14 +98,16 @@
 //!   is free, and is not evicted then. Hanging up changes nothing: the hash still counts against
 //!   the bound, and a wrong password as a failure. A password has at most 1024 bytes. The server
 //!   overwrites passwords in its memory after the check, also those received by TLS.
-//! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere; the library
-//!   of TLS and its reader of PEM may leave copies in freed memory. Neither program leaves a core
-//!   dump (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
+//! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere. So is the text
+//!   from which Grid security reads them, in files and in `DCSC`. Neither program leaves a core dump
+//!   (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
 //! - **The tree.** The kernel resolves paths beneath the root: neither `..` nor a symbolic link nor
 //!   a link of `/proc` leads out of it at any moment. FIFOs, devices and sockets are refused. After
 //!   `SITE CHROOT` or `SITE RESTRICT` a session follows no symbolic link at all, and makes none.
 //! - **Handshakes.** A connection in a handshake counts as one without a login: their number is
-//!   bounded as above, and the time of the handshake is part of the time for the login. Bytes that
+//!   bounded as above, and the time of the handshake is part of the time for the login. The work of
+//!   handshakes, checks of certificates included, runs beside the sessions, one handshake a core at
+//!   a time, so that a flood of them does not hold up transfers. Bytes that
 //!   arrive in clear behind `AUTH` end the session, so that a command injected there never runs.
 //!   A data port runs 32 handshakes of the client's host at a time, and 64 of other hosts; at these
 //!   bounds the oldest gives way once it is three seconds old, so that strangers that connect and

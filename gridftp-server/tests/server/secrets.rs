@@ -6,14 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base64ct::{Base64, Encoding as _};
+use gsi::credential::Credential;
+use gsi::key::{KeyPair, KeySize};
 use gsi::proxy::ProxyOptions;
+use rustls_pki_types::UnixTime;
 use tempfile::tempdir;
 use xio::gsi::Level;
 use xio_testkit::Authority;
 
 use crate::grid_support::{Lab, clear, open, taken};
 use crate::process::Daemon;
-use crate::support::Ftp;
+use crate::support::{Ftp, PATIENCE};
 use crate::tls_support::{ANN, Secure, config, put_credential};
 
 /// Neither tokens nor keys nor passwords nor data, whatever the level.
@@ -113,6 +116,46 @@ fn a_password_does_not_stay_in_memory() {
     assert!(!remembers(daemon.pid(), b"open sesame"), "behind TLS");
     // The session's task is there, and so is the name.
     assert!(remembers(daemon.pid(), b"ann"));
+}
+
+/// The manual's word: the text of a key is overwritten once it is read, and the key itself when it
+/// is dropped, whether it serves or not.
+#[tokio::test]
+async fn a_key_does_not_stay_in_memory() {
+    let (lab, root) = (Lab::new(), tempdir().unwrap());
+    let flags = lab.flags();
+    let daemon = Daemon::start(root.path(), &flags.each_ref().map(String::as_str));
+    let mut ftp = lab.login(daemon.address).await;
+    // Of a key of its own: the keys of the lab are shared.
+    let key = KeyPair::generate(KeySize::default()).unwrap();
+    let own = Credential::for_session(key, PATIENCE, UnixTime::now()).unwrap();
+    let pem = own.to_pem();
+    let (before, rest) = pem.split_once("-----BEGIN PRIVATE KEY-----\n").unwrap();
+    let (text, _) = rest.split_once("-----END").unwrap();
+    let key = Base64::decode_vec(&text.replace('\n', "")).unwrap();
+    let blob = Base64::encode_string(pem.as_bytes());
+    let within = (before.len() + 600) / 3 * 4;
+    let texts = [
+        &blob.as_bytes()[within..within + 40],
+        &text.as_bytes()[605..645],
+    ];
+    let key = &key[400..440];
+    let told = |secret: &[u8]| remembers(daemon.pid(), secret);
+
+    ftp.ok(&format!("DCSC P {blob}"), 250).await;
+    assert!(told(key), "the credential serves");
+    assert!(texts.iter().all(|text| !told(text)), "its text stays");
+    ftp.ok("DCSC D", 250).await;
+    assert!(!told(key), "the key stays");
+    // One that is broken behind the key.
+    let broken = pem.replace("-----END PRIVATE", "*\n-----END PRIVATE");
+    let broken = Base64::encode_string(broken.as_bytes());
+    ftp.ok(&format!("DCSC P {broken}"), 500).await;
+    ftp.ok(&format!("DCSC P {}", &blob[..blob.len() - 400]), 500)
+        .await;
+    assert!(!told(key), "a key of no use stays");
+    assert!(texts.iter().all(|text| !told(text)), "its text stays");
+    ftp.ok("NOOP", 200).await;
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod tests;
 use std::fmt;
 
 use base64ct::{Base64, Encoding};
-use rustls::pki_types::pem::{self, PemObject, SectionKind};
+use rustls::pki_types::pem;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::certificate::{BadCertificate, Certificate, Kind, ProxyRights};
 use crate::key::{KeyError, KeyPair};
 use crate::name::Name;
+use crate::pem::Blocks;
 
 pub use self::session::SessionError;
 
@@ -114,18 +115,21 @@ impl Credential {
     /// Reads the blocks that are not encrypted.
     fn read(pem: &[u8], mut key: Option<KeyPair>) -> Result<Self, CredentialError> {
         let mut chain = Vec::new();
-        for block in <(SectionKind, Vec<u8>) as PemObject>::pem_slice_iter(pem) {
-            let (kind, der) = block.map_err(CredentialError::Pem)?;
-            let found = match kind {
-                SectionKind::PrivateKey => PrivateKeyDer::Pkcs8(der.into()),
-                SectionKind::RsaPrivateKey => PrivateKeyDer::Pkcs1(der.into()),
-                SectionKind::EcPrivateKey => PrivateKeyDer::Sec1(der.into()),
-                SectionKind::Certificate => {
-                    chain.push(CertificateDer::from(der));
+        for block in Blocks::new(pem) {
+            let block = block.map_err(CredentialError::Pem)?;
+            // The owner of the memory overwrites it.
+            let der = || block.decode().map(|mut der| std::mem::take(&mut *der));
+            let found = match block.label {
+                b"PRIVATE KEY" => der().map(|der| PrivateKeyDer::Pkcs8(der.into())),
+                b"RSA PRIVATE KEY" => der().map(|der| PrivateKeyDer::Pkcs1(der.into())),
+                b"EC PRIVATE KEY" => der().map(|der| PrivateKeyDer::Sec1(der.into())),
+                b"CERTIFICATE" => {
+                    chain.push(der().map_err(CredentialError::Pem)?.into());
                     continue;
                 }
                 _ => continue,
             };
+            let found = found.map_err(CredentialError::Pem)?;
             if key.replace(KeyPair::new(found)?).is_some() {
                 return Err(CredentialError::SeveralKeys);
             }

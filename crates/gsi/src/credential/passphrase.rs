@@ -1,6 +1,5 @@
 //! Private keys with a passphrase: PKCS#8 with PBES2 (RFC 5958 §3, RFC 8018 §6.2).
 
-use base64ct::{Base64, Encoding};
 use pkcs5::EncryptionScheme;
 use pkcs5::der::Decode;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -8,22 +7,18 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::CredentialError;
 use crate::der;
 use crate::key::KeyPair;
+use crate::pem::Blocks;
 
+const LABEL: &[u8] = b"ENCRYPTED PRIVATE KEY";
 pub(super) const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
-const END: &[u8] = b"-----END ENCRYPTED PRIVATE KEY-----";
 
 /// Decrypts the first encrypted block.
 pub(super) fn open(pem: &[u8], passphrase: &[u8]) -> Result<KeyPair, CredentialError> {
     let malformed = || CredentialError::Encryption;
-    let lines = pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let body = lines.skip_while(|line| *line != BEGIN).skip(1);
-    let text: Vec<u8> = body
-        .take_while(|line| *line != END)
-        .flatten()
-        .copied()
-        .collect();
-    let text = std::str::from_utf8(&text).map_err(|_| malformed())?;
-    let encrypted = Base64::decode_vec(text).map_err(|_| malformed())?;
+    let mut blocks = Blocks::new(pem).filter_map(Result::ok);
+    let block = blocks.find(|block| block.label == LABEL);
+    let encrypted = block.ok_or_else(malformed)?.decode();
+    let encrypted = encrypted.map_err(|_| malformed())?;
 
     let (outer, _) = der::expect(&encrypted, der::SEQUENCE).ok_or_else(malformed)?;
     let (scheme, rest) = der::expect(outer.content, der::SEQUENCE).ok_or_else(malformed)?;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::{Error, ServerConfig, ServerConnection};
+use rustls::server::UnbufferedServerConnection;
+use rustls::{Error, ServerConfig};
 
-use super::engine::Engine;
+use super::engine::{Connection, Engine};
 use super::{ExchangeError, Fault, Mode, Session, Step};
 use crate::certificate::{Certificate, KeyAlgorithm, Kind};
 use crate::credential::Credential;
@@ -54,7 +55,8 @@ impl Acceptor {
         verifier: Arc<dyn Verifier>,
         mode: Mode,
     ) -> Result<Self, Error> {
-        let engine = Engine::new(ServerConnection::new(config)?.into());
+        let connection = UnbufferedServerConnection::new(config)?;
+        let engine = Engine::new(Connection::Server(Box::new(connection)));
         let running = Running {
             engine,
             phase: Phase::Handshake,

@@ -22,7 +22,7 @@ use crate::sni::NameFilter;
 /// see [`into_connection`](Self::into_connection) (`PROT S` and `PROT P`).
 #[derive(Debug)]
 pub struct DataChannel {
-    connection: Connection,
+    connection: Box<Connection>,
     filter: NameFilter,
     mode: Mode,
     phase: Phase,
@@ -63,7 +63,7 @@ impl DataChannel {
     fn new(connection: Connection, mode: Mode) -> Self {
         let filter = NameFilter::new();
         Self {
-            connection,
+            connection: Box::new(connection),
             filter,
             mode,
             phase: Phase::Handshake,
@@ -118,7 +118,7 @@ impl DataChannel {
     }
 
     fn tail(&self, version: ProtocolVersion) -> Tail {
-        match self.connection {
+        match *self.connection {
             Connection::Client(_) => Tail::initiator(version),
             Connection::Server(_) => Tail::acceptor(version),
         }
@@ -129,7 +129,7 @@ impl DataChannel {
         let Self {
             connection, filter, ..
         } = self;
-        if matches!(connection, Connection::Server(_)) {
+        if matches!(**connection, Connection::Server(_)) {
             filter.admit(record);
         }
         let mut rest = &*record;
@@ -168,7 +168,7 @@ impl DataChannel {
 
     /// Returns the connection, on which both ends go on in TLS. GCT ends without a close-notify.
     pub fn into_connection(self) -> Connection {
-        self.connection
+        *self.connection
     }
 }
 

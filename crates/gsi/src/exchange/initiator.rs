@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::ClientConfig;
+use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection};
 
-use super::engine::Engine;
+use super::engine::{Connection, Engine};
 use super::{ExchangeError, Fault, Mode, Session, Step};
 use crate::certificate::ProxyRights;
 use crate::credential::Credential;
@@ -145,9 +146,9 @@ impl Initiator {
                 Some((credential, proxy))
             }
         };
-        let connection = ClientConnection::new(options.config, options.name);
+        let connection = UnbufferedClientConnection::new(options.config, options.name);
         let connection = connection.map_err(|error| ExchangeError::tls(error, Vec::new()))?;
-        let mut engine = Engine::new(connection.into());
+        let mut engine = Engine::new(Connection::Client(Box::new(connection)));
         let token = engine.pending();
         let phase = Phase::Handshake(options.expect);
         let running = Some(Running { engine, phase });

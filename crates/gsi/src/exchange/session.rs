@@ -60,7 +60,8 @@ impl Session {
         self.engine.wrap(data)
     }
 
-    /// Decrypts a token. After an error the session is of no further use.
+    /// Decrypts a token; its data may be secret, and is the caller's to overwrite. After an error
+    /// the session is of no further use.
     ///
     /// # Errors
     ///
