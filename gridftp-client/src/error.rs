@@ -179,6 +179,7 @@ const SHRUNK: &str = "see that it is not the destination itself, then copy again
 const MISMATCH: &str = "do not use the copy, copy again";
 const BAD_NAME: &str = "it is not copied, rename it there";
 const CUT: &str = "read on from there";
+const UNMARKED: &str = "use --mode extended, which tells the end";
 
 /// The reason why a file was not copied.
 #[derive(Debug, thiserror::Error)]
@@ -219,6 +220,17 @@ pub enum TransferError {
         path: String,
         /// Bytes it has.
         expected: u64,
+        /// Bytes that came.
+        got: u64,
+    },
+    /// Data of unknown length ended without close-notify.
+    #[error(
+        "transfer: check {path}: its length is unknown, and the data ended after {got} bytes \
+         without close-notify, so that it may have been cut off; {UNMARKED}"
+    )]
+    Unmarked {
+        /// The source.
+        path: String,
         /// Bytes that came.
         got: u64,
     },
@@ -364,6 +376,7 @@ impl TransferError {
             Self::Cut { cause, .. } => cause.is_transient_midway(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
             Self::Local { .. }
+            | Self::Unmarked { .. }
             | Self::Shrunk { .. }
             | Self::BadName { .. }
             | Self::Source { .. }
@@ -425,6 +438,7 @@ impl TransferError {
             },
             Self::Local { op, path, .. } => Fields::local(op, path),
             Self::Size { path, .. } => Fields::local("check", path).with_remedy(SIZE),
+            Self::Unmarked { path, .. } => Fields::local("check", path).with_remedy(UNMARKED),
             Self::Changed { path } => Fields::local("read", path).with_remedy(CHANGED),
             Self::Shrunk { path, .. } => Fields::local("read", path).with_remedy(SHRUNK),
             Self::Mismatch { path, .. } => Fields {

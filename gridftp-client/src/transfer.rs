@@ -87,7 +87,8 @@ impl From<TransferError> for Failure {
         let session = match &error {
             TransferError::Control(ControlError::Refused { .. })
             | TransferError::Request { .. }
-            | TransferError::Size { .. } => SessionState::Reusable,
+            | TransferError::Size { .. }
+            | TransferError::Unmarked { .. } => SessionState::Reusable,
             _ => SessionState::Lost,
         };
         Self {

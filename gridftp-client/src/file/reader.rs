@@ -328,13 +328,18 @@ async fn take(
             }
         };
     };
-    let got = received?.bytes;
-    match asked.expected {
-        Some(expected) if got < expected => Err(Failure::from(TransferError::Size {
-            path: show(path),
+    let received = received?;
+    let (path, got) = (show(path), received.bytes);
+    let error = match asked.expected {
+        Some(expected) if got < expected => TransferError::Size {
+            path,
             expected,
             got,
-        })),
-        _ => Ok(()),
-    }
+        },
+        None if received.ended_unmarked && options.length.is_none_or(|length| got < length) => {
+            TransferError::Unmarked { path, got }
+        }
+        _ => return Ok(()),
+    };
+    Err(error.into())
 }

@@ -49,7 +49,10 @@
 //! its end is a close-notify, which `gridftp-cp` sends, or if `ALLO` has told its length, as
 //! `globus-url-copy` does for every file that is not empty; an upload that fails both is answered
 //! `426` and kept for a restart. A client of another kind that does neither needs MODE E, whose
-//! blocks say where the file ends. With `PROT C` the data is in clear, and whoever is on the path can
+//! blocks say where the file ends. In the other direction `gridftp-cp` compares the length of the data
+//! with that of the file; where the server tells none, a download in MODE S fails unless it ends with
+//! close-notify. A listing has no length: in MODE S, which `--list` uses, one of a Globus server may
+//! have been cut off. With `PROT C` the data is in clear, and whoever is on the path can
 //! change and end it.
 //!
 //! Legacy proxies (`CN=proxy`) are refused. Certificates with SHA-1 signatures or RSA keys below

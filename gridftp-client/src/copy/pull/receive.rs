@@ -103,6 +103,9 @@ impl Receiver<'_> {
             return listed.await.map(|()| None);
         };
         let start = job.held.first_hole();
+        // A digest tells a part from the whole.
+        let is_provable = self.shared.expected(job).is_some() || asked.sent.checksum.is_some();
+        let source = self.shared.name_source(job);
         let sink = match open_sink(self.shared, job).await {
             Ok(sink) => sink,
             Err(error) => {
@@ -119,7 +122,14 @@ impl Receiver<'_> {
         let work = async {
             let received = transfer.pass(&watch, data, |_| ()).await?;
             match cut {
-                None => transfer.end(|_| ()).await.map(|_| false),
+                None => {
+                    transfer.end(|_| ()).await?;
+                    if received.ended_unmarked && !is_provable {
+                        let (path, got) = (source, received.bytes);
+                        return Err(TransferError::Unmarked { path, got }.into());
+                    }
+                    Ok(false)
+                }
                 Some(length) => {
                     let is_whole = received.ranges.end().max(start) >= length;
                     cut_off(transfer, is_whole).await
