@@ -1,7 +1,7 @@
 //! `Admission`: limits on sessions, logged in or not, and the eviction of unauthenticated
 //! connections.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -42,9 +42,12 @@ struct Table {
     authenticating: usize,
     /// Evicted connections, and those between two statuses.
     closing: usize,
-    unauthenticated: ConnectionSet,
-    /// Unauthenticated connections by host.
-    hosts: HashMap<IpAddr, ConnectionSet>,
+    /// Unauthenticated connections.
+    unauthenticated: usize,
+    /// Those of each host, the oldest first.
+    hosts: HashMap<IpAddr, BTreeSet<u64>>,
+    /// Hosts by the number of theirs.
+    shares: BTreeMap<usize, Hosts>,
     random: RandomState,
 }
 
@@ -68,13 +71,13 @@ enum Status {
     Closing,
 }
 
-/// A set of connections from which one is drawn at random.
+/// A set of hosts from which one is drawn at random.
 #[derive(Debug, Default)]
-struct ConnectionSet {
+struct Hosts {
     /// In no order: a random index is drawn.
-    ids: Vec<u64>,
-    /// The index of each connection in `ids`.
-    positions: HashMap<u64, usize>,
+    hosts: Vec<IpAddr>,
+    /// The index of each host in `hosts`.
+    positions: HashMap<IpAddr, usize>,
 }
 
 /// Counts one connection for as long as it lives.
@@ -108,9 +111,10 @@ pub(crate) fn host(from: IpAddr) -> IpAddr {
 impl Admission {
     /// Counts a new connection.
     ///
-    /// At a limit on unauthenticated connections an older one, picked at random, is evicted: of the
-    /// same host at the limit of a host, else of all. A client that logs in at once is hardly ever
-    /// evicted, however many idle connections a flood opens.
+    /// At a limit on unauthenticated connections the oldest one of a host is evicted: of the same
+    /// host at the limit of a host, else of the host that has most. Among hosts that have equally
+    /// many one is picked at random: a client that logs in at once is hardly ever evicted, however
+    /// many hosts a flood of idle connections comes from.
     ///
     /// # Errors
     /// [`Full`] at the limit on logged-in sessions: a login could not succeed.
@@ -165,14 +169,17 @@ impl Table {
             return;
         };
         while let Some(of_host) = self.hosts.get(&host)
-            && of_host.ids.len() >= limits.per_host.max(1)
+            && of_host.len() >= limits.per_host.max(1)
+            && let Some(oldest) = of_host.first().copied()
         {
-            let victim = of_host.draw(&self.random, self.next);
-            self.evict(victim);
+            self.evict(oldest);
         }
-        while self.unauthenticated.ids.len() >= limits.unauthenticated.max(1) {
-            let victim = self.unauthenticated.draw(&self.random, self.next);
-            self.evict(victim);
+        while self.unauthenticated >= limits.unauthenticated.max(1)
+            && let Some((_, noisiest)) = self.shares.last_key_value()
+            && let Some(of_host) = self.hosts.get(&noisiest.draw(&self.random, self.next))
+            && let Some(oldest) = of_host.first().copied()
+        {
+            self.evict(oldest);
         }
         self.set_status(id, Status::Unauthenticated);
     }
@@ -194,13 +201,8 @@ impl Table {
         let host = connection.host;
         match before {
             Status::Unauthenticated => {
-                self.unauthenticated.remove(id);
-                if let Some(of_host) = self.hosts.get_mut(&host) {
-                    of_host.remove(id);
-                    if of_host.ids.is_empty() {
-                        self.hosts.remove(&host);
-                    }
-                }
+                self.unauthenticated -= 1;
+                self.change_share(host, |of_host| of_host.remove(&id));
             }
             Status::Authenticating => self.authenticating -= 1,
             Status::LoggedIn => self.users -= 1,
@@ -208,12 +210,32 @@ impl Table {
         }
         match status {
             Status::Unauthenticated => {
-                self.unauthenticated.add(id);
-                self.hosts.entry(host).or_default().add(id);
+                self.unauthenticated += 1;
+                self.change_share(host, |of_host| of_host.insert(id));
             }
             Status::Authenticating => self.authenticating += 1,
             Status::LoggedIn => self.users += 1,
             Status::Closing => self.closing += 1,
+        }
+    }
+
+    /// Changes the unauthenticated connections of a host.
+    fn change_share(&mut self, host: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
+        let of_host = self.hosts.entry(host).or_default();
+        let before = of_host.len();
+        change(of_host);
+        let after = of_host.len();
+        if after == 0 {
+            self.hosts.remove(&host);
+        }
+        if let Some(equals) = self.shares.get_mut(&before) {
+            equals.remove(host);
+            if equals.hosts.is_empty() {
+                self.shares.remove(&before);
+            }
+        }
+        if after > 0 {
+            self.shares.entry(after).or_default().add(host);
         }
     }
 
@@ -223,29 +245,28 @@ impl Table {
     }
 }
 
-impl ConnectionSet {
-    fn add(&mut self, id: u64) {
-        self.positions.insert(id, self.ids.len());
-        self.ids.push(id);
+impl Hosts {
+    fn add(&mut self, host: IpAddr) {
+        self.positions.insert(host, self.hosts.len());
+        self.hosts.push(host);
     }
 
-    fn remove(&mut self, id: u64) {
-        let Some(position) = self.positions.remove(&id) else {
+    fn remove(&mut self, host: IpAddr) {
+        let Some(position) = self.positions.remove(&host) else {
             return;
         };
-        self.ids.swap_remove(position);
-        if let Some(moved) = self.ids.get(position) {
+        self.hosts.swap_remove(position);
+        if let Some(moved) = self.hosts.get(position) {
             self.positions.insert(*moved, position);
         }
     }
 
-    /// Returns one of the connections, of which there must be some.
-    fn draw(&self, random: &RandomState, seed: u64) -> u64 {
-        let draw = random.hash_one((seed, self.ids.len())) % (self.ids.len().max(1) as u64);
-        usize::try_from(draw)
-            .ok()
-            .and_then(|draw| self.ids.get(draw).copied())
-            .unwrap_or_default()
+    /// Returns one of the hosts, of which there must be some.
+    fn draw(&self, random: &RandomState, seed: u64) -> IpAddr {
+        let draw = random.hash_one((seed, self.hosts.len())) % (self.hosts.len().max(1) as u64);
+        let drawn = usize::try_from(draw).ok();
+        let drawn = drawn.and_then(|draw| self.hosts.get(draw).copied());
+        drawn.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
     }
 }
 
@@ -405,7 +426,7 @@ mod tests {
         drop(crowd);
         assert!(!admission.is_closing_many());
         let table = admission.lock();
-        assert!(table.unauthenticated.ids.is_empty() && table.hosts.is_empty());
+        assert!(table.unauthenticated == 0 && table.hosts.is_empty() && table.shares.is_empty());
         assert_eq!(table.closing, 0);
     }
 
@@ -424,6 +445,47 @@ mod tests {
             assert_eq!(remaining(&mut flood), 4);
             assert!(!evicted(&mut other));
         }
+    }
+
+    /// Row 6 of the hostile input: the host that has most makes room, and its oldest goes first.
+    #[test]
+    fn the_oldest_connections_of_the_noisiest_host_go_first() {
+        let admission = admission();
+        let mut noisy: Vec<SessionPermit> = (0..4)
+            .map(|_| admission.enter(LIMITS, ip("198.51.100.1")).unwrap())
+            .collect();
+        let mut quiet = crowd(&admission, LIMITS, 4);
+        for next in 0..3 {
+            assert!(noisy[next..].iter_mut().all(|permit| !evicted(permit)));
+            let more = [203, 0, 113, u8::try_from(next).unwrap()];
+            quiet.push(admission.enter(LIMITS, more.into()).unwrap());
+            assert!(evicted(&mut noisy[next]), "{next}");
+        }
+        assert!(!evicted(&mut noisy[3]));
+        assert_eq!(remaining(&mut quiet), 7);
+    }
+
+    /// Were the oldest of all to go, a flood of enough hosts would leave nobody the time to log in.
+    #[test]
+    fn a_client_may_outlast_a_flood_of_many_hosts() {
+        let outlasts = |hosts: u8| {
+            let admission = admission();
+            let mut honest = admission.enter(LIMITS, ip("::1")).unwrap();
+            let flood: Vec<SessionPermit> = (0..24)
+                .map(|n| {
+                    admission
+                        .enter(LIMITS, [192, 0, 2, n % hosts].into())
+                        .unwrap()
+                })
+                .collect();
+            let outlasts = !evicted(&mut honest);
+            drop(flood);
+            outlasts
+        };
+        let lucky = (0..400).filter(|_| outlasts(24)).count();
+        assert!((1..200).contains(&lucky), "{lucky} of 400");
+        // Hosts that have more give way to it.
+        assert!((0..10).all(|_| outlasts(4)));
     }
 
     #[test]

@@ -241,13 +241,13 @@ pub struct Options {
     pub max_sessions: Option<u32>,
 
     /// Most connections at a time that have not logged in, besides the sessions; beyond it each new
-    /// one evicts an older one picked at random, so that a flood does not keep users out [default:
-    /// 200].
+    /// one evicts the oldest one of the address that has most, so that a flood does not keep users
+    /// out [default: 200].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_unauthenticated: Option<u32>,
 
     /// Most connections at a time from one address (IPv6: from one /64) that have not logged in;
-    /// beyond it each new one evicts an older one of that address [default: a quarter of
+    /// beyond it each new one evicts the oldest one of that address [default: a quarter of
     /// --max-unauthenticated, and no such limit for connections from this host].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_per_address: Option<u32>,
