@@ -36,6 +36,7 @@ pub struct TlsEnd {
     receiving: Receiving,
     filter: Option<Arc<MakeFilter>>,
     wipes: bool,
+    off_reactor: bool,
 }
 
 #[derive(Clone)]
@@ -64,6 +65,7 @@ impl TlsEnd {
             receiving: Receiving::Marked,
             filter: None,
             wipes: false,
+            off_reactor: false,
         }
     }
 
@@ -89,6 +91,14 @@ impl TlsEnd {
     #[must_use]
     pub fn wiped(mut self) -> Self {
         self.wipes = true;
+        self
+    }
+
+    /// Works on handshakes off the reactor, see [`off_reactor`](crate::off_reactor), for servers
+    /// that strangers connect to.
+    #[must_use]
+    pub fn off_reactor(mut self) -> Self {
+        self.off_reactor = true;
         self
     }
 
@@ -121,7 +131,11 @@ impl TlsEnd {
             handle.incoming.wipe();
             handle.plain.wipe();
         }
-        let mut handle = handle.opened(self.handshake_timeout, op).await?;
+        let limit = self.handshake_timeout;
+        let mut handle = match self.off_reactor {
+            true => handle.opened_off_reactor(limit, op).await?,
+            false => handle.opened(limit, op).await?,
+        };
         if self.receiving == Receiving::Unmarked {
             handle.verdict = None;
         }

@@ -1,6 +1,7 @@
 //! `TlsHandle`: a TLS session over a stream, and reads from it; close-notify is its end mark.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::end::Filter;
 use crate::error::{LAYER, blame, truncated};
 use crate::info::TlsInfo;
 use crate::session::{Intent, RECORD, Session, Step};
+use crate::work::off_reactor;
 
 /// First size of reads in bytes, enough for most handshakes.
 pub(crate) const FIRST_READ: usize = 8 * 1024;
@@ -152,45 +154,78 @@ impl<S: Stream> TlsHandle<S> {
     }
 
     pub(crate) async fn handshake(&mut self, op: Operation) -> Result<()> {
-        std::future::poll_fn(|cx| self.poll_handshake(cx, op)).await?;
-        self.filter = None;
-        self.verdict = Self::awaits_verdict(&self.session).then(|| Verdict {
-            fetched: self.incoming.len() as u64,
-            silence: None,
-        });
-        self.info = Arc::new(TlsInfo::of(&self.session));
-        Ok(())
-    }
-
-    fn poll_handshake(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<Result<()>> {
         loop {
-            match self.step(Intent::Look) {
-                Ok(Step::Starved | Step::Done) => {}
-                // The peer may have sent payload, and its end mark, with the last of the handshake.
-                Ok(Step::Again | Step::Payload | Step::PeerClosed) => continue,
-                Err(fault) => {
-                    let error = blame(&fault, op);
-                    self.fail(cx, fault);
-                    return Poll::Ready(Err(error));
-                }
-            }
-            if !self.session.is_handshaking() {
-                break;
-            }
-            let sent = ready!(self.poll_push(cx));
-            sent.map_err(|e| Error::from_io(e, LAYER, op))?;
-            match ready!(self.poll_fetch(cx)) {
-                Ok(0) => {
-                    return Poll::Ready(Err(truncated(
-                        op,
-                        "the peer ended in the middle of the handshake; \
-                         it may speak no TLS, or refuse what this end offers",
-                    )));
-                }
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(Error::from_io(error, LAYER, op))),
+            let advanced = self.advance();
+            if self.exchange(advanced, op).await? {
+                return self.establish(op).await;
             }
         }
+    }
+
+    /// Runs the handshake with the work on received bytes off the reactor.
+    pub(crate) async fn handshake_off_reactor(mut self, op: Operation) -> (Self, Result<()>) {
+        loop {
+            let advanced;
+            (self, advanced) = off_reactor(move || {
+                let advanced = self.advance();
+                (self, advanced)
+            })
+            .await;
+            match self.exchange(advanced, op).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    let done = self.establish(op).await;
+                    return (self, done);
+                }
+                Err(error) => return (self, Err(error)),
+            }
+        }
+    }
+
+    /// Processes received bytes as far as that goes.
+    fn advance(&mut self) -> std::result::Result<(), rustls::Error> {
+        loop {
+            match self.step(Intent::Look)? {
+                Step::Starved | Step::Done => return Ok(()),
+                // The peer may have sent payload, and its end mark, with the last of the handshake.
+                Step::Again | Step::Payload | Step::PeerClosed => {}
+            }
+        }
+    }
+
+    /// Sends messages of the handshake and receives the peer's, unless it is complete, which it says.
+    async fn exchange(
+        &mut self,
+        advanced: std::result::Result<(), rustls::Error>,
+        op: Operation,
+    ) -> Result<bool> {
+        if let Err(fault) = advanced {
+            let error = blame(&fault, op);
+            poll_fn(|cx| {
+                self.fail(cx, fault.clone());
+                Poll::Ready(())
+            })
+            .await;
+            return Err(error);
+        }
+        if !self.session.is_handshaking() {
+            return Ok(true);
+        }
+        let sent = poll_fn(|cx| self.poll_push(cx)).await;
+        sent.map_err(|e| Error::from_io(e, LAYER, op))?;
+        match poll_fn(|cx| self.poll_fetch(cx)).await {
+            Ok(0) => Err(truncated(
+                op,
+                "the peer ended in the middle of the handshake; \
+                 it may speak no TLS, or refuse what this end offers",
+            )),
+            Ok(_) => Ok(false),
+            Err(error) => Err(Error::from_io(error, LAYER, op)),
+        }
+    }
+
+    /// Ends the handshake.
+    async fn establish(&mut self, op: Operation) -> Result<()> {
         // A server of TLS 1.3 still holds tickets here. A peer that only sends may never read them,
         // and closing a socket with unread bytes destroys those in flight. So the tickets go with
         // the first bytes that this end writes. Where ending one way ends both, they do no such
@@ -200,9 +235,17 @@ impl<S: Stream> TlsHandle<S> {
             && !self.below.info().ends_together
         {
             self.output = Output::Held;
-            return Poll::Ready(Ok(()));
+        } else {
+            let sent = poll_fn(|cx| self.poll_push(cx)).await;
+            sent.map_err(|e| Error::from_io(e, LAYER, op))?;
         }
-        self.poll_push(cx).map_err(|e| Error::from_io(e, LAYER, op))
+        self.filter = None;
+        self.verdict = Self::awaits_verdict(&self.session).then(|| Verdict {
+            fetched: self.incoming.len() as u64,
+            silence: None,
+        });
+        self.info = Arc::new(TlsInfo::of(&self.session));
+        Ok(())
     }
 
     /// Takes a step, and keeps the decrypted payload, which is no more than was received.

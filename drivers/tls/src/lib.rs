@@ -103,6 +103,7 @@ mod session;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -128,6 +129,7 @@ pub use info::TlsInfo;
 pub use options::{ClientCertificates, MinVersion, TlsOptions};
 pub use paired::{TlsServer, TlsSession};
 pub use sessions::Tickets;
+pub use work::off_reactor;
 
 /// The layer, for one role or both.
 pub struct Tls {

@@ -121,6 +121,7 @@ impl TlsSession {
         config.cert_resolver = Arc::new(Named(config.cert_resolver));
         TlsEnd::server(Arc::new(config))
             .handshake_timeout(within)
+            .off_reactor()
             .wiped()
             .open(inner, Operation::Open)
             .await

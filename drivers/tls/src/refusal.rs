@@ -20,25 +20,38 @@ const LINGER_BYTES: usize = 1 << 20;
 /// Longest silence of a server between the handshake and the shutdown of this end.
 const SILENCE: Duration = Duration::from_secs(30);
 
+#[cold]
+fn late(limit: Duration, op: Operation) -> Error {
+    let fact = format!(
+        "the handshake was not done in {} s; the peer may speak no TLS",
+        limit.as_secs_f64()
+    );
+    Error::new(ErrorKind::TimedOut, LAYER, op, fact)
+}
+
 impl<S: Stream> TlsHandle<S> {
     /// Runs the handshake within a time limit, and sends the alert of a refusal.
     pub(crate) async fn opened(mut self, limit: Duration, op: Operation) -> Result<Self> {
-        let done = tokio::time::timeout(limit, self.handshake(op)).await;
-        let failure = match done {
-            Ok(Ok(())) => return Ok(self),
-            Ok(Err(failure)) => failure,
-            Err(_) => Error::new(
-                ErrorKind::TimedOut,
-                LAYER,
-                op,
-                format!(
-                    "the handshake was not done in {} s; the peer may speak no TLS",
-                    limit.as_secs_f64()
-                ),
-            ),
-        };
-        self.linger().await;
-        Err(failure)
+        match tokio::time::timeout(limit, self.handshake(op)).await {
+            Ok(done) => self.judged(done).await,
+            Err(_) => Err(late(limit, op)),
+        }
+    }
+
+    /// As [`opened`](Self::opened), with the work of the handshake off the reactor.
+    pub(crate) async fn opened_off_reactor(self, limit: Duration, op: Operation) -> Result<Self> {
+        match tokio::time::timeout(limit, self.handshake_off_reactor(op)).await {
+            Ok((handle, done)) => handle.judged(done).await,
+            Err(_) => Err(late(limit, op)),
+        }
+    }
+
+    async fn judged(mut self, done: Result<()>) -> Result<Self> {
+        if let Err(failure) = done {
+            self.linger().await;
+            return Err(failure);
+        }
+        Ok(self)
     }
 
     /// Sends the alert of a failed handshake, and lingers until the peer has closed.

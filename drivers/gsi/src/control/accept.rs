@@ -8,11 +8,13 @@ use base64ct::{Base64, Encoding};
 use gsi::credential::Credential;
 use gsi::exchange::{Acceptor, ExchangeError, Mode, Session, Step};
 use gsi::gridmap::Unmapped;
+use gsi::key::KeySize;
 use gsi::tls::{Clients, Tls};
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use tokio::time::{Instant, timeout_at};
 use xio_core::Stream;
+use xio_tls::off_reactor;
 
 use crate::control::lines::{LineBuffer, printable, send};
 use crate::control::stream::Role;
@@ -115,7 +117,9 @@ impl GssapiAcceptor {
                 }
                 continue;
             };
-            match self.step(&mut acceptor, &token, host).await {
+            let stepped;
+            (acceptor, stepped) = self.step(acceptor, token, host).await;
+            match stepped {
                 Ok(Step::Done { token, session }) => {
                     let text = match token {
                         Some(token) => format!("235 ADAT={}\r\n", Base64::encode_string(&token)),
@@ -166,26 +170,42 @@ impl GssapiAcceptor {
         Ok(Some(token))
     }
 
+    /// Takes a token, off the reactor: a stranger chooses the cost of the certificates in it.
     async fn step(
         &self,
-        acceptor: &mut Acceptor,
-        token: &[u8],
+        mut acceptor: Acceptor,
+        token: Vec<u8>,
         host: IpAddr,
+    ) -> (Acceptor, Result<Step, AdatError>) {
+        let stepped;
+        (acceptor, stepped) = off_reactor(move || {
+            let stepped = acceptor.step(&token, UnixTime::now());
+            (acceptor, stepped)
+        })
+        .await;
+        let step = match stepped {
+            Ok(Step::NeedKey(size)) => self.supply(&mut acceptor, host, size).await,
+            stepped => stepped.map_err(AdatError::from),
+        };
+        (acceptor, step)
+    }
+
+    /// Supplies a key for delegation, if the client may log in.
+    async fn supply(
+        &self,
+        acceptor: &mut Acceptor,
+        host: IpAddr,
+        size: KeySize,
     ) -> Result<Step, AdatError> {
-        match acceptor.step(token, UnixTime::now())? {
-            Step::NeedKey(size) => {
-                if let (Some(map), Some(peer)) = (&self.map, acceptor.peer()) {
-                    map.refreshed().await;
-                    match map.map().local_name(&peer.identity, None) {
-                        // The client may name an account of its own.
-                        Ok(_) | Err(Unmapped::Pool { .. }) => {}
-                        Err(unmapped) => return Err(unmapped.into()),
-                    }
-                }
-                Ok(acceptor.supply(self.keys.take(host, size).await?)?)
+        if let (Some(map), Some(peer)) = (&self.map, acceptor.peer()) {
+            map.refreshed().await;
+            match map.map().local_name(&peer.identity, None) {
+                // The client may name an account of its own.
+                Ok(_) | Err(Unmapped::Pool { .. }) => {}
+                Err(unmapped) => return Err(unmapped.into()),
             }
-            step => Ok(step),
         }
+        Ok(acceptor.supply(self.keys.take(host, size).await?)?)
     }
 }
 

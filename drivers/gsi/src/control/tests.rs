@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use xio_testkit::{Grid, Mem, MemHandle, Validity};
 
 use super::*;
-use crate::trust::tests::Counted;
+use crate::trust::tests::{Counted, Slow};
 use crate::{GridMapFile, GsiInfo, Judge, KeyPool, TrustDirectory};
 
 static GRID: LazyLock<Grid> = LazyLock::new(Grid::new);
@@ -72,6 +72,21 @@ async fn open() -> (GssapiStream<MemHandle>, GssapiStream<MemHandle>) {
     let far = acceptor(Versions::All);
     let (near, far) = shake(&initiator(proxy()), &far, localhost()).await;
     (near.unwrap().stream, far.unwrap().stream)
+}
+
+/// A stranger chooses the cost of its certificates, which other sessions do not wait for.
+#[tokio::test]
+async fn the_reactor_goes_on_while_a_chain_is_checked() {
+    let (judge, other) = Slow::judge(&GRID);
+    let host = GRID.host(&["localhost"]);
+    let far = GssapiAcceptor::new(&host, judge, Arc::clone(&KEYS)).unwrap();
+    let near = initiator(proxy());
+    tokio::select! {
+        (near, far) = shake(&near, &far, localhost()) => {
+            assert!(near.is_ok() && far.is_ok());
+        }
+        () = other => panic!("the judge is gone"),
+    }
 }
 
 /// Traps 2, 4 and 7 of Grid security.

@@ -137,7 +137,9 @@ impl Gsi {
                         TlsEnd::server(server(&tls, &self.credential)?).filtered(Filtered::default)
                     }
                 };
+                // A stranger chooses the cost of the certificates.
                 let end = end
+                    .off_reactor()
                     .close_notify_optional()
                     .handshake_timeout(self.handshake_timeout);
                 let handle = end.open(inner, op).await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gsi::exchange::{DataChannel, ExchangeError, Fault, Party, record_length};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_core::{Error, ErrorKind, Operation, Result, Stream};
+use xio_tls::off_reactor;
 
 use crate::LAYER;
 
@@ -14,13 +15,12 @@ const HEADER: usize = 5;
 /// Runs the handshake and the tail on a stream, and returns the stream with not a byte more read.
 pub(super) async fn clear<S: Stream>(
     mut stream: S,
-    mut channel: DataChannel,
+    channel: DataChannel,
     limit: Duration,
     op: Operation,
 ) -> Result<(S, DataChannel)> {
-    let done = tokio::time::timeout(limit, exchange(&mut stream, &mut channel, op)).await;
-    match done {
-        Ok(Ok(())) => Ok((stream, channel)),
+    match tokio::time::timeout(limit, exchange(&mut stream, channel, op)).await {
+        Ok(Ok(channel)) => Ok((stream, channel)),
         Ok(Err(error)) => Err(error),
         Err(_) => {
             let fact = format!(
@@ -34,9 +34,9 @@ pub(super) async fn clear<S: Stream>(
 
 async fn exchange<S: Stream>(
     stream: &mut S,
-    channel: &mut DataChannel,
+    mut channel: DataChannel,
     op: Operation,
-) -> Result<()> {
+) -> Result<DataChannel> {
     let broken = |error| Error::from_io(error, LAYER, op);
     let mut record = Vec::new();
     loop {
@@ -46,10 +46,17 @@ async fn exchange<S: Stream>(
             stream.flush().await.map_err(broken)?;
         }
         if channel.is_open() {
-            return Ok(());
+            return Ok(channel);
         }
         read(stream, &mut record, op).await?;
-        if let Err(error) = channel.receive(&mut record) {
+        let mut bytes = std::mem::take(&mut record);
+        let received;
+        (channel, record, received) = off_reactor(move || {
+            let received = channel.receive(&mut bytes);
+            (channel, bytes, received)
+        })
+        .await;
+        if let Err(error) = received {
             // The alert, as far as the peer takes it.
             let _ = stream.write_all(&channel.take_output()).await;
             let _ = stream.flush().await;

@@ -12,7 +12,7 @@ use xio_testkit::{Grid, Mem, MemHandle, Validity};
 
 use super::*;
 use crate::TrustDirectory;
-use crate::trust::tests::Counted;
+use crate::trust::tests::{Counted, Slow};
 
 static GRID: LazyLock<Grid> = LazyLock::new(Grid::new);
 
@@ -87,6 +87,29 @@ async fn a_chain_is_searched_once() {
             let (near, far) = shake(&near, &far).await;
             assert!(near.is_ok() && far.is_ok());
             assert_eq!(counted.count(), turn, "{level:?}");
+        }
+    }
+}
+
+/// A peer chooses the cost of its certificates, which others do not wait for.
+#[tokio::test]
+async fn the_reactor_goes_on_while_a_chain_is_checked() {
+    for level in LEVELS {
+        for connects in [false, true] {
+            let (judge, other) = Slow::judge(&GRID);
+            let slow = Gsi::new(&proxy(), judge).unwrap().level(level);
+            let quick = layer(&proxy()).level(level);
+            let (near, far) = match connects {
+                true => (&slow, &quick),
+                false => (&quick, &slow),
+            };
+            tokio::select! {
+                (near, far) = shake(near, far) => {
+                    let (near, far) = (near.err(), far.err());
+                    assert!(near.is_none() && far.is_none(), "{level:?}: {near:?} {far:?}");
+                }
+                () = other => panic!("the judge is gone"),
+            }
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use gsi::certificate::Certificate;
 use gsi::verify::Rule;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use xio_testkit::Grid;
 
 use super::*;
@@ -28,6 +30,42 @@ impl Verifier for Counted {
     fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Peer, Refusal> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.verify(chain, now)
+    }
+}
+
+/// A verifier whose verdict takes until another task of the same reactor has had its turn.
+#[derive(Debug)]
+pub(crate) struct Slow {
+    directory: TrustDirectory,
+    begun: UnboundedSender<()>,
+    free: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Slow {
+    /// Returns a judge, and the other task.
+    pub(crate) fn judge(grid: &Grid) -> (Judge, impl Future<Output = ()> + use<>) {
+        let (begun, mut working): (_, UnboundedReceiver<()>) = unbounded_channel();
+        let (go, free) = mpsc::channel();
+        let slow = Self {
+            directory: open(grid),
+            begun,
+            free: Mutex::new(free),
+        };
+        let other = async move {
+            while working.recv().await.is_some() {
+                let _ = go.send(());
+            }
+        };
+        (Judge::new(Arc::new(slow)), other)
+    }
+}
+
+impl Verifier for Slow {
+    fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Peer, Refusal> {
+        self.begun.send(()).unwrap();
+        let free = self.free.lock().unwrap().recv_timeout(INTERVAL * 10);
+        free.map_err(|_| Refusal::new(None, Rule::Empty))?;
+        self.directory.verify(chain, now)
     }
 }
 

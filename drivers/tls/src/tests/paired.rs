@@ -1,9 +1,13 @@
 //! Control connections and the data connections that resume their sessions.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use xio_core::{ErrorKind, Operation, Result};
 use xio_testkit::{Authority, Mem};
 
@@ -63,6 +67,46 @@ async fn only_the_client_of_a_control_connection_resumes_its_session() {
     assert!(data(&other, &stranger, true).await.unwrap());
     assert!(data(&session, &stranger, true).await.is_err());
     assert!(data(&session, &client, true).await.unwrap());
+}
+
+/// A certificate whose choice takes until another task of the same reactor has had its turn.
+#[derive(Debug)]
+struct Slow {
+    resolver: Arc<dyn ResolvesServerCert>,
+    begun: UnboundedSender<()>,
+    free: Mutex<mpsc::Receiver<()>>,
+}
+
+impl ResolvesServerCert for Slow {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.begun.send(()).unwrap();
+        let free = self.free.lock().unwrap().recv_timeout(LIMIT);
+        free.ok().and_then(|()| self.resolver.resolve(hello))
+    }
+}
+
+/// Handshakes that strangers begin do not keep sessions waiting.
+#[tokio::test]
+async fn the_reactor_goes_on_beside_a_handshake() {
+    let authority = Authority::new("test authority");
+    let own = authority.issue("server", &[HOST]);
+    let both = Tls::server(identity(&own)).build().unwrap();
+    let mut config = Arc::unwrap_or_clone(both.passive.unwrap());
+    let (begun, mut working) = unbounded_channel();
+    let (go, free) = mpsc::channel();
+    config.cert_resolver = Arc::new(Slow {
+        resolver: config.cert_resolver,
+        begun,
+        free: Mutex::new(free),
+    });
+    let session = crate::TlsServer::new(config).session();
+    let client = Tls::client(roots(&authority)).build_client(HOST);
+    let client = client.unwrap().0;
+    let other = async {
+        working.recv().await.unwrap();
+        go.send(()).unwrap();
+    };
+    tokio::join!(control(&session, &client), other);
 }
 
 /// Clients of OpenSSL keep one ticket of the control connection, and read none while they send.
