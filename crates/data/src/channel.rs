@@ -1,6 +1,7 @@
 //! `DataChannel`: the data connections of one end of a session.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 
 use ftp_wire::command::{Mode, Type};
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink, Source, WriteModel};
@@ -352,7 +353,8 @@ impl DataChannel {
         F: Future<Output = Result<(), StorageError>>,
     {
         let extended = plan.mode == Mode::Extended;
-        *watch.arrived() = Gather::new(self.options.limits());
+        let senders = plan.stripes.unwrap_or(NonZero::<u32>::MIN);
+        *watch.arrived() = Gather::new(self.options.limits()).with_senders(senders);
         if plan.tag.is_some() {
             *watch.head() = Head::new(plan.start);
         }

@@ -1,5 +1,7 @@
 //! `SendPlan` and `ReceivePlan`: the ranges, mode and type of one transfer.
 
+use std::num::NonZero;
+
 use byte_ranges::{Range64, RangeSet, Share, Stripe};
 use ftp_wire::command::{Mode, Type};
 
@@ -21,6 +23,8 @@ pub struct SendPlan {
     /// The stripe that this end sends in MODE E, of which other ends send the others; `None` sends
     /// all ranges.
     pub stripe: Option<Stripe>,
+    /// Most addresses that get data in MODE E; the others get end marks alone. `None` for all.
+    pub receivers: Option<NonZero<u32>>,
     /// Tag of the transfer, for a peer that may not have answered yet; see [`mode_e`].
     pub tag: Option<u64>,
     /// Whether each chunk goes to any writable connection; else all use one connection, so that
@@ -38,6 +42,7 @@ impl SendPlan {
             base: 0,
             parallelism: 1,
             stripe: None,
+            receivers: None,
             tag: None,
             dealt: false,
         }
@@ -54,6 +59,13 @@ impl SendPlan {
     #[must_use]
     pub fn stripe(mut self, stripe: Option<Stripe>) -> Self {
         self.stripe = stripe;
+        self
+    }
+
+    /// Sends data to the first addresses alone in MODE E, and end marks to all.
+    #[must_use]
+    pub fn receivers(mut self, most: Option<NonZero<u32>>) -> Self {
+        self.receivers = most;
         self
     }
 
@@ -110,6 +122,9 @@ pub struct ReceivePlan {
     pub until: Option<u64>,
     /// Tag of the transfer in MODE E: data of lower tags is discarded, any other refused.
     pub tag: Option<u64>,
+    /// Stripes in MODE E that connect to the same port, each with its own end-of-file mark; `None`
+    /// for one.
+    pub stripes: Option<NonZero<u32>>,
 }
 
 impl ReceivePlan {
@@ -140,6 +155,13 @@ impl ReceivePlan {
     #[must_use]
     pub fn until(mut self, until: Option<u64>) -> Self {
         self.until = until;
+        self
+    }
+
+    /// Receives the data of this many stripes in MODE E, which all connect to the same port.
+    #[must_use]
+    pub fn stripes(mut self, stripes: Option<NonZero<u32>>) -> Self {
+        self.stripes = stripes;
         self
     }
 

@@ -1,6 +1,7 @@
 //! `Gather`: counts end-of-data marks over all connections, and tracks the received ranges.
 
 use std::fmt;
+use std::num::NonZero;
 
 use byte_ranges::{Range64, RangeSet};
 
@@ -9,7 +10,8 @@ use crate::Limits;
 /// The state of one transfer over all connections of one listener.
 ///
 /// A transfer is complete when the number of end-of-data marks is the one that the end-of-file
-/// block announced. With several stripes, each listener has its own `Gather`.
+/// block announced. With several stripes, each listener has its own `Gather`, or one listener for
+/// all counts the [`senders`](Self::with_senders), of which each announces its own marks.
 #[derive(Debug, Clone)]
 pub struct Gather {
     limits: Limits,
@@ -18,6 +20,11 @@ pub struct Gather {
     /// Connections with a header of this transfer.
     begun: u32,
     eods: u32,
+    /// Senders that have not announced their marks.
+    silent: u32,
+    /// Whether each sender announces the marks of its own connections.
+    several: bool,
+    /// The announced marks.
     expected: Option<u64>,
     received: RangeSet,
     /// Ranges received since the last [`take_new`](Self::take_new).
@@ -33,11 +40,21 @@ impl Gather {
             open: 0,
             begun: 0,
             eods: 0,
+            silent: 1,
+            several: false,
             expected: None,
             received: RangeSet::new(),
             fresh: RangeSet::new(),
             bytes: 0,
         }
+    }
+
+    /// Expects as many end-of-file blocks as there are senders, and the sum of their marks.
+    #[must_use]
+    pub const fn with_senders(mut self, senders: NonZero<u32>) -> Self {
+        self.silent = senders.get();
+        self.several = self.silent > 1;
+        self
     }
 
     /// Counts an open connection: a new one, or one kept from the transfer before.
@@ -91,7 +108,8 @@ impl Gather {
         Ok(())
     }
 
-    /// Records the announced number of end-of-data marks; the same number may be announced again.
+    /// Records the announced number of end-of-data marks. One sender may announce the same number
+    /// again; the numbers of several are added.
     ///
     /// # Errors
     ///
@@ -99,18 +117,22 @@ impl Gather {
     /// [`GatherError::AbsurdCount`].
     pub fn eof(&mut self, connections: u64) -> Result<(), GatherError> {
         let limit = self.limits.max_connections;
-        if connections == 0 || connections > u64::from(limit) {
+        let before = self.expected.filter(|_| self.several).unwrap_or(0);
+        let connections = connections.saturating_add(before);
+        if connections == before || connections > u64::from(limit) {
             return Err(GatherError::AbsurdCount {
                 announced: connections,
                 limit,
             });
         }
-        if let Some(first) = self.expected.filter(|first| *first != connections) {
+        let settled = self.expected.filter(|_| self.silent == 0);
+        if let Some(first) = settled.filter(|first| *first != connections) {
             return Err(GatherError::Contradiction {
                 first,
                 second: connections,
             });
         }
+        self.silent = self.silent.saturating_sub(1);
         self.expected = Some(connections);
         self.judge()
     }
@@ -128,7 +150,7 @@ impl Gather {
     /// Checks the number of marks: not above the announced count, and no connection may be in the
     /// middle of its blocks once it is reached, or their data would be lost silently.
     fn judge(&self) -> Result<(), GatherError> {
-        let Some(announced) = self.expected else {
+        let Some(announced) = self.expected.filter(|_| self.silent == 0) else {
             return Ok(());
         };
         let eods = u64::from(self.eods);
@@ -162,7 +184,7 @@ impl Gather {
 
     /// Says whether all announced end-of-data marks have arrived.
     pub fn is_complete(&self) -> bool {
-        self.expected == Some(u64::from(self.eods))
+        self.silent == 0 && self.expected == Some(u64::from(self.eods))
     }
 
     /// The received ranges, in wire offsets.
@@ -185,7 +207,7 @@ impl Gather {
         self.eods
     }
 
-    /// Number of announced end-of-data marks; `None` before the end-of-file block.
+    /// Number of announced end-of-data marks; `None` before any end-of-file block.
     pub fn expected(&self) -> Option<u64> {
         self.expected
     }

@@ -70,6 +70,8 @@ pub struct Scheduler {
     streams: Streams,
     block: u64,
     queue: Share,
+    /// Destinations that get data; the others get the end marks alone.
+    receivers: usize,
     growing: bool,
     ended: Vec<bool>,
     announced: Vec<bool>,
@@ -87,10 +89,18 @@ impl Scheduler {
             streams,
             block: block.max(1),
             queue: share,
+            receivers: streams.destinations(),
             growing: false,
             ended: vec![false; streams.connections()],
             announced: vec![false; streams.destinations()],
         }
+    }
+
+    /// Sends data to the first `receivers` destinations alone, at least to one.
+    #[must_use]
+    pub fn with_receivers(mut self, receivers: usize) -> Self {
+        self.receivers = receivers.max(1);
+        self
     }
 
     /// Sends [pushed](Self::push) ranges until [closed](Self::close), for data of unknown size.
@@ -126,10 +136,11 @@ impl Scheduler {
         if *ended {
             return Next::Finished;
         }
-        if let Some(block) = self.queue.take_first(self.block) {
+        let receives = self.streams.destination_of(connection) < self.receivers;
+        if receives && let Some(block) = self.queue.take_first(self.block) {
             return Next::Data(Header::data(block.start(), block.len()));
         }
-        if self.growing {
+        if self.growing && receives {
             return Next::Wait;
         }
         *ended = true;

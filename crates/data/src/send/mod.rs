@@ -56,7 +56,9 @@ pub(crate) async fn extended<S: Source>(
             .next_multiple_of(64 << 10)
             .clamp(BLOCKS.0, BLOCKS.1)
     });
-    let schedule = Scheduler::of(share, block, streams);
+    let receivers = plan.receivers.and_then(|most| most.get().try_into().ok());
+    let schedule =
+        Scheduler::of(share, block, streams).with_receivers(receivers.unwrap_or(usize::MAX));
     let schedule = Mutex::new(schedule);
     // One task takes this lock, never across a wait, so there is no contention.
     let next = |of| {

@@ -157,6 +157,65 @@ async fn each_stripe_sends_its_share() {
 }
 
 #[tokio::test]
+async fn stripes_may_share_a_port() {
+    let content = bytes(1_000_001);
+    let layout = Layout::Blocked(NonZero::new(64 << 10).unwrap());
+    let mut to = channel();
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    let mut senders = [channel(), channel()];
+    for sender in &mut senders {
+        sender.connect_to(tcp(), vec![address]);
+    }
+    let [one, two] = &mut senders;
+    // The connections serve a second file.
+    for _ in 0..2 {
+        let (source, sink, watch) = (Memory(content.clone()), Kept::default(), Watch::new());
+        let plan = |index| {
+            whole(Mode::Extended, content.len() as u64)
+                .parallelism(index + 1)
+                .stripe(Stripe::new(layout, index, 2))
+        };
+        let sending = [Watch::new(), Watch::new()];
+        let taken = incoming(Mode::Extended).stripes(NonZero::new(2));
+        let (first, second) = (plan(0), plan(1));
+        let (_, _, got) = tokio::try_join!(
+            one.send(&source, &first, &sending[0]),
+            two.send(&source, &second, &sending[1]),
+            to.receive(&sink, &taken, &watch),
+        )
+        .unwrap();
+        assert_eq!((got.connections, got.bytes), (3, content.len() as u64));
+        assert!(sink.data() == content);
+    }
+}
+
+#[tokio::test]
+async fn data_goes_to_the_first_receivers() {
+    let (mut one, mut two) = (channel(), channel());
+    let mut to = Vec::new();
+    for receiver in [&mut one, &mut two] {
+        to.push(receiver.listen(&tcp(), &here(), Peers::Any).await.unwrap());
+    }
+    let mut from = channel();
+    from.connect_to(tcp(), to);
+    let content = bytes(500_000);
+    let (source, sinks) = (Memory(content.clone()), [Kept::default(), Kept::default()]);
+    let plan = whole(Mode::Extended, 500_000)
+        .parallelism(2)
+        .receivers(NonZero::new(1));
+    let watches = [Watch::new(), Watch::new(), Watch::new()];
+    let taken = incoming(Mode::Extended);
+    let (_, all, none) = tokio::try_join!(
+        from.send(&source, &plan, &watches[0]),
+        one.receive(&sinks[0], &taken, &watches[1]),
+        two.receive(&sinks[1], &taken, &watches[2]),
+    )
+    .unwrap();
+    assert_eq!((all.bytes, none.bytes), (500_000, 0));
+    assert!(sinks[0].data() == content);
+}
+
+#[tokio::test]
 async fn blocks_land_where_esto_puts_them() {
     let (mut to, mut streams) = bare(1).await;
     let mut wire = Header::data(5, 3).to_bytes().to_vec();

@@ -1,5 +1,7 @@
 //! Several connections: consistent and inconsistent numbers of marks.
 
+use std::num::NonZero;
+
 use super::*;
 
 fn gather(begun: u32) -> Gather {
@@ -26,6 +28,51 @@ fn complete_when_as_many_marks_as_announced_have_come_in_any_order() {
         assert!(gather.is_complete());
         assert_eq!((gather.eods(), gather.expected()), (2, Some(2)));
     }
+}
+
+#[test]
+fn the_marks_of_several_senders_are_added() {
+    let of = |senders| {
+        let mut gather = Gather::new(limits()).with_senders(NonZero::new(senders).unwrap());
+        for _ in 0..3 {
+            gather.opened().unwrap();
+            gather.begun().unwrap();
+        }
+        gather
+    };
+    let mut g = of(2);
+    g.eof(1).unwrap();
+    for _ in 0..3 {
+        g.eod().unwrap();
+        assert!(!g.is_complete(), "the other sender is silent");
+    }
+    g.eof(2).unwrap();
+    assert!(g.is_complete());
+    assert_eq!(g.expected(), Some(3));
+    let contradiction = GatherError::Contradiction {
+        first: 3,
+        second: 5,
+    };
+    assert_eq!(g.eof(2), Err(contradiction));
+
+    let mut g = of(2);
+    g.eof(1).unwrap();
+    let low = GatherError::CountTooLow {
+        announced: 2,
+        connections: 3,
+    };
+    g.eod().unwrap();
+    g.eod().unwrap();
+    assert_eq!(g.eof(1), Err(low));
+    let absurd = |announced| {
+        let limit = limits().max_connections;
+        GatherError::AbsurdCount { announced, limit }
+    };
+    let mut g = of(2);
+    assert_eq!(g.eof(0), Err(absurd(0)));
+    g.eof(1).unwrap();
+    assert_eq!(g.eof(u64::MAX), Err(absurd(u64::MAX)));
+    assert_eq!(g.eof(0), Err(absurd(1)));
 }
 
 #[test]

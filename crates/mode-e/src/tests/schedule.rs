@@ -45,6 +45,23 @@ fn an_empty_file_still_ends_all_streams() {
 }
 
 #[test]
+fn destinations_without_data_get_their_marks() {
+    let what = RangeSet::up_to(10);
+    let mut scheduler = Scheduler::new(&what, 4, Streams::new(3, 2).unwrap()).with_receivers(1);
+    for connection in [4, 2] {
+        assert_eq!(scheduler.next(connection), Next::End(Header::eof(2)));
+        assert_eq!(scheduler.next(connection + 1), Next::End(Header::eod()));
+    }
+    let mut dealt = RangeSet::new();
+    while let Next::Data(header) = scheduler.next(1) {
+        dealt.extend(Range64::from_len(header.offset, header.count));
+    }
+    assert_eq!(dealt, what);
+    assert_eq!(scheduler.next(0), Next::End(Header::eod()));
+    assert!(scheduler.is_finished());
+}
+
+#[test]
 fn a_growing_source_is_waited_for() {
     let mut scheduler = Scheduler::growing(1 << 20, Streams::ONE);
     assert_eq!(scheduler.next(0), Next::Wait);
