@@ -24,6 +24,8 @@ pub struct Abilities {
     pub mfmt: bool,
     /// `DCSC` with a credential: data connections may have one of their own.
     pub dcsc: bool,
+    /// `SPAS` and `SPOR`: it may have several hosts for data connections.
+    pub stripes: bool,
     /// Checksum algorithms and their relative costs.
     pub checksums: Vec<(ChecksumAlgorithm, u32)>,
 }
@@ -46,6 +48,7 @@ impl Abilities {
             dcsc: known
                 .parameters("DCSC")
                 .is_some_and(|kinds| kinds.contains('P')),
+            stripes: known.has("SPAS").is_yes() && known.has("SPOR").is_yes(),
             checksums,
         }
     }

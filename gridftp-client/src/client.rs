@@ -1,6 +1,8 @@
 //! `Client`: connects, logs in, learns the features of the server, and works on names.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use crate::progress::{Event, Observer, Silent};
 use crate::setup::EarlyPassive;
 use crate::silence;
 use crate::stacks;
+use crate::stripes::Width;
 use crate::url::Site;
 use crate::verify;
 
@@ -66,6 +69,12 @@ pub(crate) struct ChannelState {
     pub(crate) mode: Mode,
     /// Parallelism it was told.
     pub(crate) parallelism: Option<u32>,
+    /// Where it listened on all stripes when it was last asked; at most one where it has none.
+    pub(crate) nodes: Option<Vec<SocketAddr>>,
+    /// Stripes that connect to us.
+    pub(crate) sending: Option<NonZero<u32>>,
+    /// Whether it was told the layout of its stripes.
+    pub(crate) laid_out: bool,
     /// Whether it was asked for markers in MODE S.
     pub(crate) markers: bool,
     /// Tags that transfers have had so far.
@@ -78,11 +87,11 @@ pub(crate) struct ChannelState {
     pub(crate) passive: Option<EarlyPassive>,
 }
 
-/// A data channel that is set up: to pull or to push, with so many connections.
+/// A data channel that is set up: to pull or to push, with these connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
-    Pull(u32),
-    Push(u32),
+    Pull(Width),
+    Push(Width),
 }
 
 /// A value that only an exclusive reference reaches, so that its owner may be shared.

@@ -66,6 +66,22 @@
 //! and the bytes of a download stay; other failures have [`CopyOptions::retries`], counted anew
 //! after an attempt that brought more than any before it.
 //!
+//! # Stripes
+//!
+//! A server that lists `SPAS` and `SPOR` may have several hosts for data connections. In MODE E all
+//! of them take part in a file of 64 MiB or more, unless [`CopyOptions::stripes`] says otherwise: an
+//! upload asks where they listen (`SPAS`) and deals blocks to them as they take them; for a download
+//! all connect to one port of ours (`SPOR`), and the hosts that `SPAS` tells may do so; between two
+//! servers the source gets all addresses of the destination, or the one that it has (`PORT`). A
+//! server that refuses, or tells one address, is asked once a session.
+//!
+//! Hosts of stripes are others than the server's own. A server gives none to which its own address
+//! could not lead: no loopback, link-local or private one unless it has such an address itself, and
+//! no port below 1024, else the file takes one connection ([`ConnectOptions::trust_pasv`] lifts
+//! this). When a stripe fails and others have brought bytes, the missing ranges are asked for at
+//! once. The stripes of Globus servers send wrong ranges of a part of a file and after `REST`, so
+//! from these they take part in whole files only.
+//!
 //! # Protection by TLS
 //!
 //! [`options::Security`] and the scheme choose it, and their choice is used, or nothing: there
@@ -198,6 +214,7 @@ mod setup;
 mod silence;
 mod ssh;
 mod stacks;
+mod stripes;
 mod text;
 mod transfer;
 pub mod url;

@@ -1,8 +1,10 @@
 //! `Options`: the choices of a caller; the defaults are the fast and safe ones.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZero;
 use std::time::Duration;
 
+pub use byte_ranges::Layout;
 pub use ftp_proto::security::Level;
 pub use ftp_wire::command::Dcau;
 use ftp_wire::command::Mode;
@@ -106,6 +108,12 @@ pub struct CopyOptions {
     pub connect: ConnectOptions,
     /// Data connections of one file in MODE E; `None` chooses by size and distance.
     pub parallel: Option<u32>,
+    /// Most stripes of one file of 64 MiB or more in MODE E, that is hosts of a server that take
+    /// part in it; `None` for all, 1 for none. Between servers any number above 1 means all.
+    pub stripes: Option<NonZero<u32>>,
+    /// The parts of a file that the stripes of a source send; `None` for the server's choice. An
+    /// upload deals blocks to the stripes as they take them.
+    pub stripe_layout: Option<Layout>,
     /// Control connections, that is files at once; `None` chooses by the number of files, and in
     /// MODE S by the distance, too: up to 32 for a server 48 ms away.
     pub concurrency: Option<u32>,
@@ -137,6 +145,8 @@ impl Default for CopyOptions {
         Self {
             connect: ConnectOptions::default(),
             parallel: None,
+            stripes: None,
+            stripe_layout: None,
             concurrency: None,
             recursive: false,
             offset: None,

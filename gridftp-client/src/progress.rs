@@ -47,6 +47,8 @@ pub enum Event<'a> {
         destination: &'a str,
         /// Bytes of the file, or of the part of it.
         bytes: u64,
+        /// Bytes that each stripe moved, as the server tells; empty unless there were several.
+        stripes: &'a [u64],
         /// Time since its start.
         took: Duration,
         /// Algorithm and digest on which both ends agree, when verification was asked.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use byte_ranges::Layout;
 use ftp_wire::addr::Passive;
 use ftp_wire::command::{BufferSide, Command, Epsv, Event, Mode, SiteCommand};
 use ftp_wire::opts::Opts;
@@ -13,6 +14,7 @@ use crate::client::{Client, Ready, sockets};
 use crate::clock::now;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
+use crate::stripes::Width;
 
 /// Seconds between the markers of a server that completes an upload.
 const SIGN_OF_LIFE: u32 = 10;
@@ -27,7 +29,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    fn must(&mut self, replies: Replies) {
+    pub(crate) fn must(&mut self, replies: Replies) {
         self.must.push(replies);
     }
 
@@ -64,21 +66,35 @@ impl Client {
         }
     }
 
-    /// Sets up a MODE E channel on which the server sends over `streams` connections; the server
-    /// will connect to us. Does nothing when it is set up already.
+    /// Sets up a MODE E channel on which the server sends over connections of this `width`, in this
+    /// `layout` if it has stripes; the server will connect to us. Does nothing when it is set up
+    /// already.
     ///
-    /// Nothing is awaited but our own socket: commands that use the channel may follow at once.
-    pub(crate) async fn set_up_pull(&mut self, streams: u32) -> Result<Ahead, TransferError> {
+    /// Without stripes nothing is awaited but our own socket: commands that use the channel may
+    /// follow at once.
+    pub(crate) async fn set_up_pull(
+        &mut self,
+        width: Width,
+        layout: Option<Layout>,
+    ) -> Result<Ahead, TransferError> {
         let mut ahead = Ahead::default();
-        if self.state.mode == Mode::Extended && self.state.ready == Some(Ready::Pull(streams)) {
+        if self.state.mode == Mode::Extended && self.state.ready == Some(Ready::Pull(width)) {
             return Ok(ahead);
         }
         self.send_mode(Mode::Extended, &mut ahead);
         self.tune(BufferSide::Send).await?;
-        self.send_streams(streams, &mut ahead);
+        self.send_streams(width.streams, &mut ahead);
+        self.state.sending = None;
+        if width.is_striped() {
+            self.send_layout(layout, &mut ahead);
+            if Box::pin(self.listen_for_stripes(width.stripes)).await? {
+                self.state.ready = Some(Ready::Pull(width));
+                return Ok(ahead);
+            }
+        }
         let at = self.listen(Peers::Only(self.control.peer())).await?;
         ahead.must(self.control.send(active(at)));
-        self.state.ready = Some(Ready::Pull(streams));
+        self.state.ready = Some(Ready::Pull(Width::of_streams(width.streams)));
         Ok(ahead)
     }
 
@@ -107,10 +123,10 @@ impl Client {
         Ok(bound)
     }
 
-    /// Sets up a MODE E channel on which we send over `streams` connections; we will connect.
-    pub(crate) async fn set_up_push(&mut self, streams: u32) -> Result<(), TransferError> {
+    /// Sets up a MODE E channel on which we send over connections of this `width`; we will connect.
+    pub(crate) async fn set_up_push(&mut self, width: Width) -> Result<(), TransferError> {
         if self.state.mode == Mode::Extended
-            && self.state.ready == Some(Ready::Push(streams))
+            && self.state.ready == Some(Ready::Push(width))
             && self.channel.get().is_cached()
         {
             return Ok(());
@@ -118,11 +134,26 @@ impl Client {
         let mut ahead = Ahead::default();
         self.send_mode(Mode::Extended, &mut ahead);
         self.tune(BufferSide::Receive).await?;
-        let passive = self.send_passive();
-        ahead.settle().await?;
-        let to = self.passive(passive).await?;
+        let stripes = match width.is_striped() {
+            true => Box::pin(self.stripes_to_us()).await?,
+            false => None,
+        };
+        let (to, width) = match stripes {
+            Some(to) => {
+                ahead.settle().await?;
+                (to, width)
+            }
+            None => {
+                let passive = self.send_passive();
+                ahead.settle().await?;
+                (
+                    self.passive(passive).await?,
+                    Width::of_streams(width.streams),
+                )
+            }
+        };
         self.channel.get().connect_to(self.stack.clone(), to);
-        self.state.ready = Some(Ready::Push(streams));
+        self.state.ready = Some(Ready::Push(width));
         Ok(())
     }
 
@@ -246,6 +277,8 @@ impl Client {
         self.channel.get().reset();
         self.state.ready = None;
         self.state.passive = None;
+        // One of them may be gone.
+        self.state.nodes.take_if(|nodes| nodes.len() > 1);
     }
 
     pub(crate) fn data_error(&self, path: &str, cause: gridftp_data::Error) -> TransferError {

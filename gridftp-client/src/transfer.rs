@@ -221,8 +221,18 @@ impl Transfer {
         watch: &Watch,
         data: impl Future<Output = gridftp_data::Result<T>>,
     ) -> Result<T, Failure> {
-        let moved = self.pass(watch, data, |_| ()).await?;
-        self.end(|_| ()).await?;
+        self.run_with(watch, data, |_| ()).await
+    }
+
+    /// As [`run`](Self::run); `each` gets the preliminary replies.
+    pub(crate) async fn run_with<T>(
+        &mut self,
+        watch: &Watch,
+        data: impl Future<Output = gridftp_data::Result<T>>,
+        mut each: impl FnMut(&Reply),
+    ) -> Result<T, Failure> {
+        let moved = self.pass(watch, data, &mut each).await?;
+        self.end(each).await?;
         Ok(moved)
     }
 

@@ -26,6 +26,7 @@ mod remote;
 mod restart;
 mod resume;
 mod ssh;
+mod striped;
 mod tls;
 mod tls_servers;
 mod udt;

@@ -22,6 +22,14 @@ impl Network {
     }
 }
 
+impl From<IpAddr> for Network {
+    /// The network of this address alone.
+    fn from(address: IpAddr) -> Self {
+        let prefix = if address.is_ipv4() { 32 } else { 128 };
+        Self { address, prefix }
+    }
+}
+
 /// The address as a number, and its length in bits.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address {

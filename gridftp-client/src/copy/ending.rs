@@ -1,6 +1,6 @@
 //! The end of an attempt at a job: it is done, left out, tried again or given up.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::job::Item;
 use super::kept::Digest;
@@ -36,6 +36,7 @@ impl CopyState {
                 source: &source,
                 destination: &destination,
                 bytes: success.bytes,
+                stripes: &job.stripes.told(),
                 took,
                 verified,
             });
@@ -108,7 +109,10 @@ impl CopyState {
                 error,
                 attempt: failures,
             });
-            let pause = self.options.pause(failures);
+            let pause = match taken.item() {
+                Item::File(job) if job.resumes_at_once() => Duration::ZERO,
+                _ => self.options.pause(failures),
+            };
             let queue = self.queue.clone();
             tokio::spawn(async move {
                 queue.sleep(pause).await;

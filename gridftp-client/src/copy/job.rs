@@ -15,6 +15,7 @@ use super::same::Unique;
 use super::spool::SpoolReader;
 use crate::local::Item as LocalItem;
 use crate::ls::Form;
+use crate::stripes::StripeBytes;
 
 /// Deepest nesting of directories that is followed.
 const DEEPEST: usize = 512;
@@ -62,6 +63,8 @@ pub(crate) struct FileJob {
     pub(crate) sink: Option<FileSink>,
     /// Whether the source is seen to have changed since they came.
     pub(crate) changed: bool,
+    /// The bytes of each stripe.
+    pub(crate) stripes: StripeBytes,
     /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
 }
@@ -156,6 +159,13 @@ impl FileJob {
             self.failed_first = Some(now);
         }
         self.failures += 1;
+        self.stripes.begin();
+    }
+
+    /// Says whether some stripes have brought bytes since the failure before: then the rest is worth
+    /// an attempt at once, without those that failed.
+    pub(crate) fn resumes_at_once(&self) -> bool {
+        self.failures == 1 && self.most > 0 && !self.stripes.told().is_empty()
     }
 
     /// Forgets the bytes of earlier attempts.

@@ -8,6 +8,7 @@ use super::job::Item;
 use super::queue::{Kind, Taken};
 use super::state::CopyState;
 use super::window::{COMMANDS, Window};
+use crate::stripes::{PathFacts, Width};
 
 /// How far transfers are asked for ahead of the one that moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +66,8 @@ pub(crate) struct Pipeline<'a> {
     /// Items to take.
     pub(crate) kind: Kind,
     /// Connections of the channel, which the items have to fit; `None` where each has its own.
-    pub(crate) streams: Option<u32>,
-    pub(crate) round_trip: std::time::Duration,
+    pub(crate) width: Option<Width>,
+    pub(crate) path: PathFacts,
     /// Transfers at most that wait for their confirmation.
     pub(crate) backlog: usize,
 }
@@ -76,18 +77,14 @@ type Step<'a, T> = (T, SemaphorePermit<'a>);
 
 impl<'a> Pipeline<'a> {
     /// Makes settings for items of any kind, one at a time, each with connections of its own.
-    pub(crate) const fn new(
-        shared: &'a CopyState,
-        window: &'a Window,
-        round_trip: std::time::Duration,
-    ) -> Self {
+    pub(crate) const fn new(shared: &'a CopyState, window: &'a Window, path: PathFacts) -> Self {
         Self {
             shared,
             window,
             depth: Depth::InStep,
             kind: Kind::Any,
-            streams: None,
-            round_trip,
+            width: None,
+            path,
             backlog: COMMANDS,
         }
     }
@@ -170,7 +167,7 @@ impl<'a> Pipeline<'a> {
     }
 
     fn fits(&self, item: &Item) -> bool {
-        let fits = |streams| self.shared.fits(item, streams, self.round_trip);
-        self.streams.is_none_or(fits)
+        let fits = |width| self.shared.fits(item, width, self.path);
+        self.width.is_none_or(fits)
     }
 }

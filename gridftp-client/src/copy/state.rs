@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,11 +22,12 @@ use crate::error::{Class, TransferError};
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
+use crate::stripes::{PathFacts, Width};
 use crate::url::{Site, encode_pattern, show};
 
 /// Connections at most when the caller does not say.
 const CONNECTIONS: u32 = 4;
-/// Files at least this large are worth several streams, in bytes.
+/// Files at least this large are worth several streams and stripes, in bytes.
 const WORTH_STREAMS: u64 = 64 << 20;
 /// Streams of a large file, where the server is far enough for them to help.
 const STREAMS: u32 = 4;
@@ -188,22 +190,32 @@ impl CopyState {
         };
     }
 
-    /// Streams for an item on a connection with this round trip.
-    pub(crate) fn streams(&self, item: &Item, round_trip: Duration) -> u32 {
-        match (self.options.parallel, item) {
-            (Some(n), Item::File(_)) => n,
-            (None, Item::File(job))
-                if round_trip >= NEAR && job.facts.size >= Some(WORTH_STREAMS) =>
-            {
-                STREAMS
-            }
-            _ => 1,
+    /// The data connections for an item.
+    pub(crate) fn width(&self, item: &Item, path: PathFacts) -> Width {
+        let Item::File(job) = item else {
+            return Width::of_streams(1);
+        };
+        let is_large = job.facts.size >= Some(WORTH_STREAMS);
+        let streams = match self.options.parallel {
+            Some(n) => n,
+            None if path.round_trip >= NEAR && is_large => STREAMS,
+            None => 1,
+        };
+        let mut width = Width::of_streams(streams);
+        let whole = !self.is_partial() && job.held.is_empty() && !job.begun;
+        if path.may_stripe && is_large && (whole || path.parts) {
+            width.stripes = self.options.stripes.unwrap_or(NonZero::<u32>::MAX);
         }
+        width
     }
 
-    /// Says whether `item` may use a channel of so many streams. Directories may use any.
-    pub(crate) fn fits(&self, item: &Item, streams: u32, round_trip: Duration) -> bool {
-        matches!(item, Item::Dir(_)) || self.streams(item, round_trip) == streams
+    /// Says whether `item` may use a channel of this width. Directories may use any channel to one
+    /// host.
+    pub(crate) fn fits(&self, item: &Item, width: Width, path: PathFacts) -> bool {
+        match item {
+            Item::Dir(_) => !width.is_striped(),
+            Item::File(_) => self.width(item, path) == width,
+        }
     }
 
     /// Says whether `dir` is known to be at the destination.

@@ -17,6 +17,7 @@ use super::{Done, failed_before, module};
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
+use crate::stripes::Width;
 use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 use crate::url::show;
 
@@ -242,7 +243,11 @@ async fn ask(
         _ => Mode::Stream,
     };
     let ahead = if mode == Mode::Extended {
-        Some(client.set_up_pull(options.streams.max(1)).await?)
+        Some(
+            client
+                .set_up_pull(Width::of_streams(options.streams.max(1)), None)
+                .await?,
+        )
     } else {
         client.set_up_stream(BufferSide::Send).await?;
         None

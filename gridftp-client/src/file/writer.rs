@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::{Done, PIECE, failed_before, module};
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
+use crate::stripes::Width;
 use crate::transfer::{Failure, Transfer};
 use crate::url::show;
 use crate::verify;
@@ -328,7 +329,7 @@ async fn ask(
     };
     if is_extended(client) {
         let streams = options.streams.max(1);
-        client.set_up_push(streams).await?;
+        client.set_up_push(Width::of_streams(streams)).await?;
         if !client.guard.has_grid_handshake() {
             // No data may be on the way before its store is accepted, so the connections come first.
             let opened = client.channel.get().open(Mode::Extended, streams).await;

@@ -1,13 +1,15 @@
 //! `Flags`: the command line, from which help, completions and the man page are made as well.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
-use gridftp_client::options::{ConnectOptions, CopyOptions, Verify};
+use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
+use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Verify};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use xio_core::ByteSize;
 
@@ -66,6 +68,20 @@ pub(crate) struct Flags {
     /// Data connections of one file in MODE E [default: by size and distance]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: Option<u32>,
+
+    /// Most hosts of a server that take part in one file of 64 MiB or more, in MODE E, or off;
+    /// between servers any number above 1 means all [default: all that the server has]
+    #[arg(long, value_name = "N|off", value_parser = stripes)]
+    pub(crate) stripes: Option<NonZero<u32>>,
+
+    /// Parts of a file that the hosts of a source send: blocks in turn, or one contiguous part each
+    /// [default: the server's choice]
+    #[arg(long, value_enum, value_name = "LAYOUT")]
+    pub(crate) stripe_layout: Option<LayoutFlag>,
+
+    /// Size of those blocks, in bytes; K, M and G are accepted [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = block)]
+    pub(crate) stripe_block: Option<NonZero<u64>>,
 
     /// Control connections, that is files at once [default: by number of files, and distance in
     /// MODE S]
@@ -184,6 +200,15 @@ pub(crate) enum ModeFlag {
     Extended,
 }
 
+/// `--stripe-layout`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutFlag {
+    /// Blocks in turn.
+    Blocked,
+    /// One contiguous part each.
+    Partitioned,
+}
+
 impl Flags {
     /// The options of connections; reads the certificates.
     pub(crate) fn connect_options(&self) -> anyhow::Result<ConnectOptions> {
@@ -211,6 +236,11 @@ impl Flags {
         {
             anyhow::bail!("usage: {name}: is no source here; write --verify={name}");
         }
+        if self.stripe_layout == Some(LayoutFlag::Partitioned) && self.stripe_block.is_some() {
+            anyhow::bail!(
+                "usage: --stripe-block: is of blocks; leave out --stripe-layout partitioned"
+            );
+        }
         Ok(())
     }
 
@@ -219,6 +249,13 @@ impl Flags {
         let mut options = CopyOptions::default();
         options.connect = self.connect_options()?;
         options.parallel = self.parallel;
+        options.stripes = self.stripes;
+        options.stripe_layout = match (self.stripe_layout, self.stripe_block) {
+            (Some(LayoutFlag::Partitioned), _) => Some(Layout::Partitioned),
+            (_, Some(block)) => Some(Layout::Blocked(block)),
+            (Some(LayoutFlag::Blocked), None) => NonZero::new(STRIPE_BLOCK).map(Layout::Blocked),
+            (None, None) => None,
+        };
         options.concurrency = self.concurrency;
         options.recursive = self.recursive;
         options.offset = self.offset;
@@ -238,6 +275,20 @@ fn size(text: &str) -> Result<u64, String> {
     let size = text.parse::<ByteSize>();
     let takes = "write a number of bytes, such as 65536, 64K or 4M";
     size.map(ByteSize::bytes).map_err(|_| takes.to_owned())
+}
+
+/// Reads the size of a block, which is not 0.
+fn block(text: &str) -> Result<NonZero<u64>, String> {
+    NonZero::new(size(text)?).ok_or_else(|| "a block has one byte at least".to_owned())
+}
+
+/// Reads a number of stripes, of which `off` is one.
+fn stripes(text: &str) -> Result<NonZero<u32>, String> {
+    if text == "off" {
+        return Ok(NonZero::<u32>::MIN);
+    }
+    let number = text.parse().ok().filter(|n: &NonZero<u32>| n.get() <= 256);
+    number.ok_or_else(|| "write a number from 1 to 256, or off".to_owned())
 }
 
 fn verify(text: &str) -> Result<Verify, String> {
@@ -312,6 +363,41 @@ mod tests {
             parse(&[]).unwrap().copy_options().unwrap().verify,
             Verify::No
         );
+    }
+
+    #[test]
+    fn stripes_have_a_number_and_a_layout() {
+        let parse = |args: &[&str]| {
+            let flags = Flags::try_parse_from([&["gridftp-cp"], args, &["a", "b"]].concat());
+            let flags = flags.map_err(|error| error.to_string())?;
+            flags.check().map_err(|error| error.to_string())?;
+            let options = flags.copy_options().unwrap();
+            Ok::<_, String>((options.stripes.map(NonZero::get), options.stripe_layout))
+        };
+        let blocked = |block| NonZero::new(block).map(Layout::Blocked);
+        for (args, stripes, layout) in [
+            (&[][..], None, None),
+            (&["--stripes", "off"], Some(1), None),
+            (&["--stripes", "3"], Some(3), None),
+            (&["--stripe-layout", "blocked"], None, blocked(1 << 20)),
+            (&["--stripe-block", "64K"], None, blocked(64 << 10)),
+            (
+                &["--stripe-layout", "partitioned"],
+                None,
+                Some(Layout::Partitioned),
+            ),
+        ] {
+            assert_eq!(parse(args), Ok((stripes, layout)), "{args:?}");
+        }
+        for bad in [
+            "--stripes=0",
+            "--stripes=on",
+            "--stripes=999",
+            "--stripe-block=0",
+        ] {
+            assert!(parse(&[bad]).is_err(), "{bad}");
+        }
+        assert!(parse(&["--stripe-layout=partitioned", "--stripe-block=1M"]).is_err());
     }
 
     #[test]

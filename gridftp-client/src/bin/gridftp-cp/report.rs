@@ -198,12 +198,19 @@ impl Report {
                 source,
                 destination,
                 bytes,
+                stripes,
                 verified,
                 ..
             } if self.verbose > 0 => {
+                let stripes = match stripes.len() {
+                    0 => String::new(),
+                    many => format!(", {many} stripes"),
+                };
                 let proof = verified.map(|(a, d)| format!(", {a} {d}"));
                 let (bytes, proof) = (HumanBytes(*bytes), proof.unwrap_or_default());
-                self.out(&format!("{source} -> {destination}: {bytes}{proof}"));
+                self.out(&format!(
+                    "{source} -> {destination}: {bytes}{stripes}{proof}"
+                ));
             }
             Event::Planned {
                 source,
@@ -331,15 +338,22 @@ fn object(event: &Event<'_>) -> Option<Value> {
             source,
             destination,
             bytes,
+            stripes,
             took,
             verified,
-        } => json!({
-            "event": "done", "source": source, "destination": destination, "bytes": bytes,
-            "seconds": took.as_secs_f64(),
-            "checksum": verified.map(|(algorithm, digest)| json!({
-                "algorithm": algorithm, "digest": digest,
-            })),
-        }),
+        } => {
+            let mut value = json!({
+                "event": "done", "source": source, "destination": destination, "bytes": bytes,
+                "seconds": took.as_secs_f64(),
+                "checksum": verified.map(|(algorithm, digest)| json!({
+                    "algorithm": algorithm, "digest": digest,
+                })),
+            });
+            if let (false, Some(fields)) = (stripes.is_empty(), value.as_object_mut()) {
+                fields.insert("stripes".to_owned(), (*stripes).into());
+            }
+            value
+        }
         Event::Planned {
             source,
             destination,

@@ -133,16 +133,16 @@ async fn transfer(
     depth: Depth,
 ) -> Result<(), Stop> {
     let mode = shared.mode(client);
-    let streams = shared.streams(first.item(), client.round_trip());
+    let width = shared.width(first.item(), client.path_facts());
     let window = Window::of_files(shared.connections());
     let mut pipeline = Pipeline {
         depth,
-        streams: Some(streams),
+        width: Some(width),
         backlog: LANDING.min(window.most()),
-        ..Pipeline::new(shared, &window, client.round_trip())
+        ..Pipeline::new(shared, &window, client.path_facts())
     };
     if mode != Mode::Extended {
-        pipeline.streams = None;
+        pipeline.width = None;
         if depth == Depth::Window {
             pipeline.depth = Depth::InStep;
         }
@@ -155,8 +155,15 @@ async fn transfer(
         return Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await;
     }
     let fresh = client.state.ready.is_none();
-    let ahead = client.set_up_pull(streams).await.map_err(Stop::Lost)?;
-    let tagged = client.abilities.tags;
+    let layout = shared.options.stripe_layout;
+    let ahead = client.set_up_pull(width, layout).await;
+    let ahead = ahead.map_err(Stop::Lost)?;
+    // It may have no stripes after all.
+    pipeline.path = client.path_facts();
+    pipeline.width = Some(shared.width(first.item(), pipeline.path));
+    let stripes = client.state.sending;
+    // A receipt is of all bytes, and a stripe has only its own.
+    let tagged = client.abilities.tags && stripes.is_none();
     let route = Asker {
         control: &client.control,
         abilities: &client.abilities,
@@ -170,6 +177,7 @@ async fn transfer(
         control: &client.control,
         channel: client.channel.get(),
         shared,
+        stripes,
         patience: fresh.then(|| patience(&client.options)),
     };
     let ready = async { ahead.settle().await.map_err(Stop::of_set_up) };

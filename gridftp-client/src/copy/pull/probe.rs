@@ -13,6 +13,7 @@ use crate::copy::reach::Reach;
 use crate::copy::state::CopyState;
 use crate::error::ControlError;
 use crate::options::ConnectOptions;
+use crate::stripes::Width;
 
 /// Wait for a silent server before its ability to connect is in doubt: short, where there is another
 /// way.
@@ -31,7 +32,10 @@ pub(super) async fn settle_reach(client: &mut Client, shared: &CopyState) -> Res
     if shared.reach() != Reach::Doubted || !client.is_extended() {
         return Ok(());
     }
-    let ahead = client.set_up_pull(1).await.map_err(Stop::Lost)?;
+    let ahead = client
+        .set_up_pull(Width::of_streams(1), None)
+        .await
+        .map_err(Stop::Lost)?;
     let Some(root) = client.control.path(b"/") else {
         return Ok(());
     };

@@ -1,10 +1,12 @@
 //! `Receiver`: takes the data of one retrieval after the other, and judges it.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Mode;
+use ftp_wire::marker::Marker;
 use gridftp_data::Watch;
 use gridftp_dsi_posix::FileSink;
 use tokio::time::timeout;
@@ -27,6 +29,8 @@ pub(super) struct Receiver<'a> {
     pub(super) control: &'a Control,
     pub(super) channel: &'a mut gridftp_data::DataChannel,
     pub(super) shared: &'a Arc<CopyState>,
+    /// Stripes that send to us.
+    pub(super) stripes: Option<NonZero<u32>>,
     /// Wait for the connection of a server that has not yet shown that it can connect to us.
     pub(super) patience: Option<Duration>,
 }
@@ -50,10 +54,17 @@ impl Receiver<'_> {
                 return Err(Stop::Replace);
             }
         };
-        let plan = plan(self.shared, Mode::Extended, 0).tag(asked.sent.tag);
+        let plan = plan(self.shared, Mode::Extended, 0)
+            .tag(asked.sent.tag)
+            .stripes(self.stripes);
         let watch = Watch::new();
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
-        let work = asked.sent.transfer.run(&watch, data);
+        let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
+        let work = transfer.run_with(&watch, data, |reply| {
+            if let Some(Ok(Marker::Perf(perf))) = Marker::from_reply(reply) {
+                stripes.note(&perf);
+            }
+        });
         let ended = self.shared.watched(self.control, &watch, work).await;
         end(self.shared, asked, sink, &watch, ended.map(drop))
     }

@@ -71,6 +71,7 @@ impl<'a> Route for Serial<'a> {
             return Ok(None);
         };
         let mut receiver = Receiver {
+            stripes: None,
             control: &client.control,
             channel: client.channel.get(),
             shared,

@@ -58,6 +58,7 @@ async fn take_alone(
     };
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
     let mut receiver = Receiver {
+        stripes: None,
         control,
         channel: &mut channel,
         shared,
@@ -80,6 +81,7 @@ async fn slowly_refused(shared: &Arc<CopyState>) -> Result<Option<Landed>, Stop>
     .await;
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
     let mut receiver = Receiver {
+        stripes: None,
         control: &control,
         channel: &mut channel,
         shared,

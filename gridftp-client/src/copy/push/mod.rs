@@ -31,6 +31,7 @@ use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
+use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState, Transfer};
 
 mod ask;
@@ -144,7 +145,7 @@ async fn alone(
     dirs: &mut Dirs,
 ) -> Result<(), Stop> {
     let window = Window::default();
-    let pipeline = Pipeline::new(shared, &window, client.round_trip());
+    let pipeline = Pipeline::new(shared, &window, client.path_facts_to());
     let route = Serial {
         control: client.control.clone(),
         shared,
@@ -169,16 +170,24 @@ async fn extended(
         make_dir(&client.control, shared, first, dirs).await;
         return Ok(());
     }
-    let streams = shared.streams(first.item(), client.round_trip());
+    let width = shared.width(first.item(), client.path_facts_to());
     if !client.channel.get().is_cached() && client.guard.is_spent() {
         return Err(Stop::Replace);
     }
-    if let Err(error) = client.set_up_push(streams).await {
+    if let Err(error) = client.set_up_push(width).await {
         return shared.fail_set_up(first, error);
     }
-    if !client.abilities.tags && !client.guard.has_grid_handshake() {
+    // It may have none after all.
+    let width = shared.width(first.item(), client.path_facts_to());
+    // A receipt is of all bytes, and a stripe has only its own.
+    let tagged = client.abilities.tags && !width.is_striped();
+    if !tagged && !client.guard.has_grid_handshake() {
         // No data may be on the way before its store is accepted, so the connections come first.
-        let opened = client.channel.get().open(Mode::Extended, streams).await;
+        let opened = client
+            .channel
+            .get()
+            .open(Mode::Extended, width.streams)
+            .await;
         if let Err(cause) = opened {
             shared.fail(first, &client.data_error("data channel", cause));
             return Err(Stop::Channel);
@@ -187,10 +196,9 @@ async fn extended(
     let window = Window::of_files(shared.connections());
     let pipeline = Pipeline {
         depth: Depth::Window,
-        streams: Some(streams),
-        ..Pipeline::new(shared, &window, client.round_trip())
+        width: Some(width),
+        ..Pipeline::new(shared, &window, client.path_facts_to())
     };
-    let tagged = client.abilities.tags;
     let route = Push {
         asker: Asker {
             control: &client.control,
@@ -201,7 +209,7 @@ async fn extended(
             tags: tagged.then_some(&client.state.tags),
             window: &window,
         },
-        streams,
+        width,
         reply_within: client.options.reply_within,
         opens: client.guard.has_grid_handshake(),
     };
@@ -212,7 +220,7 @@ async fn extended(
 /// Uploads over one data channel.
 struct Push<'a> {
     asker: Asker<'a>,
-    streams: u32,
+    width: Width,
     /// Time that the server has for a reply.
     reply_within: Duration,
     /// Whether connections are opened behind the first store: a Globus server does its part of the
@@ -276,10 +284,14 @@ impl Route for Push<'_> {
     }
 }
 
-/// Notes the ranges of a preliminary reply that is a restart marker.
+/// Notes the ranges or the bytes of a preliminary reply that is a marker.
 fn note_marker(taken: &mut Taken, reply: &Reply) {
-    if let Some(Ok(Marker::Restart(ranges))) = Marker::from_reply(reply) {
-        taken.file_mut().hold(&ranges);
+    match Marker::from_reply(reply) {
+        Some(Ok(Marker::Restart(ranges))) => taken.file_mut().hold(&ranges),
+        Some(Ok(Marker::Perf(perf))) => {
+            taken.file_mut().stripes.note(&perf);
+        }
+        _ => {}
     }
 }
 

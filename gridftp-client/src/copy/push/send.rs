@@ -32,7 +32,7 @@ impl Push<'_> {
         mut asked: Asked,
     ) -> Result<Option<Asked>, Stop> {
         let shared = self.asker.shared;
-        let open = channel.open(self.asker.mode, self.streams);
+        let open = channel.open(self.asker.mode, self.width.streams);
         let Err(failure) = asked.transfer.begin_with(self.reply_within, open).await else {
             return Ok(Some(asked));
         };
@@ -60,7 +60,8 @@ impl Push<'_> {
         } = self.asker;
         let size = asked.ranges.total();
         let plan = SendPlan::new(mode, Type::Image, asked.ranges.clone())
-            .parallelism(self.streams)
+            .parallelism(self.width.streams)
+            .receivers(Some(self.width.stripes))
             .base(asked.base)
             .tag(asked.tag);
         let watch = Watch::new();

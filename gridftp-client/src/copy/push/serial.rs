@@ -17,6 +17,7 @@ use crate::copy::pipeline::Route;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::Window;
+use crate::stripes::Width;
 
 use super::ask::Asker;
 use super::confirm::{confirm_one, publish, settle, settle_following};
@@ -122,7 +123,7 @@ impl Serial<'_> {
                 tags: None,
                 window: &Window::default(),
             },
-            streams: 1,
+            width: Width::of_streams(1),
             reply_within: client.options.reply_within,
             opens: true,
         };

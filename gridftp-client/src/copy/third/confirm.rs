@@ -161,8 +161,9 @@ impl Pair<'_> {
                 taken.file_mut().hold(&ranges);
             }
             Some(Ok(Marker::Perf(perf))) => {
-                let before = told.fetch_max(perf.bytes, Ordering::Relaxed);
-                self.shared.totals.moved(perf.bytes.saturating_sub(before));
+                let bytes = taken.file_mut().stripes.note(&perf);
+                let before = told.fetch_max(bytes, Ordering::Relaxed);
+                self.shared.totals.moved(bytes.saturating_sub(before));
                 self.source.moved();
             }
             _ => {}

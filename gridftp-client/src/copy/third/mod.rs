@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Layout, RangeSet};
 use ftp_wire::command::{BufferSide, Command, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -34,6 +34,7 @@ use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::setup::{Ahead, active};
+use crate::stripes::{PathFacts, Width};
 use crate::transfer::{Failure, SessionState};
 
 mod begin;
@@ -101,9 +102,15 @@ pub(crate) async fn run(
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
         let round_trip = source.round_trip().max(destination.round_trip());
-        let streams = shared.streams(first.item(), round_trip);
-        let port = match set_up(source, destination, mode, streams).await {
-            Ok(port) => port,
+        let path = PathFacts {
+            round_trip,
+            parts: source.abilities.held,
+            may_stripe: both && source.abilities.stripes && destination.path_facts().may_stripe,
+        };
+        let width = shared.width(first.item(), path);
+        let layout = shared.options.stripe_layout;
+        let (port, width) = match set_up(source, destination, mode, width, layout).await {
+            Ok(set_up) => set_up,
             Err(error) => {
                 shared.fail(first, &error);
                 if error.reply().is_some() {
@@ -112,7 +119,9 @@ pub(crate) async fn run(
                 return Err(Stop::Lost(error));
             }
         };
-        let tagged = both && source.abilities.tags && destination.abilities.tags;
+        // A receipt is of all bytes, and a stripe has only its own.
+        let whole = both && !width.is_striped();
+        let tagged = whole && source.abilities.tags && destination.abilities.tags;
         let pair = Pair {
             source: &source.control,
             destination: &destination.control,
@@ -132,14 +141,14 @@ pub(crate) async fn run(
                 _ => Depth::One,
             },
             kind: Kind::Files,
-            streams: Some(streams),
-            ..Pipeline::new(shared, &window, round_trip)
+            width: Some(width),
+            ..Pipeline::new(shared, &window, path)
         };
         let states = (&mut pipeline.window.clone(), &mut told);
         let ended = Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first)).await;
         if matches!(ended, Err(Stop::Channel)) {
-            source.state.ready = None;
-            destination.state.ready = None;
+            source.drop_channel();
+            destination.drop_channel();
         } else {
             ended?;
         }
@@ -149,13 +158,15 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Makes the destination listen and the source connect to it; gives the port.
+/// Makes the destination listen and the source connect to it; gives the port, or that of the first
+/// stripe, and the width that both have.
 async fn set_up(
     source: &mut Client,
     destination: &mut Client,
     mode: Mode,
-    streams: u32,
-) -> Result<SocketAddr, TransferError> {
+    width: Width,
+    layout: Option<Layout>,
+) -> Result<(SocketAddr, Width), TransferError> {
     let mut ahead = Ahead::default();
     destination.send_mode(mode, &mut ahead);
     source.send_mode(mode, &mut ahead);
@@ -163,7 +174,23 @@ async fn set_up(
     destination.ask_for_markers();
     source.tune(BufferSide::Send).await?;
     if mode == Mode::Extended {
-        source.send_streams(streams, &mut ahead);
+        source.send_streams(width.streams, &mut ahead);
+    }
+    if width.is_striped() {
+        source.send_layout(layout, &mut ahead);
+        if let Some(to) = Box::pin(destination.ask_stripes()).await? {
+            match (to.first().copied(), source.ask(Command::Spor(to)).await) {
+                (Some(first), Ok(_)) => {
+                    ahead.settle().await?;
+                    return Ok((first, width));
+                }
+                (_, Err(ControlError::Refused { .. })) => {
+                    destination.state.nodes = Some(Vec::new())
+                }
+                (_, Err(error)) => return Err(error.into()),
+                (None, Ok(_)) => {}
+            }
+        }
     }
     let mut passive = destination.send_passive();
     ahead.settle().await?;
@@ -173,7 +200,7 @@ async fn set_up(
         .copied()
         .ok_or_else(|| passive.misbehaved("no address in the reply"))?;
     source.ask(active(at)).await?;
-    Ok(at)
+    Ok((at, Width::of_streams(width.streams)))
 }
 
 /// The two conversations of one set-up.

@@ -1,0 +1,240 @@
+//! Stripes: the files that are worth several hosts of a server, and the set-up of their channels.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
+use std::time::Duration;
+
+use byte_ranges::Layout;
+use ftp_wire::command::{Command, Family};
+use ftp_wire::marker::Perf;
+use ftp_wire::opts::Opts;
+use gridftp_data::{Network, Peers};
+
+use crate::client::Client;
+use crate::error::{ControlError, TransferError};
+use crate::setup::Ahead;
+
+/// Most stripes of which the bytes are told.
+const MOST: usize = 256;
+
+/// Seconds between the markers of a source with stripes, which tell their bytes.
+const MARKERS: u32 = 5;
+
+/// The data connections of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Width {
+    /// Connections to each address.
+    pub(crate) streams: u32,
+    /// Most addresses.
+    pub(crate) stripes: NonZero<u32>,
+}
+
+impl Width {
+    /// Connections to a single address.
+    pub(crate) const fn of_streams(streams: u32) -> Self {
+        let stripes = NonZero::<u32>::MIN;
+        Self { streams, stripes }
+    }
+
+    /// Says whether there may be several addresses.
+    pub(crate) const fn is_striped(self) -> bool {
+        self.stripes.get() > 1
+    }
+}
+
+/// The facts of a session that decide the data connections of a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathFacts {
+    pub(crate) round_trip: Duration,
+    /// Whether the server may have stripes.
+    pub(crate) may_stripe: bool,
+    /// Whether the stripes of the source send a part of a file as well as the whole: those of
+    /// Globus servers leave bytes out after `REST`, and send others than `ERET` asks for.
+    pub(crate) parts: bool,
+}
+
+/// The bytes of each stripe of a file, as servers tell them.
+#[derive(Debug, Default)]
+pub(crate) struct StripeBytes {
+    /// Those of earlier attempts.
+    before: Vec<u64>,
+    now: Vec<u64>,
+}
+
+impl StripeBytes {
+    /// Notes a marker, and gives the bytes that all stripes have moved in this attempt.
+    pub(crate) fn note(&mut self, perf: &Perf) -> u64 {
+        let index = usize::try_from(perf.stripe).unwrap_or(usize::MAX);
+        if index < MOST {
+            if self.now.len() <= index {
+                self.now.resize(index + 1, 0);
+            }
+            if let Some(bytes) = self.now.get_mut(index) {
+                *bytes = perf.bytes.max(*bytes);
+            }
+        }
+        self.now.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Begins an attempt, in which servers count anew.
+    pub(crate) fn begin(&mut self) {
+        self.before = self.all();
+        self.now.clear();
+    }
+
+    /// The bytes of each stripe; empty unless there are several.
+    pub(crate) fn told(&self) -> Vec<u64> {
+        let all = self.all();
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+
+    fn all(&self) -> Vec<u64> {
+        let stripes = self.before.len().max(self.now.len());
+        let of = |bytes: &[u64], index| bytes.get(index).copied().unwrap_or(0);
+        (0..stripes)
+            .map(|index| of(&self.before, index).saturating_add(of(&self.now, index)))
+            .collect()
+    }
+}
+
+/// The scope of an address, the widest first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Global,
+    Private,
+    Link,
+    Loopback,
+}
+
+fn scope(ip: IpAddr) -> Scope {
+    let (private, link) = match ip {
+        IpAddr::V4(ip) => (ip.is_private(), ip.is_link_local()),
+        IpAddr::V6(ip) => (ip.is_unique_local(), ip.is_unicast_link_local()),
+    };
+    match ip.is_loopback() || ip.is_unspecified() {
+        true => Scope::Loopback,
+        false if link => Scope::Link,
+        false if private => Scope::Private,
+        false => Scope::Global,
+    }
+}
+
+/// Whether a server at `peer` may have a stripe at `at`: it must not aim us at services that trust
+/// this host or its network, which it could not reach itself.
+fn is_plausible(peer: IpAddr, at: SocketAddr) -> bool {
+    let (peer, ip) = (peer.to_canonical(), at.ip().to_canonical());
+    ip == peer || (at.port() >= 1024 && scope(ip) <= scope(peer))
+}
+
+impl Client {
+    /// The facts that decide the data connections of a file that this server sends.
+    pub(crate) fn path_facts(&self) -> PathFacts {
+        let nodes = self.state.nodes.as_ref();
+        let stripes = self.abilities.stripes && self.is_extended();
+        PathFacts {
+            round_trip: self.round_trip(),
+            // Our own server, which alone has this, knows the ranges of each stripe.
+            parts: self.abilities.held,
+            may_stripe: stripes && nodes.is_none_or(|nodes| nodes.len() > 1),
+        }
+    }
+
+    /// The facts that decide the data connections of a file that we send.
+    pub(crate) fn path_facts_to(&self) -> PathFacts {
+        PathFacts {
+            parts: true,
+            ..self.path_facts()
+        }
+    }
+
+    /// Has the server listen on all its stripes; `None` if it has one at most.
+    pub(crate) async fn ask_stripes(&mut self) -> Result<Option<Vec<SocketAddr>>, TransferError> {
+        let family = self.control.peer().is_ipv6().then_some(Family::V6);
+        let mut replies = self.control.send(Command::Spas(family));
+        let told = match self.listening(&mut replies).await {
+            Ok(told) => told,
+            Err(TransferError::Control(ControlError::Refused { .. })) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let nodes = self.state.nodes.insert(told);
+        Ok((nodes.len() > 1).then(|| nodes.clone()))
+    }
+
+    /// The addresses of the stripes that listen for us; `None` where they are not to be used.
+    pub(crate) async fn stripes_to_us(&mut self) -> Result<Option<Vec<SocketAddr>>, TransferError> {
+        let Some(nodes) = self.ask_stripes().await? else {
+            return Ok(None);
+        };
+        let peer = self.control.peer();
+        let odd = nodes.iter().find(|at| !is_plausible(peer, **at));
+        let Some(odd) = odd.filter(|_| !self.options.trust_pasv) else {
+            return Ok(Some(nodes));
+        };
+        self.note(&format!(
+            "{}: gives data address {odd} for a stripe; using one connection, see \
+             --trust-pasv-address",
+            self.site()
+        ));
+        self.state.nodes = Some(Vec::new());
+        Ok(None)
+    }
+
+    /// Has the stripes of the server connect to us, at most so many; says whether it does.
+    pub(crate) async fn listen_for_stripes(
+        &mut self,
+        most: NonZero<u32>,
+    ) -> Result<bool, TransferError> {
+        let known = self.state.nodes.clone().filter(|nodes| nodes.len() > 1);
+        let nodes = match known {
+            Some(nodes) => nodes,
+            None => match self.ask_stripes().await? {
+                Some(nodes) => nodes,
+                None => return Ok(false),
+            },
+        };
+        let hosts = nodes.iter().map(|node| Network::from(node.ip()));
+        let peers = Peers::Among(self.control.peer(), hosts.collect());
+        let at = self.listen(peers).await?;
+        let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
+        // Each stripe ends its connections by itself, so all may have one port.
+        let to = vec![at; nodes.len().min(most)];
+        let stripes = u32::try_from(to.len()).unwrap_or(u32::MAX);
+        match self.ask(Command::Spor(to)).await {
+            Ok(_) => {
+                self.state.sending = NonZero::new(stripes);
+                Ok(true)
+            }
+            Err(ControlError::Refused { .. }) => {
+                self.state.nodes = Some(Vec::new());
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells a source with stripes the layout, and asks it for markers.
+    pub(crate) fn send_layout(&mut self, layout: Option<Layout>, ahead: &mut Ahead) {
+        if std::mem::replace(&mut self.state.laid_out, true) {
+            return;
+        }
+        let opts = |stripe_block, markers| {
+            Command::Opts(Opts::Retr {
+                parallelism: None,
+                stripe_block,
+                markers,
+            })
+        };
+        if let Some(layout) = layout {
+            let block = match layout {
+                Layout::Partitioned => 0,
+                Layout::Blocked(block) => block.get(),
+            };
+            ahead.must(self.control.send(opts(Some(block), None)));
+        }
+        // The copy does without them.
+        drop(self.control.send(opts(None, Some(MARKERS))));
+    }
+}
+
+#[cfg(test)]
+mod tests;
