@@ -399,6 +399,7 @@ impl<D: Dsi> Shared<D> {
         options.linger = LINGER;
         // The bounds on memory beside the pool.
         (options.ahead, options.ranges) = (AHEAD, RANGES);
+        options.parts = self.config.part_memory;
         let share = (self.pool.blocks() / SHARE).max(2);
         DataSide::new(
             Arc::clone(&self.stacks),

@@ -18,6 +18,7 @@ mod interrupted;
 mod lftp;
 mod matrix;
 mod names;
+mod object;
 #[path = "../udt/peer.rs"]
 #[expect(clippy::unwrap_used, reason = "a failed test names its line")]
 mod peer;

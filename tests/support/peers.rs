@@ -75,11 +75,30 @@ pub enum Peer {
     Ssh,
     /// The ssh server.
     Sshd,
+    /// The `versitygw` server, which has the interface of S3 over files.
+    Versitygw,
+    /// The `moto` server, which imitates S3 in memory.
+    Moto,
+}
+
+/// The way to install a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// A Debian package, installed.
+    Installed,
+    /// A Debian package, unpacked into a folder: Debian's FTP server packages conflict with each
+    /// other, and installing one starts it.
+    Unpacked,
+    /// A Go module, compiled into a folder.
+    Go,
+    /// A Python package in an environment of its own.
+    Pip,
 }
 
 impl Peer {
     /// All peers.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::GridProxyInit,
@@ -107,6 +126,8 @@ impl Peer {
         Self::Strace,
         Self::Ssh,
         Self::Sshd,
+        Self::Versitygw,
+        Self::Moto,
     ];
 
     /// Returns the name of the program, or the file of the library.
@@ -139,10 +160,12 @@ impl Peer {
             Self::Strace => "strace",
             Self::Ssh => "ssh",
             Self::Sshd => "sshd",
+            Self::Versitygw => "versitygw",
+            Self::Moto => "moto_server",
         }
     }
 
-    /// Returns the Debian package that holds it.
+    /// Returns the package or module that holds it.
     pub fn package(self) -> &'static str {
         match self {
             Self::GlobusServer => "globus-gridftp-server-progs",
@@ -171,6 +194,8 @@ impl Peer {
             Self::Strace => "strace",
             Self::Ssh => "openssh-client",
             Self::Sshd => "openssh-server",
+            Self::Versitygw => "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+            Self::Moto => "moto[server]==5.2.1",
         }
     }
 
@@ -198,6 +223,7 @@ impl Peer {
                 "udt, interop: our UDT against globus-xioperf and the Globus server; perf: xio-perf"
             }
             Self::Ssh | Self::Sshd => "interop: copies through ssh",
+            Self::Versitygw | Self::Moto => "interop: object stores behind gridftp-server",
             Self::Strace => "interop: our programs when system calls are interrupted",
             Self::Rclone => "interop: rclone against gridftp-server",
             Self::Aria2 => "interop: aria2 against gridftp-server",
@@ -212,13 +238,26 @@ impl Peer {
         }
     }
 
-    /// Returns whether the package is unpacked into a folder instead of installed: Debian's FTP
-    /// server packages conflict with each other, and installing one starts it.
-    pub fn is_unpacked(self) -> bool {
-        matches!(
-            self,
-            Self::Vsftpd | Self::Proftpd | Self::ProftpdTls | Self::PureFtpd | Self::PurePw
-        )
+    /// Returns the way to install it.
+    pub fn origin(self) -> Origin {
+        match self {
+            Self::Vsftpd | Self::Proftpd | Self::ProftpdTls | Self::PureFtpd | Self::PurePw => {
+                Origin::Unpacked
+            }
+            Self::Versitygw => Origin::Go,
+            Self::Moto => Origin::Pip,
+            _ => Origin::Installed,
+        }
+    }
+
+    /// Returns the command that installs it.
+    fn command(self) -> String {
+        let program = match self.origin() {
+            Origin::Installed | Origin::Unpacked => "apt-get install",
+            Origin::Go => "go install",
+            Origin::Pip => "pip install",
+        };
+        format!("{program} {}", self.package())
     }
 
     /// Returns the path of the program, or nothing when it is not installed.
@@ -235,7 +274,14 @@ impl Peer {
         let path = env::var_os("PATH").unwrap_or_default();
         let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         let unpacked = peers_folder().into_iter().flat_map(|peers| {
-            ["usr/sbin", "usr/bin", "usr/lib/proftpd"].map(|folder| peers.join(folder))
+            [
+                "usr/sbin",
+                "usr/bin",
+                "usr/lib/proftpd",
+                "go/bin",
+                "python/bin",
+            ]
+            .map(|folder| peers.join(folder))
         });
         env::split_paths(&path)
             .chain(system)
@@ -261,11 +307,7 @@ impl Peer {
             return Some(Command::new(program));
         }
         let needed = env::var_os("REQUIRE_PEERS").is_some_and(|value| value == OsStr::new("1"));
-        let install = format!(
-            "{} is not installed (apt-get install {})",
-            self.program(),
-            self.package()
-        );
+        let install = format!("{} is not installed ({})", self.program(), self.command());
         assert!(!needed, "{suite}: {install}, and REQUIRE_PEERS=1 is set");
         // Not with `eprintln!`, whose output the test runner hides when a test passes.
         let _ = writeln!(std::io::stderr(), "SKIPPED {suite}: {install}");

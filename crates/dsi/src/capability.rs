@@ -131,10 +131,15 @@ pub struct Capabilities {
     /// Whether several processes can write to one upload: [`Sink::share`](crate::Sink::share) and
     /// [`Dsi::join`](crate::Dsi::join).
     pub shares_uploads: bool,
+    /// Whether parts of a file can be changed: updates, writes in place, appends and truncation.
+    pub updates: bool,
+    /// Whether modification times can be set.
+    pub times: bool,
 }
 
 impl Capabilities {
-    /// A backend that keeps written files and has no optional capability.
+    /// A backend that keeps written files, changes parts of them and sets their times, and has no
+    /// other optional capability.
     pub fn new(name: &'static str, writes: WriteModel) -> Self {
         Self {
             name,
@@ -145,6 +150,8 @@ impl Capabilities {
             keeps: true,
             modes: false,
             shares_uploads: false,
+            updates: true,
+            times: true,
         }
     }
 
@@ -188,6 +195,20 @@ impl Capabilities {
     #[must_use]
     pub fn with_shared_uploads(mut self, shares_uploads: bool) -> Self {
         self.shares_uploads = shares_uploads;
+        self
+    }
+
+    /// Sets whether parts of a file can be changed.
+    #[must_use]
+    pub fn with_updates(mut self, updates: bool) -> Self {
+        self.updates = updates;
+        self
+    }
+
+    /// Sets whether modification times can be set.
+    #[must_use]
+    pub fn with_times(mut self, times: bool) -> Self {
+        self.times = times;
         self
     }
 }

@@ -54,6 +54,8 @@ pub mod dsi;
 pub mod erased;
 pub mod error;
 pub mod file;
+#[cfg(feature = "hasher")]
+pub mod hasher;
 pub mod memory;
 pub mod mounts;
 pub mod types;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Peer, Profile, is_root, peers_folder};
+use workspace_tests::{Origin, Peer, Profile, is_root, peers_folder};
 
 use crate::{cargo, chaos, demo, must};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         .iter()
         .map(|peer| {
             format!(
-                "  {} - {} is not installed (Debian package {})",
+                "  {} - {} is not installed (package {})",
                 peer.serves(),
                 peer.program(),
                 peer.package()
@@ -58,13 +58,23 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Installs missing peers on Debian if this process is root or sudo needs no password, and reports
-/// it.
+/// Installs missing peers if possible, those of Debian if this process is root or sudo needs no
+/// password, and reports it.
 fn install() {
-    let (unpacked, installed): (Vec<Peer>, Vec<Peer>) = Peer::ALL
-        .into_iter()
-        .filter(|peer| peer.find().is_none())
-        .partition(|peer| peer.is_unpacked());
+    let of = |origin: Origin| -> Vec<Peer> {
+        let missing = Peer::ALL.into_iter().filter(|peer| peer.find().is_none());
+        missing.filter(|peer| peer.origin() == origin).collect()
+    };
+    for peer in [of(Origin::Go), of(Origin::Pip)].concat() {
+        println!("xtask test: installing {}", peer.package());
+        if let Err(error) = compile(peer) {
+            println!(
+                "xtask test: could not install {}: {error:#}",
+                peer.package()
+            );
+        }
+    }
+    let (unpacked, installed) = (of(Origin::Unpacked), of(Origin::Installed));
     let packages =
         |peers: &[Peer]| -> Vec<&str> { peers.iter().map(|peer| peer.package()).collect() };
     let wanted = [packages(&installed), packages(&unpacked)]
@@ -97,6 +107,26 @@ fn install() {
             );
         }
     }
+}
+
+/// Installs a peer that is no Debian package into the folder of peers.
+fn compile(peer: Peer) -> Result<()> {
+    let folder = peers_folder().context("no target directory")?;
+    let mut install = match peer.origin() {
+        Origin::Go => {
+            let mut go = Command::new("go");
+            go.arg("install").env("GOBIN", folder.join("go/bin"));
+            go
+        }
+        _ => {
+            let python = folder.join("python");
+            must(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
+            let mut pip = Command::new(python.join("bin/pip"));
+            pip.args(["install", "--quiet"]);
+            pip
+        }
+    };
+    must(install.arg(peer.package()))
 }
 
 /// Retries an installation once with updated package lists.

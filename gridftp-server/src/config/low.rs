@@ -106,6 +106,12 @@ pub struct Options {
     #[serde(default, deserialize_with = "in_file")]
     pub block_size: Option<ByteSize>,
 
+    /// Memory for parts of one upload to a storage that takes whole parts, as an object store; one
+    /// part at least [default: 64M].
+    #[arg(long, value_name = "SIZE", value_parser = read_value::<ByteSize>, help_heading = "Storage")]
+    #[serde(default, deserialize_with = "in_file")]
+    pub part_memory: Option<ByteSize>,
+
     /// Allows anonymous login (`anonymous` or `ftp`), to read (`ro`) or to read and write (`rw`).
     #[arg(long, value_name = "ACCESS", help_heading = "Access")]
     pub anonymous: Option<Access>,
@@ -341,7 +347,7 @@ impl Options {
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
             host_cert host_key ca_dir gridmap gridmap_access
             allow_clear_passwords require_control require_data require_anonymous_control
-            require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size anonymous users
+            require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size part_memory anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
             max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
             log_format log_level

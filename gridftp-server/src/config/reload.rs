@@ -15,6 +15,7 @@ impl Config {
         }
         changed! {
             "bind and port" listen, "tls-port" listen_tls, "root and storage" storages, "block-size" block_size,
+            "part-memory" part_memory,
             "in-place" in_place, "sync-writes" sync_writes, "partial-expiry" partial_expiry,
             "data-ports" data_ports, "net-stacks" net_stacks,
             "disk-stacks" disk_stacks, "advertise" advertise, "third-party" third_party,

@@ -228,10 +228,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_the_place() {
         for (text, part) in [
-            (
-                "tape",
-                "unknown storage tape, known are memory, null, posix",
-            ),
+            ("tape", "unknown storage tape, known are memory, null,"),
             ("null:size=1", "size"),
             (
                 "posix:root=/,null",
@@ -249,6 +246,33 @@ mod tests {
         assert!(named("posix:root=/srv").is_ok());
         let staged = "null,staged:status=/bin/true;recall=/bin/true;wait=5s";
         assert!(named(staged).unwrap().open().is_ok());
+    }
+
+    #[cfg(feature = "object")]
+    #[test]
+    fn a_store_has_a_url_and_an_index() {
+        for (text, part) in [
+            ("object", "url=s3://bucket"),
+            ("object:url=http://x/y", "is not a store"),
+            ("object:url=s3://b;part=many", "part"),
+            ("object:url=s3://b;secret=x", "secret"),
+        ] {
+            let error = named(text).unwrap_err();
+            let error = crate::error::chain(&error);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().display();
+        let endpoint = "endpoint=http://127.0.0.1:1;region=r";
+        let without = named(&format!("object:url=s3://b/p%2520q;{endpoint}")).unwrap();
+        let error = crate::error::chain(&without.open().unwrap_err());
+        assert!(error.contains("index="), "{error}");
+        let text = format!("object:url=s3://b/p%2520q;{endpoint};index={folder}/index");
+        let storage = named(&text).unwrap().open().unwrap().unwrap();
+        assert!(
+            format!("{storage:?}").contains("s3://b/p%20q"),
+            "{storage:?}"
+        );
     }
 
     #[tokio::test]

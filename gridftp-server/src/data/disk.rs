@@ -82,10 +82,16 @@ impl DiskStack {
     pub(super) async fn write<K: Sink>(&self, sink: K) -> Result<Layered<K>, StorageError> {
         let sink = Arc::new(sink);
         let written = Arc::new(Slot::new(0));
+        let part = match sink.order() {
+            WriteModel::Parts(size) => usize::try_from(size).unwrap_or(usize::MAX),
+            _ => 0,
+        };
         let file = FileIn {
             sink: Arc::clone(&sink),
             written: Arc::clone(&written),
             busy: None,
+            part,
+            ready: BytesMut::new(),
         };
         let stream = self.open(file).await?;
         Ok(Layered {
@@ -270,9 +276,25 @@ struct FileIn<K> {
     sink: Arc<K>,
     written: Arc<Slot<u64>>,
     busy: Option<Busy<u64>>,
+    /// Bytes of one write, for a sink that takes whole parts; else 0.
+    part: usize,
+    /// Bytes of a part that is not whole yet.
+    ready: BytesMut,
 }
 
 impl<K: Sink> FileIn<K> {
+    /// Begins to write the bytes that are ready.
+    fn start(&mut self) {
+        let data = std::mem::take(&mut self.ready).freeze();
+        let offset = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = Arc::clone(&self.sink);
+        self.busy = Some(Box::pin(async move {
+            let len = data.len() as u64;
+            sink.write_at(offset, data).await?;
+            Ok(len)
+        }));
+    }
+
     /// Waits for the running write, and counts it.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(busy) = &mut self.busy {
@@ -302,15 +324,17 @@ impl<K: Sink> AsyncWrite for FileIn<K> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_idle(cx))?;
-        let taken = buf.get(..BLOCK).unwrap_or(buf);
-        let data = Bytes::copy_from_slice(taken);
+        let most = if self.part > 0 {
+            self.part - self.ready.len()
+        } else {
+            BLOCK
+        };
+        let taken = buf.get(..most).unwrap_or(buf);
         let n = taken.len();
-        let offset = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let sink = Arc::clone(&self.sink);
-        self.busy = Some(Box::pin(async move {
-            sink.write_at(offset, data).await?;
-            Ok(n as u64)
-        }));
+        self.ready.extend_from_slice(taken);
+        if self.ready.len() >= self.part {
+            self.start();
+        }
         // Started now; the next call waits for it.
         match self.poll_idle(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -323,6 +347,10 @@ impl<K: Sink> AsyncWrite for FileIn<K> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_idle(cx))?;
+        if !self.ready.is_empty() {
+            self.start();
+        }
         self.poll_idle(cx)
     }
 }

@@ -209,6 +209,8 @@ impl Dsi for Mounts {
             tree.keeps &= one.keeps;
             tree.modes &= one.modes;
             tree.shares_uploads &= one.shares_uploads;
+            tree.updates &= one.updates;
+            tree.times &= one.times;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);
                 *cost = other.map_or(*cost, |(_, other)| (*cost).max(*other));

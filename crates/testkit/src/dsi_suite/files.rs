@@ -3,14 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Meta, Sink, Source, User, WriteModel};
 
-use super::{Bench, Outcome, len, pattern, ranges, refused};
+use super::{Bench, Outcome, len, pattern, ranges, refused, step, write};
 
 /// Splits `bytes` into writes, in reverse order where the sink accepts any order.
 fn cuts<S: Sink>(sink: &S, bytes: &[u8]) -> Vec<(u64, Bytes)> {
-    let step = match sink.order() {
-        WriteModel::Parts(step) => usize::try_from(step).expect("a part fits into memory"),
-        _ => 1000,
-    };
+    let step = step(sink, 1000);
     let chunks = bytes.chunks(step).zip((0_u64..).step_by(step));
     let mut cuts: Vec<_> = chunks
         .map(|(part, at)| (at, Bytes::copy_from_slice(part)))
@@ -59,7 +56,7 @@ pub(super) async fn an_upload_is_invisible_until_it_is_finished<D: Dsi>(
     bench: &Bench<'_, D>,
 ) -> Outcome {
     let sink = bench.whole("late").await?;
-    sink.write_at(0, Bytes::from(pattern(100_000, 2))).await?;
+    write(&sink, 0, &pattern(100_000, 2)).await?;
     sink.checkpoint(&ranges(&[(0, 100_000)]), false).await?;
     refused(bench.stat("late").await, &[ErrorKind::NotFound]);
     refused(bench.source("late").await, &[ErrorKind::NotFound]);
@@ -80,9 +77,11 @@ pub(super) async fn an_incomplete_file_is_refused<D: Dsi>(bench: &Bench<'_, D>) 
         &[ErrorKind::Incomplete],
     );
     let sink = bench.whole("gap").await?;
-    sink.write_at(0, Bytes::from_static(b"01234")).await?;
-    sink.write_at(6, Bytes::from_static(b"6789")).await?;
-    let done = Finish::whole(10).with_held(ranges(&[(0, 5), (6, 10)]));
+    let part = pattern(u32::try_from(step(&sink, 5))?, 2);
+    let at = 2 * len(&part);
+    sink.write_at(0, Bytes::from(part.clone())).await?;
+    sink.write_at(at, Bytes::from_static(b"6789")).await?;
+    let done = Finish::whole(at + 4).with_held(ranges(&[(0, len(&part)), (at, at + 4)]));
     refused(sink.finish(done).await, &[ErrorKind::Incomplete]);
     assert!(
         bench.names("").await?.is_empty(),
@@ -95,7 +94,7 @@ pub(super) async fn a_file_is_replaced_atomically<D: Dsi>(bench: &Bench<'_, D>) 
     let (old, new) = (pattern(5000, 3), pattern(2000, 4));
     bench.put("file", &old).await?;
     let sink = bench.whole("file").await?;
-    sink.write_at(0, Bytes::from(new.clone())).await?;
+    write(&sink, 0, &new).await?;
     assert!(
         bench.get("file").await? == old,
         "the old file changed before the upload was finished"
@@ -106,7 +105,7 @@ pub(super) async fn a_file_is_replaced_atomically<D: Dsi>(bench: &Bench<'_, D>) 
         "a dropped upload changed the file"
     );
     let sink = bench.whole("file").await?;
-    sink.write_at(0, Bytes::from(new.clone())).await?;
+    write(&sink, 0, &new).await?;
     sink.finish(Finish::whole(2000)).await?;
     assert!(bench.get("file").await? == new, "old bytes are left");
     Ok(())
@@ -241,14 +240,11 @@ pub(super) async fn two_writers_never_mix<D: Dsi>(bench: &Bench<'_, D>) -> Outco
     let first = bench.whole("file").await?;
     // A backend may refuse the second writer, or let the last one win.
     let second = bench.whole("file").await;
-    for at in (0_u64..200_000).step_by(50_000) {
-        let part = |bytes: &[u8]| {
-            let from = usize::try_from(at).expect("small");
-            Bytes::copy_from_slice(bytes.get(from..from + 50_000).expect("within"))
-        };
-        first.write_at(at, part(&a)).await?;
+    let step = step(&first, 50_000);
+    for (at, (one, other)) in (0..).step_by(step).zip(a.chunks(step).zip(b.chunks(step))) {
+        first.write_at(at, Bytes::copy_from_slice(one)).await?;
         if let Ok(second) = &second {
-            second.write_at(at, part(&b)).await?;
+            second.write_at(at, Bytes::copy_from_slice(other)).await?;
         }
     }
     first.finish(Finish::whole(200_000)).await?;

@@ -3,13 +3,15 @@
 mod files;
 mod meta;
 mod names;
+mod parts;
 mod resume;
 mod shared;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
-    Create, Dsi, DsiPath, Error, ErrorKind, Finish, Listing, Sink, Source, Stat, User,
+    Capabilities, Create, Dsi, DsiPath, Error, ErrorKind, Finish, Listing, Sink, Source, Stat,
+    User, WriteModel,
 };
 
 /// The result of a case; any error fails it.
@@ -25,6 +27,23 @@ pub struct Report {
     pub skipped: Vec<&'static str>,
 }
 
+/// Runs the cases that the capabilities need, and reports the others as skipped.
+macro_rules! cases {
+    ($dsi:ident, $can:ident, $report:ident;
+     $($needs:expr => $($group:ident::$case:ident)+;)+) => { $($(
+        if $needs {
+            let name = stringify!($case);
+            let bench = Bench::new($dsi, name).await;
+            if let Err(error) = $group::$case(&bench).await {
+                panic!("{}: {name}: {error}", $can.name);
+            }
+            $report.passed.push(name);
+        } else {
+            $report.skipped.push(stringify!($case));
+        }
+    )+)+ };
+}
+
 /// Runs every case against `dsi`, each in its own directory below the root.
 ///
 /// # Panics
@@ -32,21 +51,8 @@ pub struct Report {
 pub async fn run<D: Dsi>(dsi: &D) -> Report {
     let mut report = Report::default();
     let can = dsi.capabilities();
-    macro_rules! cases {
-        ($($needs:expr => $($group:ident::$case:ident)+;)+) => { $($(
-            if $needs {
-                let name = stringify!($case);
-                let bench = Bench::new(dsi, name).await;
-                if let Err(error) = $group::$case(&bench).await {
-                    panic!("{}: {name}: {error}", can.name);
-                }
-                report.passed.push(name);
-            } else {
-                report.skipped.push(stringify!($case));
-            }
-        )+)+ };
-    }
-    cases! {
+    parts_instead(dsi, &can, &mut report).await;
+    cases! { dsi, can, report;
         can.keeps =>
             files::bytes_may_be_written_in_any_order
             files::an_empty_file_is_stored
@@ -54,13 +60,9 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             files::an_incomplete_file_is_refused
             files::a_file_is_replaced_atomically
             files::a_longer_upload_is_truncated
-            files::in_place_writes_are_visible_at_once
-            files::an_append_excludes_other_writers
-            files::writing_to_a_removed_file_is_an_error
             files::reads_past_the_end_are_empty
             files::offsets_out_of_bounds_are_refused
             files::two_writers_never_mix
-            files::a_change_while_reading_is_detected
             files::concurrent_writes_to_one_sink
             names::directories_are_made_and_removed
             names::files_are_removed
@@ -68,21 +70,46 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             names::trees_are_removed_recursively
             names::listings_are_complete
             names::wrong_kinds_of_objects_are_errors
-            names::unusual_names_are_kept
-            meta::times_are_kept_to_the_nanosecond
+            names::unusual_names_are_kept;
+        can.keeps && can.updates =>
+            files::in_place_writes_are_visible_at_once
+            files::an_append_excludes_other_writers
+            files::writing_to_a_removed_file_is_an_error
             meta::files_are_truncated_but_not_extended;
+        can.keeps && can.times =>
+            meta::times_are_kept_to_the_nanosecond;
+        can.keeps && can.updates && can.times =>
+            files::a_change_while_reading_is_detected;
         true =>
             files::writing_requires_permission;
-        can.keeps && can.resume =>
+        can.keeps && can.modes =>
+            meta::modes_are_kept;
+        can.keeps && can.symlinks =>
+            meta::links_stay_inside_the_tree;
+        can.keeps && !can.checksums.is_empty() =>
+            meta::checksums_are_right
+            meta::a_wrong_digest_is_not_published;
+    }
+    restarts(dsi, &can, &mut report).await;
+    report
+}
+
+/// Cases of uploads that are continued or shared.
+async fn restarts<D: Dsi>(dsi: &D, can: &Capabilities, report: &mut Report) {
+    let resumes = can.keeps && can.resume;
+    cases! { dsi, can, report;
+        resumes && !in_parts(can) =>
             resume::recorded_ranges_are_held
-            resume::unrecorded_bytes_are_not_held
             resume::a_new_upload_discards_the_partial_file
-            resume::an_update_keeps_unwritten_bytes
-            resume::an_update_is_resumed
-            resume::an_update_refuses_a_partial_file
             resume::a_partial_file_can_be_dropped
             resume::only_one_upload_resumes
             resume::a_failed_finish_can_be_resumed;
+        resumes =>
+            resume::unrecorded_bytes_are_not_held;
+        resumes && can.updates =>
+            resume::an_update_keeps_unwritten_bytes
+            resume::an_update_is_resumed
+            resume::an_update_refuses_a_partial_file;
         can.keeps && can.shares_uploads =>
             shared::joined_writes_are_published_by_the_owner
             shared::a_joined_sink_does_not_publish
@@ -92,17 +119,34 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             shared::unwritten_ranges_are_not_data;
         !can.keeps && can.shares_uploads =>
             shared::discarded_uploads_can_be_shared;
-        can.keeps && can.modes =>
-            meta::modes_are_kept;
-        can.keeps && can.symlinks =>
-            meta::links_stay_inside_the_tree;
-        can.keeps && !can.checksums.is_empty() =>
-            meta::checksums_are_right
-            meta::a_wrong_digest_is_not_published;
         !can.keeps =>
             files::discarded_bytes_are_counted;
     }
-    report
+}
+
+/// Cases in place of others that the capabilities exclude, so they never count as skipped.
+async fn parts_instead<D: Dsi>(dsi: &D, can: &Capabilities, report: &mut Report) {
+    if can.keeps && !can.updates {
+        cases! { dsi, can, report;
+            true =>
+                parts::a_replaced_file_is_never_mixed
+                parts::changes_of_a_part_are_refused;
+        }
+    }
+    if can.keeps && can.resume && in_parts(can) {
+        cases! { dsi, can, report;
+            true =>
+                parts::recorded_parts_are_held
+                parts::a_new_upload_discards_the_parts
+                parts::only_one_upload_resumes_its_parts
+                parts::kept_parts_can_be_dropped
+                parts::old_parts_expire;
+        }
+    }
+}
+
+fn in_parts(can: &Capabilities) -> bool {
+    matches!(can.writes, WriteModel::Parts(_))
 }
 
 /// A directory for one case, and short forms of the backend's operations.
@@ -146,7 +190,7 @@ impl<'d, D: Dsi> Bench<'d, D> {
 
     async fn put(&self, name: &str, bytes: &[u8]) -> Result<Stat, Error> {
         let sink = self.whole(name).await?;
-        sink.write_at(0, Bytes::copy_from_slice(bytes)).await?;
+        write(&sink, 0, bytes).await?;
         sink.finish(Finish::whole(len(bytes))).await
     }
 
@@ -186,6 +230,23 @@ impl<'d, D: Dsi> Bench<'d, D> {
         names.sort();
         Ok(names)
     }
+}
+
+/// Bytes of one write that the sink accepts: those of a part, or about `usual`.
+fn step<S: Sink>(sink: &S, usual: usize) -> usize {
+    match sink.order() {
+        WriteModel::Parts(part) => usize::try_from(part).expect("a part fits into memory"),
+        _ => usual,
+    }
+}
+
+/// Writes `bytes` at `offset`, in whole parts for a sink that takes parts.
+async fn write<S: Sink>(sink: &S, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    let step = step(sink, bytes.len().max(1));
+    for (part, at) in bytes.chunks(step).zip((offset..).step_by(step)) {
+        sink.write_at(at, Bytes::copy_from_slice(part)).await?;
+    }
+    Ok(())
 }
 
 fn len(bytes: &[u8]) -> u64 {

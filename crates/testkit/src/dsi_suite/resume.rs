@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 
-use super::{Bench, Outcome, pattern, ranges, refused};
+use super::{Bench, Outcome, pattern, ranges, refused, write};
 
 pub(super) async fn recorded_ranges_are_held<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let bytes = pattern(300_000, 1);
@@ -45,7 +45,7 @@ pub(super) async fn recorded_ranges_are_held<D: Dsi>(bench: &Bench<'_, D>) -> Ou
 
 pub(super) async fn unrecorded_bytes_are_not_held<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("file").await?;
-    sink.write_at(0, Bytes::from(pattern(100_000, 2))).await?;
+    write(&sink, 0, &pattern(100_000, 2)).await?;
     drop(sink);
     assert!(bench.held("file").await?.is_empty());
     assert!(bench.held("nowhere").await?.is_empty());

@@ -30,6 +30,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("xio-core", 1, Interface),
     ("crates/ftp-proto", 2, Pure),
     ("crates/dsi-null", 2, Plugin),
+    ("crates/dsi-object", 2, Plugin),
     ("crates/dsi-posix", 2, Plugin),
     ("crates/dsi-staged", 2, Plugin),
     ("drivers/compress", 2, Plugin),

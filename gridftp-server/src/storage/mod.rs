@@ -1,5 +1,8 @@
 //! `StorageKind`: the kinds of storage by name, with their options and the way to open one.
 
+#[cfg(feature = "object")]
+mod object;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +106,7 @@ pub const LAYERS: [StorageLayer; 1] = [StorageLayer {
 }];
 
 /// All kinds.
-pub const KINDS: [StorageKind; 3] = [
+pub const KINDS: &[StorageKind] = &[
     StorageKind {
         name: "memory",
         about: "Files in memory, which are gone when the server ends",
@@ -120,6 +123,14 @@ pub const KINDS: [StorageKind; 3] = [
         options: NoOptions::OPTIONS,
         check: |entry| NoOptions::from_entry(entry).map(drop),
         open: |_, _| Ok(Arc::new(Null::new())),
+    },
+    #[cfg(feature = "object")]
+    StorageKind {
+        name: "object",
+        about: "A bucket of S3, Google Cloud Storage or Azure, with keys from the environment or a file",
+        options: object::ObjectOptions::OPTIONS,
+        check: |entry| object::config(entry).map(drop),
+        open: object::open,
     },
     StorageKind {
         name: "posix",

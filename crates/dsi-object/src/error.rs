@@ -1,0 +1,53 @@
+//! Errors of the store as errors of the storage interface.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+
+use gridftp_dsi::{Error, ErrorKind};
+use object_store::Error as StoreError;
+
+/// The kind of an error of the store.
+pub(crate) fn kind(error: &StoreError) -> ErrorKind {
+    match error {
+        StoreError::NotFound { .. } => ErrorKind::NotFound,
+        StoreError::InvalidPath { .. } => ErrorKind::BadName,
+        StoreError::NotSupported { .. } | StoreError::NotImplemented { .. } => {
+            ErrorKind::Unsupported
+        }
+        StoreError::AlreadyExists { .. } => ErrorKind::Exists,
+        StoreError::Precondition { .. } | StoreError::NotModified { .. } => ErrorKind::Changed,
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+            ErrorKind::Denied
+        }
+        // Below a file of a local directory there is nothing.
+        _ if is_below_file(error) => ErrorKind::NotFound,
+        _ => ErrorKind::Io,
+    }
+}
+
+fn is_below_file(error: &StoreError) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return io.kind() == io::ErrorKind::NotADirectory;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// The error of an operation on `path`.
+pub(crate) fn of(op: &'static str, path: impl fmt::Display, error: StoreError) -> Error {
+    Error::new(kind(&error), op).at(path).because(error)
+}
+
+/// An error with a reason in words.
+pub(crate) fn refused(
+    kind: ErrorKind,
+    op: &'static str,
+    path: impl fmt::Display,
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Error {
+    Error::new(kind, op).at(path).because(why)
+}

@@ -1,0 +1,41 @@
+//! Object stores behind the storage interface: S3, Google Cloud Storage, Azure, a local directory.
+//!
+//! [`Objects`] serves the objects below a prefix as a tree. A path is a key byte for byte, so every
+//! key that is UTF-8 text without control characters and empty components has its name; other names
+//! are refused. A directory is a prefix of keys, or an empty object `.gridftp-directory` in it.
+//!
+//! - **Reading**: several requests at a time, ahead of the reader, within
+//!   [`Config::read_ahead`] bytes. Every request names the version that was opened.
+//! - **Writing**: one request for an object of at most one part, else an upload in parts straight
+//!   to the final key, where it appears with the last request. Parts are max(8 MiB, length / 9000)
+//!   long, or 128 MiB when the length is unknown, and arrive in any order.
+//! - **Restart**: a journal in [`Config::index`] has the upload and its parts, so that a later
+//!   process continues it; [`Dsi::expire`](gridftp_dsi::Dsi::expire) ends the old ones.
+//! - **Renaming** copies each object and removes it, and is refused above the 5 GiB that S3 copies.
+//!   It is not atomic for a directory.
+//! - **Checksums** are computed from the bytes. The expected digest of an upload in parts can only
+//!   be checked once it is published: an object with another digest is removed then.
+//!
+//! Stores keep their own times, change no part of an object, and have no links, modes or groups.
+//! A directory of this machine (`file:///path`) is for tests: symbolic links in it are followed.
+//! Refusals such as `503 Slow Down` are repeated up to ten times within two minutes.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod checksum;
+mod entry;
+mod error;
+mod journal;
+mod key;
+mod listing;
+mod names;
+mod parts;
+mod sink;
+mod source;
+mod store;
+
+pub use backend::Objects;
+pub use listing::ObjectListing;
+pub use sink::ObjectSink;
+pub use source::ObjectSource;
+pub use store::Config;

@@ -1,0 +1,410 @@
+//! `Config` and `Store`: which store, with which credentials, and the handles to it.
+
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gridftp_dsi::{Error, ErrorKind, Result};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::list::PaginatedListStore;
+use object_store::local::LocalFileSystem;
+use object_store::multipart::MultipartStore;
+use object_store::path::Path;
+use object_store::{
+    ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt as _, RetryConfig,
+};
+
+use crate::journal::Index;
+use crate::key::Keys;
+use crate::parts::Parts;
+
+/// Least bytes of a part, unless the configuration says otherwise.
+const LEAST_PART: u64 = 8 << 20;
+
+/// Bytes of a part when the length of the object is unknown.
+const UNKNOWN_PART: u64 = 128 << 20;
+
+/// Number of parts into which a large object is cut, below [`MOST_PARTS`] since it may grow.
+const USUAL_PARTS: u64 = 9_000;
+
+/// Most parts of an object in S3; Azure has more.
+pub(crate) const MOST_PARTS: u64 = 10_000;
+
+/// Largest object that S3 copies in one request.
+const S3_COPY: u64 = 5 << 30;
+
+/// Longest time of one request, its retries excluded.
+const REQUEST: Duration = Duration::from_secs(600);
+
+/// Longest time in which a request is repeated after `503 Slow Down` and similar refusals.
+const RETRYING: Duration = Duration::from_secs(120);
+
+/// A store and its settings.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or `file:///path`. Every
+    /// byte of the prefix counts: no part of it is decoded.
+    pub url: String,
+    /// URL of the service in place of the provider's own; `http:` without TLS.
+    pub endpoint: Option<String>,
+    /// Region of the bucket.
+    pub region: Option<String>,
+    /// File with credentials, one `NAME=VALUE` a line, which take precedence over the environment.
+    pub credentials: Option<PathBuf>,
+    /// Directory of the journals of uploads.
+    pub index: PathBuf,
+    /// Bytes of a part; `None` derives them from the length of the object.
+    pub part: Option<u64>,
+    /// Most bytes read ahead for one open object.
+    pub read_ahead: u64,
+}
+
+impl Config {
+    /// The settings of the store at `url`, with journals in the directory `index`.
+    pub fn new(url: impl Into<String>, index: impl Into<PathBuf>) -> Self {
+        Self {
+            url: url.into(),
+            endpoint: None,
+            region: None,
+            credentials: None,
+            index: index.into(),
+            part: None,
+            read_ahead: 32 << 20,
+        }
+    }
+
+    /// Checks the form of the URL.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadName`] for any other form.
+    pub fn check(&self) -> Result<()> {
+        Url::parse(&self.url).map(drop)
+    }
+}
+
+/// The provider of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    S3,
+    Google,
+    Azure,
+    Local,
+}
+
+/// The parts of a URL.
+#[derive(Debug)]
+struct Url<'u> {
+    scheme: Scheme,
+    bucket: &'u str,
+    prefix: &'u str,
+}
+
+impl<'u> Url<'u> {
+    fn parse(url: &'u str) -> Result<Self> {
+        let bad = || {
+            let fact = format!(
+                "{url} is not a store, the forms are s3://bucket/prefix, gs://bucket/prefix, \
+                 az://container/prefix and file:///path"
+            );
+            Error::new(ErrorKind::BadName, "open store").because(fact)
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
+        let scheme = match scheme {
+            "s3" => Scheme::S3,
+            "gs" => Scheme::Google,
+            "az" => Scheme::Azure,
+            "file" if rest.starts_with('/') => Scheme::Local,
+            _ => return Err(bad()),
+        };
+        let (bucket, prefix) = match scheme {
+            Scheme::Local => ("", rest),
+            _ => rest.split_once('/').unwrap_or((rest, "")),
+        };
+        if bucket.is_empty() && scheme != Scheme::Local {
+            return Err(bad());
+        }
+        Ok(Self {
+            scheme,
+            bucket,
+            prefix,
+        })
+    }
+}
+
+/// The handles to a store.
+pub(crate) struct Store {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) parts: Parts,
+    /// Listing in pages; `None` for a local directory.
+    pub(crate) pages: Option<Arc<dyn PaginatedListStore>>,
+    pub(crate) keys: Keys,
+    pub(crate) index: Index,
+    /// Largest object that one request copies.
+    pub(crate) copy_limit: u64,
+    pub(crate) read_ahead: u64,
+    part: Option<u64>,
+    url: String,
+}
+
+/// The interfaces of one store.
+struct Handles {
+    objects: Arc<dyn ObjectStore>,
+    parts: Parts,
+    pages: Option<Arc<dyn PaginatedListStore>>,
+    copy_limit: u64,
+}
+
+impl Handles {
+    fn remote<S>(store: S, copy_limit: u64) -> Self
+    where
+        S: ObjectStore + MultipartStore + PaginatedListStore,
+    {
+        let store = Arc::new(store);
+        Self {
+            objects: store.clone(),
+            parts: Parts::Store(store.clone()),
+            pages: Some(store),
+            copy_limit,
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.url).finish()
+    }
+}
+
+fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Io, "open store").because(why)
+}
+
+/// The names and values of a file of credentials. Errors show no value.
+fn credentials(file: Option<&FilePath>) -> Result<Vec<(String, String)>> {
+    let Some(file) = file else {
+        return Ok(Vec::new());
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error).at(file.display()))?;
+    let lines = text.lines().map(str::trim).enumerate();
+    let pairs = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let pair = |(number, line): (usize, &str)| {
+        let (name, value) = line.split_once('=').ok_or_else(|| {
+            failed(format!("line {} is not NAME=VALUE", number + 1)).at(file.display())
+        })?;
+        let name = name
+            .trim()
+            .trim_start_matches("export ")
+            .to_ascii_lowercase();
+        Ok((name, value.trim().trim_matches('"').to_owned()))
+    };
+    pairs.map(pair).collect()
+}
+
+/// Applies the common settings to a builder of `object_store`.
+macro_rules! builder {
+    ($builder:ty, $url:expr, $config:expr, $key:ty) => {{
+        let retry = RetryConfig {
+            retry_timeout: RETRYING,
+            ..RetryConfig::default()
+        };
+        let plain = $config
+            .endpoint
+            .as_deref()
+            .is_some_and(|url| url.starts_with("http://"));
+        let client = ClientOptions::new()
+            .with_timeout(REQUEST)
+            .with_connect_timeout(Duration::from_secs(10))
+            .with_allow_http(plain);
+        let mut builder = <$builder>::from_env()
+            .with_url($url)
+            .with_retry(retry)
+            .with_client_options(client);
+        for (name, value) in credentials($config.credentials.as_deref())? {
+            let key: $key = name
+                .parse()
+                .map_err(|_| failed(format!("{name} in the file of credentials is unknown")))?;
+            builder = builder.with_config(key, value);
+        }
+        builder
+    }};
+}
+
+impl Store {
+    /// Connects to nothing yet: a wrong key shows with the first request.
+    pub(crate) fn open(config: &Config) -> Result<Self> {
+        let url = Url::parse(&config.url)?;
+        let bucket = url.bucket;
+        let mut prefix = url.prefix;
+        let handles = match url.scheme {
+            Scheme::S3 => {
+                let url = format!("s3://{bucket}");
+                let mut builder = builder!(AmazonS3Builder, url, config, AmazonS3ConfigKey);
+                if let Some(endpoint) = &config.endpoint {
+                    builder = builder.with_endpoint(endpoint);
+                }
+                if let Some(region) = &config.region {
+                    builder = builder.with_region(region);
+                }
+                Handles::remote(builder.build().map_err(failed)?, S3_COPY)
+            }
+            Scheme::Google => {
+                let url = format!("gs://{bucket}");
+                let mut builder = builder!(GoogleCloudStorageBuilder, url, config, GoogleConfigKey);
+                if let Some(endpoint) = &config.endpoint {
+                    builder = builder.with_base_url(endpoint);
+                }
+                Handles::remote(builder.build().map_err(failed)?, u64::MAX)
+            }
+            Scheme::Azure => {
+                let url = format!("az://{bucket}");
+                let mut builder = builder!(MicrosoftAzureBuilder, url, config, AzureConfigKey);
+                if let Some(endpoint) = &config.endpoint {
+                    builder = builder.with_endpoint(endpoint.clone());
+                }
+                Handles::remote(builder.build().map_err(failed)?, u64::MAX)
+            }
+            Scheme::Local => {
+                let store = LocalFileSystem::new_with_prefix(std::mem::take(&mut prefix));
+                let store = store.map_err(|error| failed(error).at(url.prefix))?;
+                let store = Arc::new(store.with_automatic_cleanup(true));
+                Handles {
+                    objects: store.clone(),
+                    parts: Parts::Local(store),
+                    pages: None,
+                    copy_limit: u64::MAX,
+                }
+            }
+        };
+        let index = Index::open(&config.index, &config.url)
+            .map_err(|error| failed(error).at(config.index.display()))?;
+        Ok(Self {
+            objects: handles.objects,
+            parts: handles.parts,
+            pages: handles.pages,
+            copy_limit: handles.copy_limit,
+            keys: Keys::new(prefix)?,
+            index,
+            read_ahead: config.read_ahead,
+            part: config.part,
+            url: config.url.clone(),
+        })
+    }
+
+    /// Publishes an object in one request.
+    pub(crate) async fn put(&self, key: &Path, data: Bytes) -> Result<(), StoreError> {
+        let Parts::Local(_) = self.parts else {
+            return self.objects.put(key, data.into()).await.map(drop);
+        };
+        let size = data.len() as u64;
+        let upload = self.parts.begin(key, size.max(1)).await?;
+        let published = async {
+            let part = self.parts.put(&upload, 0, data).await?;
+            self.parts.complete(&upload, vec![part], size).await
+        };
+        match published.await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.parts.abort(&upload).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Bytes of the parts of an object whose length is `size`.
+    pub(crate) fn part_for(&self, size: Option<u64>) -> u64 {
+        let Some(size) = size else {
+            return self.part.unwrap_or(UNKNOWN_PART);
+        };
+        let least = self.least_part();
+        match size.div_ceil(USUAL_PARTS) {
+            even if even > least => even.next_multiple_of(1 << 20),
+            _ => least,
+        }
+    }
+
+    /// Bytes of the parts of a small object.
+    pub(crate) fn least_part(&self) -> u64 {
+        self.part.unwrap_or(LEAST_PART)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_a_store_and_a_prefix_that_is_not_decoded() {
+        let url = Url::parse("s3://bucket/a%20b/é#?").unwrap();
+        assert_eq!(
+            (url.scheme, url.bucket, url.prefix),
+            (Scheme::S3, "bucket", "a%20b/é#?")
+        );
+        let url = Url::parse("gs://bucket").unwrap();
+        assert_eq!(
+            (url.scheme, url.bucket, url.prefix),
+            (Scheme::Google, "bucket", "")
+        );
+        let url = Url::parse("file:///srv/data").unwrap();
+        assert_eq!((url.scheme, url.prefix), (Scheme::Local, "/srv/data"));
+        for bad in ["bucket", "s3:///x", "http://x/y", "file://x", "s3:bucket"] {
+            let error = Url::parse(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadName, "{bad}");
+        }
+    }
+
+    #[test]
+    fn parts_fit_into_the_limit_of_ten_thousand() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", dir.path().display());
+        let mut config = Config::new(url, dir.path().join("index"));
+        let store = Store::open(&config).unwrap();
+        assert_eq!(store.part_for(None), 128 << 20);
+        for size in [0, 1, 1 << 30, 80 << 30, 5 << 40] {
+            let part = store.part_for(Some(size));
+            assert!(
+                part >= 8 << 20 && size.div_ceil(part) <= 9000,
+                "{size}: {part}"
+            );
+        }
+        config.part = Some(1000);
+        let store = Store::open(&config).unwrap();
+        assert_eq!(
+            (store.part_for(None), store.part_for(Some(0))),
+            (1000, 1000)
+        );
+    }
+
+    #[test]
+    fn a_file_of_credentials_has_names_and_values_and_errors_hide_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secrets");
+        std::fs::write(
+            &file,
+            "# mine\nAWS_ACCESS_KEY_ID = me\nexport AWS_SECRET_ACCESS_KEY=\"a=b\"\n",
+        )
+        .unwrap();
+        let pairs = credentials(Some(&file)).unwrap();
+        assert_eq!(pairs[0], ("aws_access_key_id".into(), "me".into()));
+        assert_eq!(pairs[1], ("aws_secret_access_key".into(), "a=b".into()));
+        std::fs::write(&file, "\nsecretword\n").unwrap();
+        let error = credentials(Some(&file)).unwrap_err();
+        let text = format!("{error:?}");
+        assert!(
+            text.contains("line 2") && !text.contains("secretword"),
+            "{text}"
+        );
+        let mut config = Config::new("s3://b", dir.path());
+        config.credentials = Some(file.clone());
+        std::fs::write(&file, "no_such_key=secretword\n").unwrap();
+        let text = format!("{:?}", Store::open(&config).unwrap_err());
+        assert!(
+            text.contains("no_such_key") && !text.contains("secretword"),
+            "{text}"
+        );
+    }
+}

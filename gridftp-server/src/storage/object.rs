@@ -1,0 +1,67 @@
+//! `object`: the options of a storage in an object store.
+
+use std::sync::Arc;
+
+use gridftp_dsi::DynDsi;
+use gridftp_dsi_object::{Config, Objects};
+use xio::{ByteSize, Entry, Error, ErrorKind, Operation, Options as _, Result, Setting};
+
+use super::Defaults;
+
+xio::options! {
+    /// Options of an object store.
+    pub(super) struct ObjectOptions for "object" {
+        /// File with NAME=VALUE lines of the provider's keys; the environment by default.
+        credentials: Option<String> = None, "credentials", Setting::new().takes("a path", &["/etc/gridftp/s3.keys"]).local();
+        /// URL of the service; the provider's own by default.
+        endpoint: Option<String> = None, "endpoint", Setting::new().takes("a URL", &["http://127.0.0.1:7070"]).local();
+        /// Directory of the journals of uploads; that of --partial-index by default.
+        index: Option<String> = None, "index", Setting::new().takes("a path", &["/var/lib/gridftp/bucket"]).local();
+        /// Bytes of a part; max(8M, length / 9000) by default, or 128M for an unknown length.
+        part: Option<ByteSize> = None, "part";
+        /// Bytes read ahead for one download.
+        read_ahead: ByteSize = ByteSize::new(32 << 20), "read-ahead";
+        /// Region of the bucket; that of the environment by default.
+        region: Option<String> = None, "region", Setting::new().takes("a name", &["eu-west-1"]).local();
+        /// The store and a prefix of its keys.
+        url: Option<String> = None, "url", Setting::new().takes("a URL", &["s3://bucket/prefix"]).local();
+    }
+}
+
+fn bad(fact: impl Into<String>) -> Error {
+    Error::new(ErrorKind::BadOption, "object", Operation::Plan, fact.into())
+}
+
+/// The settings of an entry, without an index where it names none.
+pub(super) fn config(entry: &Entry) -> Result<Config> {
+    let options = ObjectOptions::from_entry(entry)?;
+    let url = options
+        .url
+        .ok_or_else(|| bad("the storage needs its url, as url=s3://bucket"))?;
+    let mut config = Config::new(url, options.index.unwrap_or_default());
+    config.endpoint = options.endpoint;
+    config.region = options.region;
+    config.credentials = options.credentials.map(Into::into);
+    config.part = options.part.map(ByteSize::bytes);
+    config.read_ahead = options.read_ahead.bytes();
+    config
+        .check()
+        .map_err(|error| bad(crate::error::chain(&error)))?;
+    Ok(config)
+}
+
+/// Opens the store of an entry.
+pub(super) fn open(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Arc<dyn DynDsi>> {
+    let failed = |error: Error| {
+        gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::BadName, "open store").because(error)
+    };
+    let mut config = config(entry).map_err(failed)?;
+    if config.index.as_os_str().is_empty() {
+        config.index = defaults.index.clone().ok_or_else(|| {
+            failed(bad(
+                "the storage needs its index, as index=/var/lib/gridftp/bucket",
+            ))
+        })?;
+    }
+    Ok(Arc::new(Objects::open(&config)?))
+}
