@@ -170,11 +170,11 @@ xio::options! {
         /// Program that retrieves the file of its argument.
         recall: Option<String> = None, "recall", Setting::new().takes("a path", &["/usr/local/bin/recall"]).local();
         /// Longest run of that program.
-        recall_limit: Duration = Duration::from_secs(24 * 3600), "recall-limit", Setting::new().local();
+        recall_limit: Duration = Duration::from_secs(24 * 3600), "recall_limit", Setting::new().local();
         /// Program whose exit status is 0 if the file of its argument is at hand, 1 if not.
         status: Option<String> = None, "status", Setting::new().takes("a path", &["/usr/local/bin/status"]).local();
         /// Longest run of that program.
-        status_limit: Duration = Duration::from_secs(10), "status-limit", Setting::new().local();
+        status_limit: Duration = Duration::from_secs(10), "status_limit", Setting::new().local();
         /// Longest wait of a download for its file.
         wait: Duration = Duration::from_secs(3600), "wait", Setting::new().local();
     }
@@ -222,4 +222,22 @@ fn posix(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Arc<dyn DynD
         posix = posix.with_index(&index);
     }
     Ok(Arc::new(posix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_can_be_given() {
+        let kinds = KINDS.iter().map(|kind| (kind.name, kind.options));
+        let layers = LAYERS.iter().map(|layer| (layer.name, layer.options));
+        for (name, options) in kinds.chain(layers) {
+            for option in options {
+                let text = format!("{}=x", option.name);
+                let entry = Entry::new(name).unwrap().with_options(&text);
+                assert!(entry.is_ok(), "{name}: {entry:?}");
+            }
+        }
+    }
 }

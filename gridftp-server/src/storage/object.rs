@@ -20,7 +20,7 @@ xio::options! {
         /// Bytes of a part; max(8M, length / 9000) by default, or 128M for an unknown length.
         part: Option<ByteSize> = None, "part";
         /// Bytes read ahead for one download.
-        read_ahead: ByteSize = ByteSize::new(32 << 20), "read-ahead";
+        read_ahead: ByteSize = ByteSize::new(32 << 20), "read_ahead";
         /// Region of the bucket; that of the environment by default.
         region: Option<String> = None, "region", Setting::new().takes("a name", &["eu-west-1"]).local();
         /// The store and a prefix of its keys.
@@ -64,4 +64,21 @@ pub(super) fn open(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Ar
         })?;
     }
     Ok(Arc::new(Objects::open(&config)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use xio::Plan;
+
+    use super::*;
+
+    #[test]
+    fn options_are_decoded_once() {
+        let text = "object:url=s3://b/p%2520%3Bq;part=16M;read_ahead=1M;region=r";
+        let plan: Plan = text.parse().unwrap();
+        let config = config(&plan.entries()[0]).unwrap();
+        assert_eq!(config.url, "s3://b/p%20;q");
+        assert_eq!((config.part, config.read_ahead), (Some(16 << 20), 1 << 20));
+        assert_eq!(config.region.as_deref(), Some("r"));
+    }
 }
