@@ -53,6 +53,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/unix", 2, Plugin),
     ("drivers/verify", 2, Plugin),
     ("drivers/udt", 2, Plugin),
+    ("crates/cluster", 3, Other),
     ("crates/data", 3, Other),
     // Built on the driver for TLS, which it sets up in its own way.
     ("drivers/gsi", 3, Other),

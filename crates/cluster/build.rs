@@ -1,0 +1,15 @@
+//! Generates the messages, clients and servers of `proto/cluster.proto`, without `protoc`.
+#![forbid(unsafe_code)]
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let file = "proto/cluster.proto";
+    println!("cargo:rerun-if-changed={file}");
+    let descriptors = protox::compile([file], ["proto"])?;
+    tonic_prost_build::configure()
+        // The connections are made here, not by tonic.
+        .build_transport(false)
+        // It holds a delegated credential, or a secret to join.
+        .skip_debug(["Protection", "JoinRequest"])
+        .compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! Messages of a session: requests of the front end and reports of the node, as typed values.
+
+mod bounds;
+mod receive;
+mod send;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use byte_ranges::RangeSet;
+use ftp_proto::security::DataProtection;
+use ftp_proto::types::{Channel, ListForm};
+use ftp_wire::command::{Family, StackSide};
+use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
+use ftp_wire::reply::Reply;
+use zeroize::Zeroizing;
+
+pub use bounds::Malformed;
+pub(crate) use bounds::{MAX_MESSAGE, check, text};
+pub(crate) use receive::{open, reply, request};
+
+/// The start of a session on a node: the client, the user and the limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Open {
+    /// The name of the session in the logs of both ends.
+    pub task: String,
+    /// The client's address on the control connection.
+    pub client: SocketAddr,
+    /// The front end's own address on the control connection.
+    pub local: SocketAddr,
+    /// The IPv6 scope of the control connection, 0 for none.
+    pub scope_id: u32,
+    /// The user for whom storage is opened.
+    pub user: User,
+    /// Limits on the data connections.
+    pub limits: SessionLimits,
+    /// The address to tell clients in place of the listener's own.
+    pub advertise: Option<String>,
+}
+
+/// The user of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Login name.
+    pub name: String,
+    /// Initial directory, absolute within the exported tree.
+    pub home: Vec<u8>,
+    /// Whether the user may change files and names.
+    pub may_write: bool,
+    /// Whether symbolic links are followed.
+    pub follows_links: bool,
+    /// Other properties by name.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// Limits on the data connections of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Longest time to open a connection, and to wait for the first one.
+    pub connect_timeout: Duration,
+    /// Longest time without a byte moved.
+    pub stall_timeout: Duration,
+    /// Most simultaneous connections of one transfer.
+    pub max_streams: u32,
+}
+
+/// A request of a front end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToNode {
+    /// Listen for data connections. Answered by [`FromNode::Listening`] or [`FromNode::Failed`].
+    Listen(Box<Listen>),
+    /// Remember the addresses of the data connections; the transfer connects. Answered by
+    /// [`FromNode::Done`] or [`FromNode::Failed`].
+    Connect(Box<Connect>),
+    /// Build data connections or files with this stack from now on; `None` for the node's own
+    /// choice. Answered by [`FromNode::Done`] or [`FromNode::Failed`].
+    Stack(StackSide, Option<String>),
+    /// Move the node's part of a file, or a listing. Answered by [`FromNode::Transferred`] or
+    /// [`FromNode::Failed`], after any number of events.
+    Transfer(Box<Transfer>),
+    /// Stop the transfer; its own answer still comes. Not answered itself.
+    Abort {
+        /// The origin of the abort, for the log.
+        by: String,
+    },
+    /// Close data connections, cached or not, and data listeners. Not answered.
+    DropData,
+}
+
+/// An answer or an event of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FromNode {
+    /// The request succeeded, and has no value.
+    Done,
+    /// The request failed.
+    Failed(Box<Failed>),
+    /// The address of the listener, in the form for the peer.
+    Listening(SocketAddr),
+    /// Event: the data connections are open.
+    Opened {
+        /// Whether cached connections serve again.
+        reused: bool,
+    },
+    /// Event: ranges on stable storage since the last such event.
+    Received(RangeSet),
+    /// Event: bytes of this transfer moved so far.
+    Moved(u64),
+    /// The transfer ended well.
+    Transferred(Box<Transferred>),
+}
+
+/// The hosts other than the client's own that may be the other end of data connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerRule {
+    /// None: the client's own host only.
+    Own,
+    /// Any, for transfers between two servers.
+    Any,
+    /// Those of these networks, as `192.0.2.0/24`.
+    Among(Vec<String>),
+}
+
+/// Identities of the two ends of data connections, for Grid security.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DataIdentity {
+    /// The subject of the control channel, which the peer must have under `DCAU A`.
+    pub expected: Option<String>,
+    /// The credential of this end.
+    pub credential: Option<Credential>,
+}
+
+/// A credential with its private key, PEM: never printed, and overwritten when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential(Zeroizing<Vec<u8>>);
+
+impl Credential {
+    /// Wraps `pem`.
+    pub fn new(pem: impl Into<Vec<u8>>) -> Self {
+        Self(Zeroizing::new(pem.into()))
+    }
+
+    /// Returns the PEM text.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(…)")
+    }
+}
+
+/// The parameters of a data listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Address family; `None` for that of the control connection.
+    pub family: Option<Family>,
+    /// TCP send buffer in bytes; 0 for the kernel's choice.
+    pub send_buffer: u64,
+    /// TCP receive buffer in bytes; 0 for the kernel's choice.
+    pub receive_buffer: u64,
+    /// The hosts that may connect.
+    pub peers: PeerRule,
+    /// The protection of the connections.
+    pub protection: DataProtection,
+    /// The identities of their ends.
+    pub identity: DataIdentity,
+}
+
+/// The addresses of data connections to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connect {
+    /// One address or more.
+    pub addresses: Vec<SocketAddr>,
+    /// The hosts that these addresses may be on.
+    pub peers: PeerRule,
+    /// The protection of the connections.
+    pub protection: DataProtection,
+    /// The identities of their ends.
+    pub identity: DataIdentity,
+}
+
+/// One movement of bytes over the data channel of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// The file or the listing, its direction, and the node's part.
+    pub kind: TransferKind,
+    /// Parameters of the data channel, with its protection.
+    pub channel: Channel,
+    /// The identities of the ends of the data connections.
+    pub identity: DataIdentity,
+    /// Interval of [`FromNode::Moved`]; `None` for none.
+    pub perf_every: Option<Duration>,
+    /// Interval of [`FromNode::Received`]; `None` for none.
+    pub restart_every: Option<Duration>,
+    /// Tag of the data, in MODE E.
+    pub tag: Option<u64>,
+    /// Whether to read and discard the rest of a failed upload.
+    pub drains: bool,
+}
+
+/// The file or the listing of a transfer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransferKind {
+    /// A part of a file to the peer.
+    Retrieve {
+        /// The file.
+        path: FtpPath,
+        /// Offset and length of the region; wire offsets are relative to it.
+        region: Option<(u64, Option<u64>)>,
+        /// Ranges the receiver already holds, relative to the region.
+        held: RangeSet,
+        /// The distribution of the file over the stripes.
+        layout: Layout,
+        /// The index of this stripe, below [`Self::Retrieve::stripes`].
+        stripe: u32,
+        /// The number of stripes.
+        stripes: u32,
+    },
+    /// Blocks of a file from the peer, into an upload that several nodes share.
+    Store {
+        /// The final name of the file.
+        path: FtpPath,
+        /// The token of the shared upload, which the front end opened.
+        upload: Vec<u8>,
+        /// The position of wire offset 0.
+        base: u64,
+        /// Ranges held according to the peer, relative to wire offset 0.
+        held: RangeSet,
+        /// Expected number of bytes.
+        size: Option<u64>,
+    },
+    /// A directory listing to the peer.
+    List {
+        /// The directory or file.
+        path: FtpPath,
+        /// The form of its lines.
+        form: ListForm,
+    },
+}
+
+/// The distribution of a file over stripes (`OPTS RETR StripeLayout`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Each stripe sends one part, in equal lengths.
+    Partitioned,
+    /// Blocks of this many bytes, at least 1, go to the stripes by turns.
+    Blocked(u64),
+}
+
+/// The end of a request that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// The reply for the client.
+    pub reply: Reply,
+    /// The party at fault.
+    pub fault: Fault,
+    /// Whether the data connections serve the next transfer.
+    pub spared: bool,
+}
+
+/// The party at fault in a failure on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The node itself: another one may succeed.
+    Node,
+    /// The other end of the data connections, or the network to it.
+    Peer,
+    /// The storage, the same on every node.
+    Storage,
+    /// The request: parameters that the node does not accept.
+    Request,
+    /// Nobody: the transfer was aborted.
+    Aborted,
+}
+
+/// The result of a transfer that ended well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transferred {
+    /// Payload bytes moved by this node.
+    pub bytes: u64,
+    /// Of an upload: all ranges on stable storage by this transfer, relative to wire offset 0.
+    pub ranges: RangeSet,
+    /// One past the last byte moved, relative to wire offset 0.
+    pub end: u64,
+    /// The receipt of a tagged transfer.
+    pub receipt: Option<Receipt>,
+}

@@ -1,0 +1,323 @@
+//! Conversion of messages from their form on the wire, with every field checked.
+
+use std::time::Duration;
+
+use ftp_proto::security::{DataProtection, Level};
+use ftp_proto::types::{Channel, ListForm};
+use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
+use ftp_wire::facts::{Fact, FactSet};
+use ftp_wire::opts::MAX_PARALLELISM;
+use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
+use ftp_wire::reply::{Code, Reply};
+
+use super::bounds::{
+    MAX_BYTES, MAX_LIST, MAX_STRIPES, Malformed, Result, address, bytes, check, list, ranges,
+    some_text, text,
+};
+use super::{
+    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Layout, Listen, Open, PeerRule,
+    SessionLimits, ToNode, Transfer, TransferKind, Transferred, User,
+};
+use crate::proto::{self, from_node, peers, to_node, transfer};
+
+/// Reads the first message of a session.
+pub(crate) fn open(message: proto::ToNode) -> Result<Open> {
+    let Some(to_node::Kind::Open(open)) = message.kind else {
+        return Err(Malformed::new("open"));
+    };
+    let user = open.user.ok_or(Malformed::new("user"))?;
+    let limits = open.limits.ok_or(Malformed::new("limits"))?;
+    let attributes = user.attributes.into_iter().collect();
+    Ok(Open {
+        task: text(open.task, "task")?,
+        client: address(&open.client, "client")?,
+        local: address(&open.local, "local")?,
+        scope_id: open.scope_id,
+        user: User {
+            name: text(user.name, "user.name")?,
+            home: bytes(user.home, "user.home")?,
+            may_write: user.may_write,
+            follows_links: user.follows_links,
+            attributes: list(attributes, "user.attributes", |(key, value)| {
+                Ok((
+                    text(key, "user.attributes")?,
+                    text(value, "user.attributes")?,
+                ))
+            })?
+            .into_iter()
+            .collect(),
+        },
+        limits: SessionLimits {
+            connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
+            stall_timeout: Duration::from_millis(limits.stall_timeout_ms),
+            max_streams: limits.max_streams,
+        },
+        advertise: some_text(open.advertise, "advertise")?,
+    })
+}
+
+/// Reads a request that is not the first message; `None` for a heartbeat.
+pub(crate) fn request(message: proto::ToNode) -> Result<Option<ToNode>> {
+    Ok(Some(match message.kind.ok_or(Malformed::new("kind"))? {
+        to_node::Kind::Alive(_) => return Ok(None),
+        to_node::Kind::Open(_) => return Err(Malformed::new("open")),
+        to_node::Kind::Listen(listen) => ToNode::Listen(Box::new(listen.try_into()?)),
+        to_node::Kind::Connect(connect) => ToNode::Connect(Box::new(connect.try_into()?)),
+        to_node::Kind::Stack(stack) => {
+            let side = match stack.disk {
+                true => StackSide::Disk,
+                false => StackSide::Net,
+            };
+            let stack = stack.stack.map(|stack| text(stack, "stack"));
+            ToNode::Stack(side, stack.transpose()?)
+        }
+        to_node::Kind::Transfer(transfer) => ToNode::Transfer(Box::new(transfer.try_into()?)),
+        to_node::Kind::Abort(abort) => ToNode::Abort {
+            by: text(abort.by, "abort.by")?,
+        },
+        to_node::Kind::DropData(_) => ToNode::DropData,
+    }))
+}
+
+/// Reads an answer or an event; `None` for a heartbeat.
+pub(crate) fn reply(message: proto::FromNode) -> Result<Option<FromNode>> {
+    Ok(Some(match message.kind.ok_or(Malformed::new("kind"))? {
+        from_node::Kind::Alive(_) => return Ok(None),
+        from_node::Kind::Done(_) => FromNode::Done,
+        from_node::Kind::Failed(failed) => FromNode::Failed(Box::new(failed.try_into()?)),
+        from_node::Kind::Listening(listening) => {
+            FromNode::Listening(address(&listening.address, "listening.address")?)
+        }
+        from_node::Kind::Opened(opened) => FromNode::Opened {
+            reused: opened.reused,
+        },
+        from_node::Kind::Received(set) => FromNode::Received(ranges(Some(set), "received")?),
+        from_node::Kind::Moved(bytes) => FromNode::Moved(bytes),
+        from_node::Kind::Transferred(end) => FromNode::Transferred(Box::new(end.try_into()?)),
+    }))
+}
+
+impl TryFrom<proto::Listen> for Listen {
+    type Error = Malformed;
+
+    fn try_from(listen: proto::Listen) -> Result<Self> {
+        let (protection, identity) = protection(listen.protection)?;
+        Ok(Self {
+            family: match listen.family {
+                0 => None,
+                1 => Some(Family::V4),
+                2 => Some(Family::V6),
+                _ => return Err(Malformed::new("listen.family")),
+            },
+            send_buffer: listen.send_buffer,
+            receive_buffer: listen.receive_buffer,
+            peers: peer_rule(listen.peers)?,
+            protection,
+            identity,
+        })
+    }
+}
+
+impl TryFrom<proto::Connect> for Connect {
+    type Error = Malformed;
+
+    fn try_from(connect: proto::Connect) -> Result<Self> {
+        let field = "connect.addresses";
+        let addresses = list(connect.addresses, field, |text| address(&text, field))?;
+        let some = !addresses.is_empty();
+        let (protection, identity) = protection(connect.protection)?;
+        Ok(Self {
+            addresses: check(addresses, some, field)?,
+            peers: peer_rule(connect.peers)?,
+            protection,
+            identity,
+        })
+    }
+}
+
+/// The hosts that may be the other end of data connections.
+fn peer_rule(peers: Option<proto::Peers>) -> Result<PeerRule> {
+    let rule = peers.and_then(|peers| peers.rule);
+    Ok(match rule.ok_or(Malformed::new("peers"))? {
+        peers::Rule::Own(_) => PeerRule::Own,
+        peers::Rule::Any(_) => PeerRule::Any,
+        peers::Rule::Among(among) => {
+            let field = "peers.networks";
+            PeerRule::Among(list(among.networks, field, |network| text(network, field))?)
+        }
+    })
+}
+
+/// The protection of data connections, and the identities of their ends.
+fn protection(value: Option<proto::Protection>) -> Result<(DataProtection, DataIdentity)> {
+    let value = value.ok_or(Malformed::new("protection"))?;
+    let credential = Credential::new(value.credential);
+    let length = credential.reveal().len();
+    let credential = check(credential, length <= MAX_BYTES, "protection.credential")?;
+    let level = match value.level {
+        0 => Level::Clear,
+        1 => Level::Integrity,
+        2 => Level::Private,
+        _ => return Err(Malformed::new("protection.level")),
+    };
+    let subject = some_text(value.subject, "protection.subject")?;
+    let authentication = proto::Authentication::try_from(value.authentication)
+        .map_err(|_| Malformed::new("protection.authentication"))?;
+    let (authentication, expected) = match authentication {
+        proto::Authentication::None => (Dcau::None, None),
+        proto::Authentication::Own => (Dcau::Own, subject),
+        proto::Authentication::Subject => {
+            let subject = subject.ok_or(Malformed::new("protection.subject"))?;
+            (Dcau::Subject(subject), None)
+        }
+    };
+    let identity = DataIdentity {
+        expected,
+        credential: (length > 0).then_some(credential),
+    };
+    Ok((DataProtection::new(authentication, level), identity))
+}
+
+impl TryFrom<proto::Transfer> for Transfer {
+    type Error = Malformed;
+
+    fn try_from(transfer: proto::Transfer) -> Result<Self> {
+        let (protection, identity) = protection(transfer.protection)?;
+        let mut channel = Channel::new(match transfer.extended {
+            true => Mode::Extended,
+            false => Mode::Stream,
+        });
+        channel.ty = match transfer.ascii {
+            true => Type::Ascii,
+            false => Type::Image,
+        };
+        let streams = transfer.parallelism;
+        let holds = (1..=MAX_PARALLELISM).contains(&streams);
+        channel.parallelism = check(streams, holds, "transfer.parallelism")?;
+        channel.send_buffer = transfer.send_buffer;
+        channel.receive_buffer = transfer.receive_buffer;
+        channel.protection = protection;
+        Ok(Self {
+            kind: transfer
+                .kind
+                .ok_or(Malformed::new("transfer.kind"))?
+                .try_into()?,
+            channel,
+            identity,
+            perf_every: transfer.perf_ms.map(Duration::from_millis),
+            restart_every: transfer.restart_ms.map(Duration::from_millis),
+            tag: transfer.tag,
+            drains: transfer.drains,
+        })
+    }
+}
+
+impl TryFrom<transfer::Kind> for TransferKind {
+    type Error = Malformed;
+
+    fn try_from(kind: transfer::Kind) -> Result<Self> {
+        Ok(match kind {
+            transfer::Kind::Retrieve(get) => {
+                let holds = get.stripe < get.stripes && get.stripes <= MAX_STRIPES;
+                let stripe = check(get.stripe, holds, "retrieve.stripe")?;
+                Self::Retrieve {
+                    path: path(get.path)?,
+                    region: get.region.map(|region| (region.offset, region.length)),
+                    held: ranges(get.held, "retrieve.held")?,
+                    layout: match get.block {
+                        0 => Layout::Partitioned,
+                        bytes => Layout::Blocked(bytes),
+                    },
+                    stripe,
+                    stripes: get.stripes,
+                }
+            }
+            transfer::Kind::Store(put) => Self::Store {
+                path: path(put.path)?,
+                upload: bytes(put.upload, "store.upload")?,
+                base: put.base,
+                held: ranges(put.held, "store.held")?,
+                size: put.size,
+            },
+            transfer::Kind::List(list) => Self::List {
+                path: path(list.path)?,
+                form: form(list.form)?,
+            },
+        })
+    }
+}
+
+/// A path that a command could carry.
+fn path(value: Vec<u8>) -> Result<FtpPath> {
+    FtpPath::new(bytes(value, "path")?).ok_or(Malformed::new("path"))
+}
+
+/// The form of a listing.
+fn form(form: Option<proto::list::Form>) -> Result<ListForm> {
+    Ok(match form.ok_or(Malformed::new("list.form"))? {
+        proto::list::Form::Long(_) => ListForm::Long,
+        proto::list::Form::Names(before) => ListForm::Names {
+            before: bytes(before, "list.names")?,
+        },
+        proto::list::Form::Facts(form) => ListForm::Facts {
+            facts: facts(form.facts)?,
+            root: form.root,
+        },
+        proto::list::Form::Tree(form) => ListForm::Tree {
+            facts: facts(form.facts)?,
+            follow: form.follow,
+            fail: form.fail,
+        },
+    })
+}
+
+/// A set of facts by name; names that a later version added are left out.
+fn facts(names: Vec<String>) -> Result<FactSet> {
+    let known = list(names, "list.facts", |name| {
+        Ok(Fact::from_name(name.as_bytes()))
+    })?;
+    let known = known.into_iter().flatten();
+    Ok(known.fold(FactSet::NONE, FactSet::with))
+}
+
+impl TryFrom<proto::Failed> for Failed {
+    type Error = Malformed;
+
+    fn try_from(failed: proto::Failed) -> Result<Self> {
+        let code = u16::try_from(failed.code).ok().and_then(Code::new);
+        let code = code
+            .filter(|code| code.is_failure())
+            .ok_or(Malformed::new("failed.code"))?;
+        let holds = failed.lines.len() <= MAX_LIST
+            && failed.lines.iter().map(Vec::len).sum::<usize>() <= MAX_BYTES;
+        let lines = check(failed.lines, holds, "failed.lines")?;
+        let fault = proto::Fault::try_from(failed.fault);
+        Ok(Self {
+            reply: Reply::coded(code, lines),
+            fault: match fault.map_err(|_| Malformed::new("failed.fault"))? {
+                proto::Fault::Node => Fault::Node,
+                proto::Fault::Peer => Fault::Peer,
+                proto::Fault::Storage => Fault::Storage,
+                proto::Fault::Request => Fault::Request,
+                proto::Fault::Aborted => Fault::Aborted,
+            },
+            spared: failed.spared,
+        })
+    }
+}
+
+impl TryFrom<proto::Transferred> for Transferred {
+    type Error = Malformed;
+
+    fn try_from(end: proto::Transferred) -> Result<Self> {
+        Ok(Self {
+            bytes: end.bytes,
+            ranges: ranges(end.ranges, "transferred.ranges")?,
+            end: end.end,
+            receipt: end
+                .receipt
+                .map(|receipt| Receipt::new(receipt.bytes, receipt.crc32c)),
+        })
+    }
+}

@@ -1,0 +1,263 @@
+//! Conversion of messages to their form on the wire.
+
+use std::time::Duration;
+
+use ftp_proto::security::{DataProtection, Level};
+use ftp_proto::types::ListForm;
+use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
+use ftp_wire::facts::{Fact, FactSet};
+
+use super::bounds::range_list;
+use super::{
+    Connect, DataIdentity, Failed, Fault, FromNode, Layout, Listen, Open, PeerRule, ToNode,
+    Transfer, TransferKind, Transferred,
+};
+use crate::proto::{self, from_node, list, peers, to_node, transfer};
+
+impl From<Open> for proto::ToNode {
+    fn from(open: Open) -> Self {
+        let user = proto::User {
+            name: open.user.name,
+            home: open.user.home,
+            may_write: open.user.may_write,
+            follows_links: open.user.follows_links,
+            attributes: open.user.attributes.into_iter().collect(),
+        };
+        let limits = proto::SessionLimits {
+            connect_timeout_ms: millis(open.limits.connect_timeout),
+            stall_timeout_ms: millis(open.limits.stall_timeout),
+            max_streams: open.limits.max_streams,
+        };
+        to_node(to_node::Kind::Open(proto::Open {
+            task: open.task,
+            client: open.client.to_string(),
+            local: open.local.to_string(),
+            scope_id: open.scope_id,
+            user: Some(user),
+            limits: Some(limits),
+            advertise: open.advertise.unwrap_or_default(),
+        }))
+    }
+}
+
+impl From<ToNode> for proto::ToNode {
+    fn from(message: ToNode) -> Self {
+        to_node(match message {
+            ToNode::Listen(listen) => to_node::Kind::Listen((*listen).into()),
+            ToNode::Connect(connect) => to_node::Kind::Connect((*connect).into()),
+            ToNode::Stack(side, stack) => to_node::Kind::Stack(proto::Stack {
+                disk: side == StackSide::Disk,
+                stack,
+            }),
+            ToNode::Transfer(transfer) => to_node::Kind::Transfer((*transfer).into()),
+            ToNode::Abort { by } => to_node::Kind::Abort(proto::Abort { by }),
+            ToNode::DropData => to_node::Kind::DropData(proto::Empty {}),
+        })
+    }
+}
+
+impl From<FromNode> for proto::FromNode {
+    fn from(message: FromNode) -> Self {
+        let kind = match message {
+            FromNode::Done => from_node::Kind::Done(proto::Empty {}),
+            FromNode::Failed(failed) => from_node::Kind::Failed((*failed).into()),
+            FromNode::Listening(address) => from_node::Kind::Listening(proto::Listening {
+                address: address.to_string(),
+            }),
+            FromNode::Opened { reused } => from_node::Kind::Opened(proto::Opened { reused }),
+            FromNode::Received(ranges) => from_node::Kind::Received(range_list(&ranges)),
+            FromNode::Moved(bytes) => from_node::Kind::Moved(bytes),
+            FromNode::Transferred(end) => from_node::Kind::Transferred((*end).into()),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+/// Wraps the kind of a message.
+const fn to_node(kind: to_node::Kind) -> proto::ToNode {
+    proto::ToNode { kind: Some(kind) }
+}
+
+impl From<Listen> for proto::Listen {
+    fn from(listen: Listen) -> Self {
+        Self {
+            family: match listen.family {
+                None => 0,
+                Some(Family::V4) => 1,
+                Some(Family::V6) => 2,
+            },
+            send_buffer: listen.send_buffer,
+            receive_buffer: listen.receive_buffer,
+            peers: Some(listen.peers.into()),
+            protection: Some(protection(listen.protection, listen.identity)),
+        }
+    }
+}
+
+impl From<Connect> for proto::Connect {
+    fn from(connect: Connect) -> Self {
+        Self {
+            addresses: connect.addresses.iter().map(ToString::to_string).collect(),
+            peers: Some(connect.peers.into()),
+            protection: Some(protection(connect.protection, connect.identity)),
+        }
+    }
+}
+
+impl From<PeerRule> for proto::Peers {
+    fn from(rule: PeerRule) -> Self {
+        let rule = match rule {
+            PeerRule::Own => peers::Rule::Own(proto::Empty {}),
+            PeerRule::Any => peers::Rule::Any(proto::Empty {}),
+            PeerRule::Among(networks) => peers::Rule::Among(proto::Networks { networks }),
+        };
+        Self { rule: Some(rule) }
+    }
+}
+
+/// The protection of data connections, with the identities of their ends.
+fn protection(protection: DataProtection, identity: DataIdentity) -> proto::Protection {
+    let (authentication, subject) = match protection.authentication {
+        Dcau::None => (proto::Authentication::None, None),
+        Dcau::Own => (proto::Authentication::Own, identity.expected),
+        Dcau::Subject(subject) => (proto::Authentication::Subject, Some(subject)),
+    };
+    proto::Protection {
+        level: match protection.level {
+            Level::Clear => 0,
+            Level::Integrity => 1,
+            Level::Private => 2,
+        },
+        authentication: authentication.into(),
+        subject: subject.unwrap_or_default(),
+        credential: identity
+            .credential
+            .map(|credential| credential.reveal().to_vec())
+            .unwrap_or_default(),
+    }
+}
+
+impl From<Transfer> for proto::Transfer {
+    fn from(transfer: Transfer) -> Self {
+        let channel = transfer.channel;
+        Self {
+            kind: Some(transfer.kind.into()),
+            extended: channel.mode == Mode::Extended,
+            ascii: channel.ty == Type::Ascii,
+            parallelism: channel.parallelism,
+            send_buffer: channel.send_buffer,
+            receive_buffer: channel.receive_buffer,
+            protection: Some(protection(channel.protection, transfer.identity)),
+            perf_ms: transfer.perf_every.map(millis),
+            restart_ms: transfer.restart_every.map(millis),
+            tag: transfer.tag,
+            drains: transfer.drains,
+        }
+    }
+}
+
+impl From<TransferKind> for transfer::Kind {
+    fn from(kind: TransferKind) -> Self {
+        match kind {
+            TransferKind::Retrieve {
+                path,
+                region,
+                held,
+                layout,
+                stripe,
+                stripes,
+            } => Self::Retrieve(proto::Retrieve {
+                path: path.as_bytes().to_vec(),
+                region: region.map(|(offset, length)| proto::Region { offset, length }),
+                held: Some(range_list(&held)),
+                block: match layout {
+                    Layout::Partitioned => 0,
+                    Layout::Blocked(bytes) => bytes,
+                },
+                stripe,
+                stripes,
+            }),
+            TransferKind::Store {
+                path,
+                upload,
+                base,
+                held,
+                size,
+            } => Self::Store(proto::Store {
+                path: path.as_bytes().to_vec(),
+                upload,
+                base,
+                held: Some(range_list(&held)),
+                size,
+            }),
+            TransferKind::List { path, form } => Self::List(proto::List {
+                path: path.as_bytes().to_vec(),
+                form: Some(form_of(form)),
+            }),
+        }
+    }
+}
+
+/// The form of a listing.
+fn form_of(form: ListForm) -> list::Form {
+    match form {
+        ListForm::Long => list::Form::Long(proto::Empty {}),
+        ListForm::Names { before } => list::Form::Names(before),
+        ListForm::Facts { facts, root } => list::Form::Facts(proto::FactForm {
+            facts: names(facts),
+            root,
+        }),
+        ListForm::Tree {
+            facts,
+            follow,
+            fail,
+        } => list::Form::Tree(proto::TreeForm {
+            facts: names(facts),
+            follow,
+            fail,
+        }),
+    }
+}
+
+/// The names of facts.
+fn names(facts: FactSet) -> Vec<String> {
+    let printed = Fact::ALL.into_iter().filter(|fact| facts.contains(*fact));
+    printed.map(|fact| fact.as_str().to_owned()).collect()
+}
+
+impl From<Failed> for proto::Failed {
+    fn from(failed: Failed) -> Self {
+        let fault = match failed.fault {
+            Fault::Node => proto::Fault::Node,
+            Fault::Peer => proto::Fault::Peer,
+            Fault::Storage => proto::Fault::Storage,
+            Fault::Request => proto::Fault::Request,
+            Fault::Aborted => proto::Fault::Aborted,
+        };
+        Self {
+            code: failed.reply.code().number().into(),
+            lines: failed.reply.lines().to_vec(),
+            fault: fault.into(),
+            spared: failed.spared,
+        }
+    }
+}
+
+impl From<Transferred> for proto::Transferred {
+    fn from(end: Transferred) -> Self {
+        Self {
+            bytes: end.bytes,
+            ranges: Some(range_list(&end.ranges)),
+            end: end.end,
+            receipt: end.receipt.map(|receipt| proto::Receipt {
+                bytes: receipt.bytes,
+                crc32c: receipt.crc32c,
+            }),
+        }
+    }
+}
+
+/// A duration in milliseconds.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,444 @@
+//! `Node`: the node's end, which dials front ends or listens for them, and serves their calls.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, sleep, timeout};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{info, warn};
+
+use crate::error::{Error, Result};
+use crate::handshakes::Handshakes;
+use crate::identity::{Peer, Role};
+use crate::link::{self, BEAT, Beats, Io, OPENING, SILENCE, Work};
+use crate::member::Member;
+use crate::message::{self, FromNode, MAX_MESSAGE, Open, ToNode, text};
+use crate::proto::node_server::{Node as Service, NodeServer};
+use crate::proto::{self, from_node};
+use crate::report::{Report, Version};
+use crate::tls;
+
+/// Pauses between attempts to reach a front end.
+pub(crate) const PAUSES: (Duration, Duration) =
+    (Duration::from_millis(200), Duration::from_secs(5));
+/// Pause after a front end refused this node.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+/// Requests that a session has not taken yet.
+const REQUESTS: usize = 16;
+/// Answers and events that the connection has not taken yet.
+const REPLIES: usize = 64;
+
+/// The work of a node, which a server implements.
+pub trait Serve: Send + Sync + 'static {
+    /// Serves one client's session, until the requests end.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when the front end breaks the session off, freezes or is lost. Data
+    /// connections and uploads that it holds must end with it.
+    fn session(
+        &self,
+        open: Open,
+        requests: Requests,
+        replies: Replies,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Returns the capacity and the present use; asked every second, it must not block.
+    fn report(&self) -> Report;
+
+    /// Takes no new sessions from now on, or takes them again. Later reports must tell it.
+    fn drain(&self, draining: bool);
+}
+
+/// The requests of a session.
+#[derive(Debug)]
+pub struct Requests {
+    queue: mpsc::Receiver<ToNode>,
+    front: String,
+}
+
+impl Requests {
+    /// Receives the next request; `None` when the front end has ended the session.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub async fn recv(&mut self) -> Option<ToNode> {
+        self.queue.recv().await
+    }
+
+    /// Returns the name of the front end.
+    pub fn front(&self) -> &str {
+        &self.front
+    }
+}
+
+/// Sends the answers and events of a session.
+#[derive(Debug, Clone)]
+pub struct Replies(mpsc::Sender<Result<proto::FromNode, Status>>);
+
+impl Replies {
+    /// Sends an answer or an event. After the session has ended it goes nowhere.
+    ///
+    /// # Cancel safety
+    ///
+    /// The message is sent whole or not at all.
+    pub async fn send(&self, message: FromNode) {
+        // The session's future is about to be dropped.
+        let _ = self.0.send(Ok(message.into())).await;
+    }
+}
+
+/// A data node.
+#[derive(Debug)]
+pub struct Node<S> {
+    member: Arc<Member>,
+    serve: Arc<S>,
+    pub(crate) version: Version,
+    handshakes: Handshakes,
+}
+
+impl<S> Clone for Node<S> {
+    fn clone(&self) -> Self {
+        Self {
+            member: Arc::clone(&self.member),
+            serve: Arc::clone(&self.serve),
+            version: self.version.clone(),
+            handshakes: self.handshakes.clone(),
+        }
+    }
+}
+
+impl<S: Serve> Node<S> {
+    /// Makes a node; `program` is its name and version for the front end's lists.
+    ///
+    /// # Errors
+    ///
+    /// The member is not a node.
+    pub fn new(member: Arc<Member>, serve: Arc<S>, program: &str) -> Result<Self> {
+        if member.identity().role != Role::Node {
+            return Err(Error::Role {
+                found: member.identity().to_string(),
+                expected: Role::Node,
+            });
+        }
+        Ok(Self {
+            member,
+            serve,
+            version: Version::of_program(program),
+            handshakes: Handshakes::default(),
+        })
+    }
+
+    /// Keeps a connection to the front end at `address` (`HOST:PORT`), dialled again for ever.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends the membership and the sessions of this front end.
+    pub async fn dial(&self, address: &str) {
+        let mut pause = PAUSES.0;
+        loop {
+            let state = Arc::new(Registration::default());
+            let error = match self.dial_once(address, &state).await {
+                Ok(()) => "the front end closed it".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            pause = match state.get() {
+                Registration::NONE => pause,
+                Registration::REFUSED => REFUSED_PAUSE,
+                _ => PAUSES.0,
+            };
+            warn!(front = address, %error, "connection to the front end ended; dialled again");
+            sleep(jittered(pause)).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// Makes one connection and serves it until it ends.
+    pub(crate) async fn dial_once(&self, address: &str, state: &Arc<Registration>) -> Result<()> {
+        let connect = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let connector = TlsConnector::from(Arc::clone(&self.member.current().dial));
+            connector.connect(tls::server_name(), stream).await
+        };
+        let stream = timeout(OPENING, connect)
+            .await
+            .map_err(|elapsed| Error::connection(address, elapsed))?
+            .map_err(|error| Error::connection(address, error))?;
+        let peer = peer(stream.get_ref().1.peer_certificates())?;
+        self.serve(stream, peer, Arc::clone(state)).await
+    }
+
+    /// Accepts front ends that dial, for ever.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends the connections that it accepted.
+    pub async fn listen(&self, listener: TcpListener) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "no connection accepted");
+                    // Descriptors are used up; a loop without a pause would take a processor too.
+                    sleep(PAUSES.0).await;
+                    continue;
+                }
+            };
+            let Some(permit) = self.handshakes.begin(address.ip()) else {
+                continue;
+            };
+            let node = self.clone();
+            connections.spawn(async move {
+                let served = async {
+                    let handshake = async {
+                        stream.set_nodelay(true)?;
+                        let acceptor = TlsAcceptor::from(Arc::clone(&node.member.current().accept));
+                        acceptor.accept(stream).await
+                    };
+                    let stream = timeout(OPENING, handshake)
+                        .await
+                        .map_err(|elapsed| Error::connection(address.to_string(), elapsed))?
+                        .map_err(|error| Error::connection(address.to_string(), error))?;
+                    drop(permit);
+                    let peer = peer(stream.get_ref().1.peer_certificates())?;
+                    node.serve(stream, peer, Arc::default()).await
+                };
+                if let Err(error) = served.await {
+                    warn!(%address, %error, "connection of a front end ended");
+                }
+            });
+        }
+    }
+
+    /// Serves the calls of a front end over one connection, until it ends.
+    pub(crate) async fn serve(
+        &self,
+        stream: impl Io,
+        peer: Peer,
+        state: Arc<Registration>,
+    ) -> Result<()> {
+        let front = peer.identity.name.clone();
+        let calls = Calls {
+            node: self.clone(),
+            peer,
+            state,
+        };
+        let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);
+        link::serve(stream, service)
+            .await
+            .map_err(|error| Error::connection(front, error))
+    }
+}
+
+/// The verified peer of a connection.
+pub(crate) fn peer(
+    certificates: Option<&[rustls::pki_types::CertificateDer<'static>]>,
+) -> Result<Peer> {
+    let leaf = certificates.and_then(<[_]>::first);
+    Peer::of_certificate(leaf.ok_or_else(|| Error::certificate("peer", "has no certificate"))?)
+}
+
+/// Half the pause, and a random part of the other half.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    let mut random = [0];
+    let random = match aws_lc_rs::rand::fill(&mut random) {
+        Ok(()) => random[0],
+        Err(_) => u8::MAX,
+    };
+    pause / 2 + pause * u32::from(random) / 512
+}
+
+/// The registration of this node on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Registration(AtomicU8);
+
+impl Registration {
+    const NONE: u8 = 0;
+    const REGISTERED: u8 = 1;
+    const REFUSED: u8 = 2;
+
+    fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.get() == Self::REFUSED
+    }
+
+    fn set(&self, state: u8) {
+        self.0.store(state, Ordering::Relaxed);
+    }
+}
+
+/// The calls of one front end over one connection.
+#[derive(Debug)]
+struct Calls<S> {
+    node: Node<S>,
+    peer: Peer,
+    state: Arc<Registration>,
+}
+
+impl<S: Serve> Calls<S> {
+    /// Checks at each call that the peer is a front end of this cluster, with a valid certificate.
+    fn check(&self) -> Result<(), Status> {
+        let own = self.node.member.identity();
+        self.peer
+            .check(own, Role::Front, SystemTime::now())
+            .map_err(|error| Status::permission_denied(error.to_string()))
+    }
+}
+
+#[tonic::async_trait]
+impl<S: Serve> Service for Calls<S> {
+    type RegisterStream = Reports<S>;
+    type SessionStream = Beats<Result<proto::FromNode, Status>>;
+
+    async fn register(
+        &self,
+        request: Request<proto::RegisterRequest>,
+    ) -> Result<Response<Reports<S>>, Status> {
+        self.check()?;
+        let version = Version::try_from(request.into_inner().version).map_err(malformed)?;
+        self.state.set(Registration::REGISTERED);
+        info!(front = self.peer.identity.name, %version, "registered with a front end");
+        Ok(Response::new(Reports {
+            node: self.node.clone(),
+            beat: tokio::time::interval(BEAT),
+            first: true,
+        }))
+    }
+
+    async fn refuse(
+        &self,
+        request: Request<proto::RefuseRequest>,
+    ) -> Result<Response<proto::RefuseReply>, Status> {
+        self.check()?;
+        let reason = text(request.into_inner().reason, "reason").map_err(malformed)?;
+        self.state.set(Registration::REFUSED);
+        warn!(
+            front = self.peer.identity.name,
+            reason, "refused by a front end"
+        );
+        Ok(Response::new(proto::RefuseReply {}))
+    }
+
+    async fn drain(
+        &self,
+        request: Request<proto::DrainRequest>,
+    ) -> Result<Response<proto::DrainReply>, Status> {
+        self.check()?;
+        self.node.serve.drain(request.into_inner().draining);
+        Ok(Response::new(proto::DrainReply {}))
+    }
+
+    async fn session(
+        &self,
+        request: Request<Streaming<proto::ToNode>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        self.check()?;
+        let mut inbound = request.into_inner();
+        let first = timeout(SILENCE, inbound.message())
+            .await
+            .map_err(|_| silent())??
+            .ok_or_else(|| Status::invalid_argument("the session has no first message"))?;
+        let open = message::open(first).map_err(malformed)?;
+        let (replies, outbound) = mpsc::channel(REPLIES);
+        let serve = Arc::clone(&self.node.serve);
+        let front = self.peer.identity.name.clone();
+        let work = Work::spawn(drive(serve, open, front, inbound, replies));
+        Ok(Response::new(Beats::new(outbound, heartbeat, Some(work))))
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "an item of the stream")]
+fn heartbeat() -> Result<proto::FromNode, Status> {
+    Ok(proto::FromNode {
+        kind: Some(from_node::Kind::Alive(proto::Empty {})),
+    })
+}
+
+fn malformed(error: message::Malformed) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+fn silent() -> Status {
+    Status::deadline_exceeded("the front end sent nothing")
+}
+
+/// Runs one session beside the reception of its requests; the end of either ends it.
+async fn drive<S: Serve>(
+    serve: Arc<S>,
+    open: Open,
+    front: String,
+    inbound: Streaming<proto::ToNode>,
+    replies: mpsc::Sender<Result<proto::FromNode, Status>>,
+) {
+    let (sender, queue) = mpsc::channel(REQUESTS);
+    let requests = Requests { queue, front };
+    let task = open.task.clone();
+    let session = serve.session(open, requests, Replies(replies.clone()));
+    tokio::select! {
+        () = session => {}
+        status = receive(inbound, sender) => {
+            warn!(task, %status, "session of a front end broken off");
+            // Nobody may be there to read it.
+            let _ = replies.try_send(Err(status));
+        }
+    }
+}
+
+/// Receives the requests of a session; returns only when it is broken off.
+async fn receive(mut inbound: Streaming<proto::ToNode>, queue: mpsc::Sender<ToNode>) -> Status {
+    loop {
+        let message = match timeout(SILENCE, inbound.message()).await {
+            Ok(Ok(Some(message))) => message,
+            Ok(Ok(None)) => break,
+            Ok(Err(status)) => return status,
+            Err(_) => return silent(),
+        };
+        match message::request(message) {
+            // A session that takes no more requests ends by itself.
+            Ok(Some(request)) => drop(queue.send(request).await),
+            Ok(None) => {}
+            Err(error) => return malformed(error),
+        }
+    }
+    drop(queue);
+    std::future::pending().await
+}
+
+/// The reports of a node, one every second.
+#[derive(Debug)]
+struct Reports<S> {
+    node: Node<S>,
+    beat: Interval,
+    first: bool,
+}
+
+impl<S: Serve> Stream for Reports<S> {
+    type Item = Result<proto::Report, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        ready!(self.beat.poll_tick(cx));
+        let version = std::mem::take(&mut self.first).then(|| self.node.version.clone());
+        let name = &self.node.member.identity().name;
+        let report = self.node.serve.report().into_message(name, version);
+        Poll::Ready(Some(Ok(report)))
+    }
+}

@@ -1,0 +1,175 @@
+//! Nodes come and go, report, and are drained.
+
+use std::sync::Arc;
+
+use super::{Double, Lab, dial, handle, listener, next, open, serve, until};
+use crate::error::Error;
+use crate::identity::Role;
+use crate::link::Work;
+use crate::node::{Node, Registration};
+use crate::nodes::Nodes;
+
+#[tokio::test]
+async fn nodes_come_and_go_while_they_are_connected() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _) = Double::new();
+    double.set(|report| report.free_space = 7);
+    let one = dial(&lab.node("one", &double), address);
+    until(&nodes, &["one"]).await;
+    let _two = dial(&lab.node("two", &double), address);
+    until(&nodes, &["one", "two"]).await;
+    let info = nodes.list().remove(0);
+    assert_eq!(info.report.capacity, 4);
+    assert_eq!(info.report.free_space, 7);
+    assert_eq!(info.version.program, "node 1.0");
+    drop(one);
+    until(&nodes, &["two"]).await;
+}
+
+#[tokio::test]
+async fn a_node_dials_again_when_its_front_end_comes_back() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, front) = serve(&nodes).await;
+    let (double, _) = Double::new();
+    let _node = dial(&lab.node("one", &double), address);
+    until(&nodes, &["one"]).await;
+    drop(front);
+    until(&nodes, &[]).await;
+    let again = Nodes::new(lab.front(), "front 1.1").unwrap();
+    let mut listener = tokio::net::TcpListener::bind(address).await;
+    for _ in 0..100 {
+        if listener.is_ok() {
+            break;
+        }
+        tokio::task::yield_now().await;
+        listener = tokio::net::TcpListener::bind(address).await;
+    }
+    let listener = listener.unwrap();
+    let nodes = again.clone();
+    let _front = Work::spawn(async move { nodes.listen(listener).await });
+    until(&again, &["one"]).await;
+}
+
+#[tokio::test]
+async fn a_front_end_dials_nodes_that_listen() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (double, mut events) = Double::new();
+    let (listener, address) = listener().await;
+    let node = lab.node("one", &double);
+    let _node = Work::spawn(async move { node.listen(listener).await });
+    let dialling = nodes.clone();
+    let _front = Work::spawn(async move { dialling.dial(&address.to_string()).await });
+    let session = handle(&nodes, "one")
+        .await
+        .session(open("a"))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut events).await, "a from front");
+    drop(session);
+}
+
+#[tokio::test]
+async fn two_front_ends_share_a_node() {
+    let lab = Lab::new();
+    let first = lab.nodes();
+    let second = lab.member(Role::Front, "second");
+    let second = Nodes::new(second, "front 1.0").unwrap();
+    let (double, mut events) = Double::new();
+    let node = lab.node("one", &double);
+    let (to_first, _a) = serve(&first).await;
+    let (to_second, b) = serve(&second).await;
+    let _dials = [dial(&node, to_first), dial(&node, to_second)];
+    let here = handle(&first, "one")
+        .await
+        .session(open("a"))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut events).await, "a from front");
+    let there = handle(&second, "one")
+        .await
+        .session(open("b"))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut events).await, "b from second");
+    // The end of one front end ends its own sessions only.
+    drop(b);
+    assert_eq!(next(&mut events).await, "b ended");
+    assert_eq!(first.list().len(), 1);
+    drop(there);
+    drop(here);
+    assert_eq!(next(&mut events).await, "a ended");
+}
+
+#[tokio::test]
+async fn a_draining_node_is_not_chosen() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _) = Double::new();
+    let _node = dial(&lab.node("one", &double), address);
+    until(&nodes, &["one"]).await;
+    assert_eq!(nodes.choose(2, &[]).len(), 1);
+    assert_eq!(nodes.choose(2, &["one"]).len(), 0);
+    nodes.drain("one", true).await.unwrap();
+    assert!(double.report.lock().unwrap().draining);
+    assert_eq!(nodes.choose(2, &[]).len(), 0);
+    assert!(nodes.list()[0].report.draining);
+    nodes.drain("one", false).await.unwrap();
+    assert_eq!(nodes.choose(2, &[]).len(), 1);
+    let absent = nodes.drain("two", true).await.unwrap_err();
+    assert!(matches!(absent, Error::NoNode(_)));
+}
+
+#[tokio::test]
+async fn sessions_that_are_open_count_at_once() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _) = Double::new();
+    let _one = dial(&lab.node("one", &double), address);
+    let _two = dial(&lab.node("two", &double), address);
+    until(&nodes, &["one", "two"]).await;
+    let mut chosen = Vec::new();
+    for _ in 0..8 {
+        chosen.extend(nodes.choose(1, &[]));
+    }
+    for name in ["one", "two"] {
+        let count = chosen.iter().filter(|node| node.name() == name).count();
+        assert_eq!(count, 4, "{name}");
+    }
+    assert!(nodes.list().iter().all(|node| node.placed == 4));
+    drop(chosen);
+    assert!(nodes.list().iter().all(|node| node.placed == 0));
+}
+
+#[tokio::test]
+async fn a_node_of_another_major_version_is_refused() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (listener, address) = listener().await;
+    let (double, _) = Double::new();
+    let mut node: Node<Double> = lab.node("one", &double);
+    node.version.major += 1;
+    let accepting = async {
+        let (stream, from) = listener.accept().await.unwrap();
+        let permit = crate::handshakes::Handshakes::default()
+            .begin(from.ip())
+            .unwrap();
+        nodes.accept(stream, from, permit).await.unwrap_err()
+    };
+    let state: Arc<Registration> = Arc::default();
+    let address = address.to_string();
+    let dialled = node.dial_once(&address, &state);
+    let (refused, _) = tokio::join!(accepting, dialled);
+    assert_eq!(
+        refused.to_string(),
+        "cluster: one speaks version 2 of the service, and this program 1: run the same release \
+         on every member"
+    );
+    assert!(state.is_refused());
+    assert!(nodes.list().is_empty());
+}

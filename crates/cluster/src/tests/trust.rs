@@ -1,0 +1,1 @@
+//! Certificates that are missing, of another cluster, of another role or expired.

@@ -1,0 +1,243 @@
+//! TLS of a member: version 1.3, certificates of the cluster's own authorities, and their roles.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError,
+    RootCertStore, ServerConfig, SignatureScheme,
+};
+
+use crate::error::{Error, Result};
+use crate::identity::{Identity, Peer, Role};
+
+/// The protocol of a connection on which the front end calls the node.
+pub(crate) const NODE: &[u8] = b"gridftp-cluster";
+/// The protocol of a connection on which a program asks for a certificate.
+pub(crate) const AUTHORITY: &[u8] = b"gridftp-cluster-authority";
+
+/// The certificates of one end.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+}
+
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+/// Accepts members of one cluster with one role, or of both where it is `None`.
+#[derive(Debug)]
+struct Members {
+    /// Checks chain and signatures. It demands no host name, which a member does not have.
+    chain: Arc<dyn ClientCertVerifier>,
+    own: Identity,
+    role: Option<Role>,
+}
+
+impl Members {
+    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), rustls::Error> {
+        let refuse = |error: Error| {
+            let error = OtherError(Arc::new(error));
+            rustls::Error::InvalidCertificate(CertificateError::Other(error))
+        };
+        let peer = Peer::of_certificate(certificate).map_err(refuse)?;
+        let role = self.role.unwrap_or(peer.identity.role);
+        match self.own.accepts(&peer.identity, role) {
+            true => Ok(()),
+            false => Err(refuse(Error::Role {
+                found: peer.identity.to_string(),
+                expected: role,
+            })),
+        }
+    }
+}
+
+impl ClientCertVerifier for Members {
+    fn client_auth_mandatory(&self) -> bool {
+        self.chain.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self
+            .chain
+            .verify_client_cert(end_entity, intermediates, now)?;
+        self.check(end_entity)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chain
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chain
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+/// The same check at the end that dials.
+#[derive(Debug)]
+struct Dialled(Members);
+
+impl ServerCertVerifier for Dialled {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.0
+            .verify_client_cert(end_entity, intermediates, now)
+            .map(|_| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Whether a peer may come without a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Certificate {
+    Mandatory,
+    Optional,
+}
+
+fn members(
+    roots: &[CertificateDer<'static>],
+    own: &Identity,
+    role: Option<Role>,
+    certificate: Certificate,
+) -> Result<Members> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store
+            .add(root.clone())
+            .map_err(|error| Error::certificate("ca.pem", error))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider());
+    let builder = match certificate {
+        Certificate::Mandatory => builder,
+        Certificate::Optional => builder.allow_unauthenticated(),
+    };
+    let chain = builder
+        .build()
+        .map_err(|error| Error::certificate("ca.pem", error))?;
+    Ok(Members {
+        chain,
+        own: own.clone(),
+        role,
+    })
+}
+
+fn bad_pair(error: rustls::Error) -> Error {
+    Error::certificate("cert.pem and key.pem", error)
+}
+
+/// The end that accepts connections of one protocol.
+pub(crate) fn server(
+    credentials: &Credentials,
+    own: &Identity,
+    role: Option<Role>,
+    certificate: Certificate,
+    protocol: &[u8],
+) -> Result<Arc<ServerConfig>> {
+    let verifier = members(&credentials.roots, own, role, certificate)?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(bad_pair)?
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_single_cert(credentials.chain.clone(), credentials.key.clone_key())
+        .map_err(bad_pair)?;
+    config.alpn_protocols = vec![protocol.to_vec()];
+    // A resumed session would outlive a change of authorities.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// The end that dials a member with this role.
+pub(crate) fn client(
+    credentials: &Credentials,
+    own: &Identity,
+    role: Role,
+    protocol: &[u8],
+) -> Result<Arc<ClientConfig>> {
+    let verifier = members(&credentials.roots, own, Some(role), Certificate::Mandatory)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(bad_pair)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Dialled(verifier)))
+        .with_client_auth_cert(credentials.chain.clone(), credentials.key.clone_key())
+        .map_err(bad_pair)?;
+    Ok(Arc::new(dialling(config, protocol)))
+}
+
+/// Sets the options that every dialling end has.
+pub(crate) fn dialling(mut config: ClientConfig, protocol: &[u8]) -> ClientConfig {
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    config
+}
+
+/// The name that TLS demands of a server, which no member checks.
+pub(crate) fn server_name() -> ServerName<'static> {
+    ServerName::try_from("gridftp-cluster").expect("a valid name")
+}
