@@ -138,19 +138,15 @@ impl Client {
             true => Box::pin(self.stripes_to_us()).await?,
             false => None,
         };
-        let (to, width) = match stripes {
-            Some(to) => {
-                ahead.settle().await?;
-                (to, width)
-            }
-            None => {
-                let passive = self.send_passive();
-                ahead.settle().await?;
-                (
-                    self.passive(passive).await?,
-                    Width::of_streams(width.streams),
-                )
-            }
+        let passive = stripes.is_none().then(|| self.send_passive());
+        ahead.settle().await?;
+        let to = match passive {
+            Some(passive) => self.passive(passive).await?,
+            None => stripes.unwrap_or_default(),
+        };
+        let width = match to.len() {
+            1 => Width::of_streams(width.streams),
+            _ => width,
         };
         self.channel.get().connect_to(self.stack.clone(), to);
         self.state.ready = Some(Ready::Push(width));
@@ -205,10 +201,14 @@ impl Client {
         })
     }
 
-    /// Reads where the server listens; for us, so an address that is not the server's is replaced
-    /// unless it is to be trusted.
+    /// Reads where the server listens for us.
     async fn passive(&self, mut replies: Replies) -> Result<Vec<SocketAddr>, TransferError> {
-        let mut to = self.listening(&mut replies).await?;
+        let to = self.listening(&mut replies).await?;
+        Ok(self.at_its_host(to))
+    }
+
+    /// The addresses, at the server's own host unless another is to be trusted.
+    pub(crate) fn at_its_host(&self, mut to: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let peer = self.control.peer();
         for address in &mut to {
             if address.ip().to_canonical() != peer && !self.options.trust_pasv {
@@ -219,7 +219,7 @@ impl Client {
                 address.set_ip(peer);
             }
         }
-        Ok(to)
+        to
     }
 
     /// Reads where the server listens; an unspecified address means the server's own.

@@ -1,10 +1,13 @@
 //! A Globus front end with two data nodes, and our client: one file over both.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Finished, Host, Peer, Tree, binary, run, same_file, sha256, sha256_range};
+use workspace_tests::{
+    Finished, GridLab, Host, Peer, Tree, binary, run, same_file, sha256, sha256_range,
+};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -20,12 +23,24 @@ struct Front {
 
 impl Front {
     fn start() -> Result<Option<Self>> {
+        Self::of(None)
+    }
+
+    /// A front end for anonymous users, or for those of a Grid.
+    fn of(lab: Option<&GridLab>) -> Result<Option<Self>> {
         let tree = Tree::new()?;
         let start = |flags: &[&str]| {
             let Some(mut command) = Peer::GlobusServer.require("interop") else {
                 return Ok(None);
             };
-            Host::globus_from(&mut command, tree.root(), &[flags, &["-no-si"]].concat()).map(Some)
+            let flags = [flags, &["-no-si"]].concat();
+            match lab {
+                None => Host::globus_from(&mut command, tree.root(), &flags),
+                Some(lab) => {
+                    Host::globus_secured(lab.serve(&mut command).args(&flags), tree.root())
+                }
+            }
+            .map(Some)
         };
         let node = || start(&["-dn", "-ipc-interface", "127.0.0.1"]);
         let (Some(one), Some(two)) = (node()?, node()?) else {
@@ -50,7 +65,15 @@ impl Front {
 
 /// Runs our client; returns the bytes of each stripe.
 fn copy(flags: &[&str], from: &str, to: &str) -> Result<(Finished, Vec<u64>)> {
-    let mut command = std::process::Command::new(binary("gridftp-cp")?);
+    copy_by(&mut Command::new(binary("gridftp-cp")?), flags, from, to)
+}
+
+fn copy_by(
+    command: &mut Command,
+    flags: &[&str],
+    from: &str,
+    to: &str,
+) -> Result<(Finished, Vec<u64>)> {
     let finished = run(command.arg("--json").args(flags).args([from, to]), LIMIT)?.ok()?;
     let list = finished.stdout.split("\"stripes\":[").nth(1);
     let list = list.and_then(|rest| rest.split(']').next()).unwrap_or("");
@@ -180,5 +203,34 @@ fn servers_copy_in_every_pairing() -> Result<()> {
             finished.report()
         );
     }
+    Ok(())
+}
+
+/// The nodes get the delegated credential of the session.
+#[test]
+fn data_of_both_nodes_is_private() -> Result<()> {
+    let lab = GridLab::new()?;
+    let Some(front) = Front::of(Some(&lab))? else {
+        return Ok(());
+    };
+    let here = Tree::new()?;
+    here.file("file", SIZE, 5)?;
+    let url = |name| {
+        let url = front.host.url(name).replace("127.0.0.1", "localhost");
+        url.replacen("ftp://", "gsiftp://", 1)
+    };
+    let path = |name| here.path(name).to_string_lossy().into_owned();
+    let client = || -> Result<Command> {
+        let mut command = Command::new(binary("gridftp-cp")?);
+        lab.login(&mut command);
+        Ok(command)
+    };
+    let (_, bytes) = copy_by(&mut client()?, &[], &path("file"), &url("copy"))?;
+    same_file(&here.path("file"), &front.tree.path("copy"))?;
+    ensure!(bytes.len() == 2, "{bytes:?}");
+    let (finished, _) = copy_by(&mut client()?, &["--debug"], &url("copy"), &path("back"))?;
+    same_file(&here.path("file"), &here.path("back"))?;
+    let both = finished.stderr.contains("> SPOR ") && finished.stderr.contains("> PROT P");
+    ensure!(both, "{}", finished.report());
     Ok(())
 }

@@ -147,8 +147,8 @@ impl Client {
         }
     }
 
-    /// Has the server listen on all its stripes; `None` if it has one at most.
-    pub(crate) async fn ask_stripes(&mut self) -> Result<Option<Vec<SocketAddr>>, TransferError> {
+    /// Has the server listen on all its stripes; none if it refuses.
+    pub(crate) async fn ask_stripes(&mut self) -> Result<Vec<SocketAddr>, TransferError> {
         let family = self.control.peer().is_ipv6().then_some(Family::V6);
         let mut replies = self.control.send(Command::Spas(family));
         let told = match self.listening(&mut replies).await {
@@ -156,15 +156,16 @@ impl Client {
             Err(TransferError::Control(ControlError::Refused { .. })) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let nodes = self.state.nodes.insert(told);
-        Ok((nodes.len() > 1).then(|| nodes.clone()))
+        Ok(self.state.nodes.insert(told).clone())
     }
 
-    /// The addresses of the stripes that listen for us; `None` where they are not to be used.
+    /// The addresses of the stripes that listen for us, or the one of a server without; `None` where
+    /// `PASV` is to be used.
     pub(crate) async fn stripes_to_us(&mut self) -> Result<Option<Vec<SocketAddr>>, TransferError> {
-        let Some(nodes) = self.ask_stripes().await? else {
-            return Ok(None);
-        };
+        let nodes = self.ask_stripes().await?;
+        if nodes.len() < 2 {
+            return Ok(Some(self.at_its_host(nodes)).filter(|nodes| !nodes.is_empty()));
+        }
         let peer = self.control.peer();
         let odd = nodes.iter().find(|at| !is_plausible(peer, **at));
         let Some(odd) = odd.filter(|_| !self.options.trust_pasv) else {
@@ -187,11 +188,11 @@ impl Client {
         let known = self.state.nodes.clone().filter(|nodes| nodes.len() > 1);
         let nodes = match known {
             Some(nodes) => nodes,
-            None => match self.ask_stripes().await? {
-                Some(nodes) => nodes,
-                None => return Ok(false),
-            },
+            None => self.ask_stripes().await?,
         };
+        if nodes.len() < 2 {
+            return Ok(false);
+        }
         let hosts = nodes.iter().map(|node| Network::from(node.ip()));
         let peers = Peers::Among(self.control.peer(), hosts.collect());
         let at = self.listen(peers).await?;

@@ -176,29 +176,38 @@ async fn set_up(
     if mode == Mode::Extended {
         source.send_streams(width.streams, &mut ahead);
     }
+    let mut at = None;
     if width.is_striped() {
         source.send_layout(layout, &mut ahead);
-        if let Some(to) = Box::pin(destination.ask_stripes()).await? {
-            match (to.first().copied(), source.ask(Command::Spor(to)).await) {
-                (Some(first), Ok(_)) => {
+        let to = Box::pin(destination.ask_stripes()).await?;
+        at = to.first().copied();
+        if let (Some(first), true) = (at, to.len() > 1) {
+            match source.ask(Command::Spor(to)).await {
+                Ok(_) => {
                     ahead.settle().await?;
                     return Ok((first, width));
                 }
-                (_, Err(ControlError::Refused { .. })) => {
-                    destination.state.nodes = Some(Vec::new())
+                Err(ControlError::Refused { .. }) => {
+                    destination.state.nodes = Some(Vec::new());
+                    at = None;
                 }
-                (_, Err(error)) => return Err(error.into()),
-                (None, Ok(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
-    let mut passive = destination.send_passive();
-    ahead.settle().await?;
-    let at = destination.listening(&mut passive).await?;
-    let at = at
-        .first()
-        .copied()
-        .ok_or_else(|| passive.misbehaved("no address in the reply"))?;
+    let at = match at {
+        Some(at) => {
+            ahead.settle().await?;
+            at
+        }
+        None => {
+            let mut passive = destination.send_passive();
+            ahead.settle().await?;
+            let to = destination.listening(&mut passive).await?;
+            let first = to.first().copied();
+            first.ok_or_else(|| passive.misbehaved("no address in the reply"))?
+        }
+    };
     source.ask(active(at)).await?;
     Ok((at, Width::of_streams(width.streams)))
 }
