@@ -234,6 +234,8 @@ mod tests {
                 "posix:root=/,null",
                 "null does not stand over a storage, but staged",
             ),
+            ("process", "socket"),
+            ("process:socket=here", "absolute path"),
             ("null,staged:status=/bin/true", "recall"),
             ("null,staged:status=true;recall=/bin/true", "absolute path"),
             ("posix:sync=maybe;root=/", "sync"),

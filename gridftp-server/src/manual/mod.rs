@@ -5,6 +5,7 @@ pub mod config;
 pub mod deviations;
 pub mod grid;
 pub mod modules;
+pub mod process;
 pub mod security;
 pub mod ssh;
 pub mod start;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use gridftp_dsi::{DynDsi, Memory};
 use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
+use gridftp_dsi_process::Process;
 use gridftp_dsi_staged::{Hooks, Staged};
 use xio::{ByteSize, Entry, Error, ErrorKind, NoOptions, Operation, Opt, Options, Setting};
 
@@ -139,6 +140,17 @@ pub const KINDS: &[StorageKind] = &[
         check: |entry| PosixOptions::from_entry(entry).map(drop),
         open: posix,
     },
+    StorageKind {
+        name: "process",
+        about: "Storage in a process of its own, which serves a Unix socket",
+        options: ProcessOptions::OPTIONS,
+        check: |entry| ProcessOptions::from_entry(entry)?.path().map(drop),
+        open: |entry, _| {
+            let options = ProcessOptions::from_entry(entry).unwrap_or_default();
+            let path = options.path().unwrap_or_default();
+            Ok(Arc::new(Process::open(&path)?))
+        },
+    },
 ];
 
 xio::options! {
@@ -163,6 +175,30 @@ xio::options! {
 }
 
 xio::options! {
+    /// Options of storage in a process.
+    struct ProcessOptions for "process" {
+        /// Socket of the process.
+        socket: Option<String> = None, "socket", Setting::new().takes("a path", &["/run/storage.sock"]).local();
+    }
+}
+
+impl ProcessOptions {
+    /// The socket, which must be named.
+    fn path(&self) -> xio::Result<PathBuf> {
+        absolute("process", "socket", self.socket.as_deref(), "a Unix socket")
+    }
+}
+
+/// The absolute path of an option that must be given.
+fn absolute(of: &'static str, name: &str, value: Option<&str>, what: &str) -> xio::Result<PathBuf> {
+    let path = value.map(PathBuf::from);
+    path.filter(|path| path.is_absolute()).ok_or_else(|| {
+        let fact = format!("the option {name} takes the absolute path of {what}");
+        Error::new(ErrorKind::BadOption, of, Operation::Plan, fact)
+    })
+}
+
+xio::options! {
     /// Options of files in an archive.
     struct StagedOptions for "staged" {
         /// Most processes of each program at a time.
@@ -184,11 +220,7 @@ impl StagedOptions {
     /// The programs, which both must be named.
     fn hooks(&self) -> xio::Result<Hooks> {
         let path = |option: &Option<String>, name| {
-            let path = option.as_ref().map(PathBuf::from);
-            path.filter(|path| path.is_absolute()).ok_or_else(|| {
-                let fact = format!("the option {name} takes the absolute path of a program");
-                Error::new(ErrorKind::BadOption, "staged", Operation::Plan, fact)
-            })
+            absolute("staged", name, option.as_deref(), "a program")
         };
         let (status, recall) = (path(&self.status, "status")?, path(&self.recall, "recall")?);
         let mut hooks = Hooks::new(status, recall);

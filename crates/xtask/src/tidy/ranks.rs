@@ -32,6 +32,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/dsi-null", 2, Plugin),
     ("crates/dsi-object", 2, Plugin),
     ("crates/dsi-posix", 2, Plugin),
+    ("crates/dsi-process", 2, Plugin),
     ("crates/dsi-staged", 2, Plugin),
     ("drivers/compress", 2, Plugin),
     ("drivers/count", 2, Plugin),
