@@ -222,3 +222,47 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::ObjectStoreExt as _;
+
+    use super::*;
+    use crate::store::Config;
+
+    #[tokio::test]
+    async fn a_rename_above_the_limit_of_copies_says_so_and_moves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let config = Config::new(
+            format!("file://{}", root.display()),
+            dir.path().join("index"),
+        );
+        let mut store = Store::open(&config).unwrap();
+        store.copy_limit = 3;
+        for (key, content) in [("dir/a", "abc"), ("dir/b", "abcd")] {
+            let key = Path::parse(key).unwrap();
+            store.objects.put(&key, content.into()).await.unwrap();
+        }
+        let path = |text: &str| DsiPath::new(text.as_bytes()).unwrap();
+        for (from, to) in [("/dir/b", "/c"), ("/dir", "/other")] {
+            let error = store.rename(&path(from), &path(to)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied);
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert!(
+                why.contains("at most 3 bytes") && why.contains("dir/b has 4"),
+                "{why}"
+            );
+            assert!(store.entry("stat", &path(to)).await.unwrap().is_none());
+        }
+        store.rename(&path("/dir/a"), &path("/a")).await.unwrap();
+        assert!(
+            store
+                .entry("stat", &path("/dir/a"))
+                .await
+                .unwrap()
+                .is_none()
+        );
+    }
+}

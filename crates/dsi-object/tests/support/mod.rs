@@ -1,0 +1,258 @@
+//! `Service`: the requests of S3 that uploads need, in memory, with failures on demand.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use gridftp_dsi::ChecksumAlgorithm;
+use gridftp_dsi::hasher::Hasher;
+use gridftp_dsi_object::{Config, Objects};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Begin,
+    Part,
+    Complete,
+    Abort,
+    Put,
+    Head,
+    Get,
+    Delete,
+    List,
+}
+
+/// A failure in place of the right reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// `503 Slow Down`.
+    SlowDown,
+    /// `403 Access Denied`, which is not repeated.
+    Denied,
+    /// The connection closes before the request is executed.
+    Lost,
+    /// The request is executed, and the connection closes.
+    ReplyLost,
+    /// Status 200 with this error code in the body, and nothing is done.
+    Body(&'static str),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) objects: BTreeMap<String, Vec<u8>>,
+    /// Parts of unfinished uploads, by the name of the upload.
+    pub(crate) uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
+    /// The next failures.
+    pub(crate) faults: Vec<(Op, Fault)>,
+    pub(crate) requests: Vec<Op>,
+    tags: BTreeMap<String, String>,
+    begun: u32,
+}
+
+pub(crate) struct Service {
+    pub(crate) state: Arc<Mutex<State>>,
+    endpoint: String,
+}
+
+struct Request {
+    op: Op,
+    key: String,
+    query: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+fn md5(bytes: &[u8]) -> String {
+    let mut hasher = Hasher::new(ChecksumAlgorithm::Md5).unwrap();
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+impl Service {
+    pub(crate) async fn start(faults: &[(Op, Fault)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State {
+            faults: faults.to_vec(),
+            ..State::default()
+        }));
+        let shared = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let state = Arc::clone(&shared);
+                tokio::spawn(async move { serve(stream, &state).await });
+            }
+        });
+        Self { state, endpoint }
+    }
+
+    /// The store, with journals in `index`.
+    pub(crate) fn store(&self, index: &Path) -> Objects {
+        let keys = index.with_extension("keys");
+        std::fs::write(&keys, "AWS_ACCESS_KEY_ID=me\nAWS_SECRET_ACCESS_KEY=mine\n").unwrap();
+        let mut config = Config::new("s3://bucket", index);
+        config.endpoint = Some(self.endpoint.clone());
+        config.region = Some("here".to_owned());
+        config.credentials = Some(keys);
+        config.part = Some(1000);
+        Objects::open(&config).unwrap()
+    }
+
+    pub(crate) fn count(&self, op: Op) -> usize {
+        let state = self.state.lock().unwrap();
+        state.requests.iter().filter(|made| **made == op).count()
+    }
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    let mut words = line.split_whitespace();
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (mut length, mut header) = (0, String::new());
+    loop {
+        header.clear();
+        stream.read_line(&mut header).await.ok()?;
+        let header = header.trim().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let pairs = query
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let query: BTreeMap<_, _> = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let key = path.trim_start_matches("/bucket").trim_start_matches('/');
+    let op = match (method.as_str(), query.contains_key("uploadId")) {
+        ("POST", false) => Op::Begin,
+        ("PUT", true) => Op::Part,
+        ("POST", true) => Op::Complete,
+        ("DELETE", true) => Op::Abort,
+        ("PUT", false) => Op::Put,
+        ("HEAD", _) => Op::Head,
+        ("DELETE", false) => Op::Delete,
+        _ if query.contains_key("list-type") => Op::List,
+        _ => Op::Get,
+    };
+    Some(Request {
+        op,
+        key: key.to_owned(),
+        query,
+        body,
+    })
+}
+
+async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let request = read(&mut stream).await?;
+        let (fault, reply) = {
+            let mut state = state.lock().unwrap();
+            state.requests.push(request.op);
+            let fault = state.faults.iter().position(|(op, _)| *op == request.op);
+            let fault = fault.map(|at| state.faults.remove(at).1);
+            let reply = match fault {
+                Some(Fault::SlowDown) => error(503, "SlowDown"),
+                Some(Fault::Denied) => error(403, "AccessDenied"),
+                Some(Fault::Body(code)) => error(200, code),
+                Some(Fault::Lost) => return None,
+                Some(Fault::ReplyLost) | None => state.execute(&request),
+            };
+            (fault, reply)
+        };
+        if let Some(Fault::ReplyLost) = fault {
+            return None;
+        }
+        stream.write_all(&reply).await.ok()?;
+    }
+}
+
+fn error(status: u16, code: &str) -> Vec<u8> {
+    let body = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
+    reply(status, "", body.as_bytes())
+}
+
+fn reply(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut all =
+        format!("HTTP/1.1 {status} x\r\n{headers}Content-Length: {length}\r\n\r\n").into_bytes();
+    all.extend(body);
+    all
+}
+
+impl State {
+    fn execute(&mut self, request: &Request) -> Vec<u8> {
+        let id = request.query.get("uploadId").cloned().unwrap_or_default();
+        let key = request.key.clone();
+        match request.op {
+            Op::Begin => {
+                self.begun += 1;
+                let id = format!("upload-{}", self.begun);
+                self.uploads.insert(id.clone(), BTreeMap::new());
+                let body = format!(
+                    "<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+                );
+                reply(200, "", body.as_bytes())
+            }
+            Op::Part => {
+                let Some(parts) = self.uploads.get_mut(&id) else {
+                    return error(404, "NoSuchUpload");
+                };
+                let tag = format!("ETag: \"{}\"\r\n", md5(&request.body));
+                parts.insert(request.query["partNumber"].parse().unwrap(), request.body.clone());
+                reply(200, &tag, b"")
+            }
+            Op::Complete => {
+                let Some(parts) = self.uploads.remove(&id) else {
+                    return error(404, "NoSuchUpload");
+                };
+                let digests = parts.values().flat_map(|part| {
+                    let hex = md5(part);
+                    (0..16).map(move |at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+                });
+                let tag = md5(&digests.collect::<Vec<_>>());
+                let tag = format!("\"{tag}-{}\"", parts.len());
+                let whole = parts.into_values().flatten().collect();
+                self.objects.insert(key.clone(), whole);
+                self.tags.insert(key, tag.clone());
+                let body = format!(
+                    "<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
+                );
+                reply(200, "", body.as_bytes())
+            }
+            Op::Abort => match self.uploads.remove(&id) {
+                Some(_) => reply(204, "", b""),
+                None => error(404, "NoSuchUpload"),
+            },
+            Op::Put => {
+                let tag = format!("\"{}\"", md5(&request.body));
+                self.objects.insert(key.clone(), request.body.clone());
+                self.tags.insert(key, tag.clone());
+                reply(200, &format!("ETag: {tag}\r\n"), b"")
+            }
+            Op::Head => match self.objects.get(&key) {
+                // Without a body, whose length the header tells.
+                Some(object) => format!(
+                    "HTTP/1.1 200 x\r\nETag: {}\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: {}\r\n\r\n",
+                    self.tags[&key],
+                    object.len()
+                )
+                .into_bytes(),
+                None => b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            },
+            Op::Get => error(404, "NoSuchKey"),
+            Op::Delete => {
+                self.objects.remove(&key);
+                reply(204, "", b"")
+            }
+            Op::List => reply(200, "", b"<ListBucketResult></ListBucketResult>"),
+        }
+    }
+}
