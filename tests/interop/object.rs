@@ -1,8 +1,13 @@
 //! Object stores behind the storage interface and behind our server: versitygw and moto.
 
-use anyhow::Result;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
 use gridftp_dsi_object::{Config, Objects};
-use workspace_tests::{ObjectServer, ObjectServerKind};
+use workspace_tests::{Host, ObjectServer, ObjectServerKind, Tree, binary, run, same_file};
+
+use crate::bed::LIMIT;
 
 /// The bucket of a server, below a prefix that tests bytes of keys.
 fn config(server: &ObjectServer) -> Result<Config> {
@@ -37,4 +42,65 @@ fn versitygw_keeps_the_contract_of_storage() -> Result<()> {
 #[test]
 fn moto_keeps_the_contract_of_storage() -> Result<()> {
     suite(ObjectServerKind::Moto)
+}
+
+const SIZE: u64 = 100 << 20;
+
+/// Most memory of a server that moves one such file: the pool, the parts and the read-ahead.
+const MEMORY: u64 = 256 << 20;
+
+/// The most memory that a process has held so far.
+fn peak(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    Ok(kilobytes.context("no VmHWM")?.trim().parse::<u64>()? << 10)
+}
+
+/// Copies a file up and down through our server, in both modes, and names of all kinds.
+fn through_the_server(kind: ObjectServerKind) -> Result<()> {
+    let Some(server) = ObjectServer::start(kind)? else {
+        return Ok(());
+    };
+    let tree = Tree::new()?;
+    let file = tree.file("file", SIZE, 7)?;
+    let index = server.dir("index")?;
+    let storage = format!(
+        "object:url=s3://bucket;endpoint={};region=us-east-1;credentials={};index={}",
+        server.endpoint(),
+        server.keys().display(),
+        index.display()
+    );
+    let host = Host::ours_with(tree.root(), &["--storage", &storage])?;
+    let cp = |words: &[&str]| -> Result<()> {
+        run(Command::new(binary("gridftp-cp")?).args(words), LIMIT)?.ok()?;
+        Ok(())
+    };
+    let from = file.display().to_string();
+    for streams in ["1", "4"] {
+        let name = format!("p{streams} é#?%25");
+        let (url, copy) = (host.url(&name), tree.path(&name));
+        cp(&["-p", streams, &from, &url])?;
+        cp(&["-p", streams, "--verify", &url, &copy.display().to_string()])?;
+        same_file(&file, &copy)?;
+    }
+    let held = peak(host.pid())?;
+    ensure!(held < MEMORY, "the server took {held} bytes");
+    ensure!(server.orphans() == 0, "parts are left");
+    ensure!(fs::read_dir(&index)?.count() == 0, "journals are left");
+    ensure!(
+        !host.output().contains(ObjectServer::SECRET),
+        "the secret key is in the log"
+    );
+    Ok(())
+}
+
+#[test]
+fn files_move_through_our_server_to_versitygw_and_back() -> Result<()> {
+    through_the_server(ObjectServerKind::Versitygw)
+}
+
+#[test]
+fn files_move_through_our_server_to_moto_and_back() -> Result<()> {
+    through_the_server(ObjectServerKind::Moto)
 }

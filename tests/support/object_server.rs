@@ -36,9 +36,11 @@ pub struct ObjectServer {
 }
 
 const ACCESS: &str = "someone";
-const SECRET: &str = "a-secret-of-tests";
 
 impl ObjectServer {
+    /// The secret key of its user.
+    pub const SECRET: &str = "a-secret-of-tests";
+
     /// Starts a server, or returns nothing where it is missing.
     pub fn start(kind: ObjectServerKind) -> Result<Option<Self>> {
         let peer = match kind {
@@ -49,7 +51,10 @@ impl ObjectServer {
             return Ok(None);
         };
         let tree = Tree::new()?;
-        let keys = format!("AWS_ACCESS_KEY_ID={ACCESS}\nAWS_SECRET_ACCESS_KEY={SECRET}\n");
+        let keys = format!(
+            "AWS_ACCESS_KEY_ID={ACCESS}\nAWS_SECRET_ACCESS_KEY={}\n",
+            Self::SECRET
+        );
         fs::write(tree.path("keys"), keys)?;
         let program = Path::new(program.get_program());
         let (daemon, addr) = match kind {
@@ -107,7 +112,7 @@ fn versitygw(program: &Path, tree: &Tree) -> Result<(Daemon, SocketAddr)> {
         .arg("posix")
         .arg(tree.path("files"))
         .env("ROOT_ACCESS_KEY", ACCESS)
-        .env("ROOT_SECRET_KEY", SECRET);
+        .env("ROOT_SECRET_KEY", ObjectServer::SECRET);
     let ready = |line: &str| {
         line.contains("service listening on")
             .then_some(SocketAddr::from(([127, 0, 0, 1], 0)))

@@ -22,6 +22,8 @@ mod mode_e;
 mod modules;
 mod names;
 mod narrowed;
+#[cfg(feature = "object")]
+mod object;
 mod process;
 mod restart;
 mod secrets;
