@@ -42,7 +42,8 @@ pub(crate) fn tells_holes(file: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type != ZFS && !LATE.contains(&fs.f_type))
 }
 
-fn is_late(file: BorrowedFd<'_>) -> bool {
+/// Whether the file is on another machine.
+pub(crate) fn is_late(file: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|fs| LATE.contains(&fs.f_type))
 }
 

@@ -14,6 +14,10 @@
 //! the record of its ranges, until it expires. An index at the top of the tree lists all partial
 //! files, so that the tree is never walked.
 //!
+//! **Shared**: processes on several hosts write to one upload if its owner lets them. Their file
+//! system must show the locks of one host to all others: NFS 4 and GPFS do, Lustre does if it is
+//! mounted with `flock`, SMB refuses the writes of others under a lock.
+//!
 //! Calls that may block run on the blocking threads of the tokio runtime, one change of threads for
 //! each operation; the runtime bounds their number.
 //!

@@ -6,6 +6,9 @@
 //! drops the lock with the owner, so nothing is left to be cleaned up. `flock` cannot tell this:
 //! the lock of a later owner looks the same, and a test takes the lock for a moment.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use gridftp_dsi::ErrorKind;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -15,12 +18,17 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Fault, Outcome};
+use crate::late;
 use crate::names::Names;
 use crate::partial::random;
 use crate::root::{Target, must_be_file};
 
 /// First byte of a token.
 const VERSION: u8 = 1;
+
+/// Longest use of a check of the owner on file systems of other machines, where each asks the other
+/// end.
+const REMOTE: Duration = Duration::from_millis(250);
 
 /// Bytes of a token for the user's name.
 const USER: usize = 16;
@@ -166,6 +174,9 @@ fn digest(user: &str) -> [u8; USER] {
 pub(crate) struct Joined {
     file: OwnedFd,
     mark: Mark,
+    /// Longest use of a check of the owner.
+    lasts: Duration,
+    checked: Mutex<Option<Instant>>,
 }
 
 impl Joined {
@@ -186,8 +197,13 @@ impl Joined {
         if stat.st_ino != token.inode {
             return Err(ENDED);
         }
-        let mark = token.mark;
-        let joined = Self { file, mark };
+        let remote = late::is_late(file.as_fd());
+        let joined = Self {
+            file,
+            mark: token.mark,
+            lasts: if remote { REMOTE } else { Duration::ZERO },
+            checked: Mutex::default(),
+        };
         joined.must_be_owned()?;
         Ok(joined)
     }
@@ -198,10 +214,16 @@ impl Joined {
 
     /// Fails once the owner has ended the upload.
     pub(crate) fn must_be_owned(&self) -> Outcome<()> {
-        match self.mark.is_set(self.file())? {
-            true => Ok(()),
-            false => Err(ENDED),
+        let lock = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if lock().is_some_and(|at| at.elapsed() < self.lasts) {
+            return Ok(());
         }
+        let now = Instant::now();
+        if !self.mark.is_set(self.file())? {
+            return Err(ENDED);
+        }
+        *lock() = Some(now);
+        Ok(())
     }
 }
 
@@ -234,7 +256,20 @@ mod tests {
         assert!(is_set(mark) && !is_set(Mark(next)));
         mark.renew(owner.as_file().as_fd()).unwrap();
         assert!(is_set(mark));
+        let joined = |lasts| Joined {
+            file: other.try_clone().unwrap().into(),
+            mark,
+            lasts,
+            checked: Mutex::default(),
+        };
+        let [local, remote] = [Duration::ZERO, Duration::MAX].map(joined);
+        for joined in [&local, &remote] {
+            joined.must_be_owned().unwrap();
+        }
         drop(owner);
         assert!(!is_set(mark));
+        assert!(local.must_be_owned().is_err());
+        remote.must_be_owned().unwrap();
+        assert!(joined(Duration::MAX).must_be_owned().is_err());
     }
 }
