@@ -85,8 +85,8 @@
 //!   server's limit. It applies to connections opened later.
 //! - Without data nodes, `OPTS RETR` accepts `StripeLayout` and `BlockSize`; its reply says that
 //!   there is a single stripe, and neither has an effect. With them, blocks have at least 4 KiB,
-//!   `Partitioned` divides the bytes that a restart still needs, and stripes serve MODE E with
-//!   TYPE I alone: 425 otherwise.
+//!   `Partitioned` divides the bytes that a restart still needs, and stripes serve files in MODE E
+//!   and TYPE I alone, without a module: 425 otherwise.
 //! - `ERET P offset -1` means "to the end"; GCT dies.
 //! - Quotes in the paths of 257 are doubled (RFC 959, appendix II).
 //! - A path outside `SITE RESTRICT` is answered 550, not 500. Patterns and aliases in its list are

@@ -222,9 +222,20 @@ impl Transfer {
         }
     }
 
+    /// Says whether the data is made from a file or a directory, or made into one, by a module.
+    pub const fn is_of_module(&self) -> bool {
+        matches!(
+            self.kind,
+            TransferKind::RetrieveBy { .. } | TransferKind::StoreBy { .. }
+        )
+    }
+
     /// Says whether the data is that of a file.
     pub const fn is_file(&self) -> bool {
-        !matches!(self.kind, TransferKind::List { .. })
+        matches!(
+            self.kind,
+            TransferKind::Retrieve { .. } | TransferKind::Store { .. }
+        )
     }
 
     /// Says whether the server sends the data.

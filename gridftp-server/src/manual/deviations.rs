@@ -14,8 +14,8 @@
 //!   `213 Modify=time; path`, as its draft has it.
 //! - Without data nodes, `OPTS RETR` accepts `StripeLayout` and `BlockSize`; its reply says that
 //!   there is a single stripe, and neither has an effect. With them, blocks have at least 4 KiB,
-//!   `Partitioned` divides the bytes that a restart still needs, and stripes serve MODE E with
-//!   TYPE I alone: 425 otherwise.
+//!   `Partitioned` divides the bytes that a restart still needs, and stripes serve files in MODE E
+//!   and TYPE I alone, without a module: 425 otherwise.
 //! - `SITE CHMOD` sets permission bits only; with setuid, setgid or sticky bits it is answered
 //!   `550`.
 //! - `ABOR` ends the transfer and keeps the session: `426`, then `226`.

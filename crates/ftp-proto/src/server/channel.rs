@@ -110,6 +110,13 @@ impl DataSide {
             {
                 Err("The data connections are in MODE E: set up a new one for MODE S.")
             }
+            // Modules make and take bytes in order.
+            Setup::Passive(Connections { striped: true, .. })
+            | Setup::Active(Connections { striped: true, .. })
+                if transfer.is_of_module() =>
+            {
+                Err("Modules have no stripes: set up one data connection.")
+            }
             // Offsets of text are not those of the file. Listings are sent by one stripe.
             Setup::Passive(Connections { striped: true, .. })
             | Setup::Active(Connections { striped: true, .. })

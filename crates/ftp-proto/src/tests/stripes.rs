@@ -285,6 +285,11 @@ fn stripes_serve_mode_e_and_type_i_alone() {
         rig.line("TYPE I").take();
         complete(&mut rig, transfer);
     }
+    let mut rig = sending();
+    assert!(
+        rig.ask("ERET tar=\"\" d")
+            .starts_with("425 Modules have no stripes")
+    );
     // A listing is sent by one stripe, and the others end their connections.
     let mut rig = sending();
     rig.line("TYPE A").take();
