@@ -10,7 +10,8 @@ use base64ct::{Base64, Encoding as _};
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
-    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
+    SanType,
 };
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, PrivateKeyDer};
 use time::OffsetDateTime;
@@ -20,7 +21,7 @@ use crate::folder::Folder;
 use crate::identity::{Identity, Peer, Role};
 
 /// Validity of a member's certificate.
-const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 /// Validity of an authority.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Most that the clock of a member may be behind.
@@ -35,12 +36,7 @@ pub fn init(folder: impl Into<PathBuf>, front: &str) -> Result<Identity> {
     let folder = Folder::new(folder);
     let identity = Identity::new(&random_name::<16>()?, Role::Front, front);
     let identity = identity.ok_or_else(|| bad_name(front))?;
-    for name in ["ca.pem", "ca.key", "cert.pem", "key.pem"] {
-        if folder.has(name) {
-            let fact = "exists already: choose another folder, or remove the old member";
-            return Err(Error::certificate(folder.path(name).display(), fact));
-        }
-    }
+    folder.check_empty()?;
     folder.create()?;
     let (params, key) = new_authority(&identity.cluster)?;
     let root = params.self_signed(&key).map_err(bad_request)?;
@@ -55,6 +51,57 @@ pub fn init(folder: impl Into<PathBuf>, front: &str) -> Result<Identity> {
     let chain = authority.issue(&request(&key)?, &identity, LIFETIME)?;
     folder.write("cert.pem", chain.as_bytes(), 0o644)?;
     Ok(identity)
+}
+
+/// Replaces the cluster's authority in `folder` by a new one, which the old one certifies.
+///
+/// Members trust the certificates of both at once: those of the new authority lead to the old one,
+/// and `ca.pem` names both. Once every member has renewed its certificate, [`retire`] ends the trust
+/// in the old one. The front end uses the files after [`Member::reload`](crate::Member::reload).
+///
+/// # Errors
+///
+/// The folder holds no authority, or cannot be written.
+pub fn rotate(folder: impl Into<PathBuf>) -> Result<()> {
+    let folder = Folder::new(folder);
+    let none = || Error::certificate(folder.path("ca.key").display(), "there is no authority");
+    let old = Authority::load(&folder)?.ok_or_else(none)?;
+    let chain = folder.certificates("cert.pem")?;
+    let leaf = chain.first().ok_or_else(none)?;
+    let identity = Peer::of_certificate(leaf)?.identity;
+    let (params, key) = new_authority(&old.cluster)?;
+    let root = params.self_signed(&key).map_err(bad_request)?;
+    let link = params.signed_by(&key, &old.issuer).map_err(bad_request)?;
+    let key_text = zeroize::Zeroizing::new(key.serialize_pem());
+    let authority = Authority {
+        issuer: Issuer::new(params, key),
+        intermediates: [slice::from_ref(link.der()), &old.intermediates].concat(),
+        cluster: old.cluster,
+    };
+    let member = key_pair(&folder.key("key.pem")?)?;
+    let chain = authority.issue(&request(&member)?, &identity, LIFETIME)?;
+    let roots = [slice::from_ref(root.der()), &folder.certificates("ca.pem")?].concat();
+    // Interrupted between two of these, the old authority goes on.
+    folder.write("ca.pem", pem(&roots).as_bytes(), 0o644)?;
+    folder.write("cert.pem", chain.as_bytes(), 0o644)?;
+    folder.write("ca.key", key_text.as_bytes(), 0o600)
+}
+
+/// Ends the trust in all authorities but the newest, in `folder` and for members that renew later.
+///
+/// # Errors
+///
+/// The folder holds no authority, or cannot be written.
+pub fn retire(folder: impl Into<PathBuf>) -> Result<()> {
+    let folder = Folder::new(folder);
+    folder.key("ca.key")?;
+    let newest = |name| {
+        let mut certificates = folder.certificates(name)?;
+        certificates.truncate(1);
+        folder.write(name, pem(&certificates).as_bytes(), 0o644)
+    };
+    newest("cert.pem")?;
+    newest("ca.pem")
 }
 
 /// Issues certificates with the key of the cluster's authority.
@@ -72,16 +119,19 @@ impl Authority {
         if !folder.has("ca.key") {
             return Ok(None);
         }
-        let roots = folder.certificates("ca.pem")?;
-        let root = roots.first();
-        let root = root.ok_or_else(|| Error::certificate("ca.pem", "holds no certificate"))?;
         let key = key_pair(&folder.key("ca.key")?)?;
+        // Not always the first one: a rotation may have been interrupted.
+        let mut roots = folder.certificates("ca.pem")?.into_iter();
+        let root = roots.find(|root| is_of(root, &key)).ok_or_else(|| {
+            let fact = "does not belong to an authority of ca.pem";
+            Error::certificate(folder.path("ca.key").display(), fact)
+        })?;
         let mut chain = folder.certificates("cert.pem")?;
         let intermediates = chain.split_off(1);
         let leaf = chain.first();
         let leaf = leaf.ok_or_else(|| Error::certificate("cert.pem", "holds no certificate"))?;
         Ok(Some(Self {
-            issuer: Issuer::from_ca_cert_der(root, key).map_err(bad_request)?,
+            issuer: Issuer::from_ca_cert_der(&root, key).map_err(bad_request)?,
             intermediates,
             cluster: Peer::of_certificate(leaf)?.identity.cluster,
         }))
@@ -123,6 +173,12 @@ impl Authority {
             &[slice::from_ref(leaf.der()), &self.intermediates].concat()
         ))
     }
+}
+
+/// Says whether a certificate is of this key.
+fn is_of(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
+    x509_parser::parse_x509_certificate(certificate)
+        .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
 }
 
 /// Makes the parameters and the key of a new authority.
@@ -183,9 +239,14 @@ pub(crate) fn pem(certificates: &[CertificateDer<'static>]) -> String {
 
 /// A random name of `N` bytes in hexadecimal.
 fn random_name<const N: usize>() -> Result<String> {
+    random::<N>().map(|bytes| hex(&bytes))
+}
+
+/// Random bytes.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     rand::fill(&mut bytes).map_err(|_| Error::certificate("randomness", "not available"))?;
-    Ok(hex(&bytes))
+    Ok(bytes)
 }
 
 /// Bytes in hexadecimal.

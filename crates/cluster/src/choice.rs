@@ -46,3 +46,87 @@ pub(crate) fn choose(candidates: &[Candidate<'_>], n: usize) -> Vec<usize> {
     usable.sort_by(|(_, one), (_, other)| one.compare(other));
     usable.into_iter().take(n).map(|(index, _)| index).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A report, and whether it is late, the recent and the open placements.
+    type Node = (Report, bool, u32, u32);
+
+    fn nodes() -> impl Strategy<Value = Vec<Node>> {
+        let report = (0..9_u32, 0..9_u32, 0..4_u8, any::<bool>()).prop_map(
+            |(capacity, running, load, draining)| Report {
+                capacity,
+                running,
+                load: load.into(),
+                free_space: 0,
+                draining,
+            },
+        );
+        prop::collection::vec((report, any::<bool>(), 0..4_u32, 0..9_u32), 0..9)
+    }
+
+    fn candidates<'a>(nodes: &'a [Node], names: &'a [String]) -> Vec<Candidate<'a>> {
+        let nodes = nodes.iter().zip(names);
+        nodes
+            .map(|((report, late, recent, placed), name)| Candidate {
+                name,
+                report,
+                late: *late,
+                recent: *recent,
+                placed: *placed,
+            })
+            .collect()
+    }
+
+    fn names(nodes: &[Node]) -> Vec<String> {
+        (0..nodes.len()).map(|index| index.to_string()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn chosen_nodes_are_distinct_usable_and_as_many_as_there_are(nodes in nodes(), n in 0..9_usize) {
+            let names = names(&nodes);
+            let candidates = candidates(&nodes, &names);
+            let mut chosen = choose(&candidates, n);
+            let usable = |node: &&Node| node.0.capacity > 0 && !node.0.draining;
+            prop_assert_eq!(chosen.len(), nodes.iter().filter(usable).count().min(n));
+            prop_assert!(chosen.iter().all(|index| usable(&&nodes[*index])));
+            chosen.sort_unstable();
+            chosen.dedup();
+            prop_assert_eq!(chosen.len(), nodes.iter().filter(usable).count().min(n));
+        }
+
+        #[test]
+        fn no_node_left_out_is_better_than_a_chosen_one(nodes in nodes(), n in 0..9_usize) {
+            let names = names(&nodes);
+            let candidates = candidates(&nodes, &names);
+            let all = choose(&candidates, nodes.len());
+            prop_assert_eq!(&choose(&candidates, n)[..], &all[..n.min(all.len())]);
+            let cost = |index: &usize| {
+                let (report, late, recent, placed) = &nodes[*index];
+                let expected = (report.running + recent).max(*placed);
+                (*late, f64::from(expected) / f64::from(report.capacity), report.load)
+            };
+            prop_assert!(all.is_sorted_by(|one, other| cost(one) <= cost(other)));
+        }
+    }
+
+    #[test]
+    fn an_enormous_capacity_is_compared_exactly() {
+        let full = Report {
+            capacity: u32::MAX,
+            running: u32::MAX,
+            ..Report::default()
+        };
+        let names = ["0".to_owned(), "1".to_owned()];
+        let nodes = [
+            (full, false, u32::MAX, u32::MAX),
+            (full, false, u32::MAX - 1, u32::MAX),
+        ];
+        assert_eq!(choose(&candidates(&nodes, &names), 1), [1]);
+    }
+}

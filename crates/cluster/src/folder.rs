@@ -33,6 +33,17 @@ impl Folder {
             .map_err(file("create", &self.0))
     }
 
+    /// Checks that it holds no member.
+    pub(crate) fn check_empty(&self) -> Result<()> {
+        for name in ["ca.pem", "ca.key", "cert.pem", "key.pem"] {
+            if self.has(name) {
+                let fact = "exists already: choose another folder, or remove the old member";
+                return Err(Error::certificate(self.path(name).display(), fact));
+            }
+        }
+        Ok(())
+    }
+
     /// The path of a file in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)

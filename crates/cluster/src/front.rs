@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::server::Acceptor;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
-use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
-use tracing::warn;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::LazyConfigAcceptor;
 
+use crate::connections::{self, State, connect};
 use crate::error::{Error, Result};
-use crate::handshakes::{Handshakes, Permit};
+use crate::handshakes::Permit;
+use crate::identity::Peer;
+use crate::issue;
 use crate::link::{Io, OPENING};
-use crate::node::{PAUSES, jittered, peer};
 use crate::nodes::Nodes;
-use crate::tls::{self, AUTHORITY};
+use crate::tls::AUTHORITY;
 
 impl Nodes {
     /// Accepts nodes, and programs that join or renew, for ever.
@@ -23,34 +24,30 @@ impl Nodes {
     ///
     /// Dropping it ends the connections that it accepted, with their sessions.
     pub async fn listen(&self, listener: TcpListener) {
-        let handshakes = Handshakes::default();
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            let (stream, address) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    warn!(%error, "no connection accepted");
-                    // Descriptors are used up; a loop without a pause would take a processor too.
-                    sleep(PAUSES.0).await;
-                    continue;
-                }
-            };
-            let Some(permit) = handshakes.begin(address.ip()) else {
-                continue;
-            };
+        connections::accept(listener, |stream, address, permit| {
             let nodes = self.clone();
-            connections.spawn(async move {
-                // A hint; without it, small messages are late.
-                let _ = stream.set_nodelay(true);
-                if let Err(error) = nodes.accept(stream, address, permit).await {
-                    warn!(%address, %error, "connection ended");
-                }
-            });
-        }
+            async move { nodes.accept(stream, address, permit).await }
+        })
+        .await;
+    }
+
+    /// Keeps a connection to the node that listens at `address` (`HOST:PORT`), dialled again for
+    /// ever.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends the membership of the node, and the sessions on it.
+    pub async fn dial(&self, address: &str) {
+        connections::dial(address, |state| {
+            let (nodes, address) = (self.clone(), address.to_owned());
+            async move {
+                let config = Arc::clone(&nodes.shared.member.current().dial);
+                let stream = connect(&address, config).await?;
+                let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;
+                nodes.attend(stream, peer, &address, state).await
+            }
+        })
+        .await;
     }
 
     /// Shakes hands with a peer that dialled, and attends to it until it ends.
@@ -70,6 +67,10 @@ impl Nodes {
                 .client_hello()
                 .alpn()
                 .is_some_and(|mut protocols| protocols.any(|protocol| protocol == AUTHORITY));
+            if authority && !self.shared.requests.admit(address.ip(), Instant::now()) {
+                let fact = "too many requests for certificates in a minute";
+                return Err(Error::connection(address.to_string(), fact));
+            }
             let current = member.current();
             let config = match authority {
                 true => &current.issue,
@@ -79,59 +80,17 @@ impl Nodes {
                 .into_stream(Arc::clone(config))
                 .await
                 .map_err(broken)?;
-            Ok::<_, Error>((stream, authority))
+            Ok((stream, authority))
         };
         let (stream, authority) = timeout(OPENING, handshake)
             .await
             .map_err(|elapsed| Error::connection(address.to_string(), elapsed))??;
         if authority {
-            return self.issue(stream, address, permit).await;
+            return issue::serve(Arc::clone(member), stream, address, permit).await;
         }
         drop(permit);
-        let peer = peer(stream.get_ref().1.peer_certificates())?;
-        self.attend(stream, peer, &address.to_string()).await
-    }
-
-    /// Keeps a connection to the node that listens at `address` (`HOST:PORT`), dialled again for
-    /// ever.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it ends the membership of the node, and the sessions on it.
-    pub async fn dial(&self, address: &str) {
-        let mut pause = PAUSES.0;
-        loop {
-            let begun = tokio::time::Instant::now();
-            let error = match self.dial_once(address).await {
-                Ok(()) => "the node closed it".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            if begun.elapsed() > PAUSES.1 {
-                pause = PAUSES.0;
-            }
-            warn!(node = address, %error, "connection to the node ended; dialled again");
-            sleep(jittered(pause)).await;
-            pause = (pause * 2).min(PAUSES.1);
-        }
-    }
-
-    /// Makes one connection and attends to it until it ends.
-    async fn dial_once(&self, address: &str) -> Result<()> {
-        let connect = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let connector = TlsConnector::from(Arc::clone(&self.shared.member.current().dial));
-            connector.connect(tls::server_name(), stream).await
-        };
-        let stream = timeout(OPENING, connect)
-            .await
-            .map_err(|elapsed| Error::connection(address, elapsed))?
-            .map_err(|error| Error::connection(address, error))?;
-        let peer = peer(stream.get_ref().1.peer_certificates())?;
-        self.attend(stream, peer, address).await
-    }
-
-    async fn issue(&self, _stream: impl Io, _address: SocketAddr, _permit: Permit) -> Result<()> {
-        Ok(())
+        let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;
+        let address = address.to_string();
+        self.attend(stream, peer, &address, State::default()).await
     }
 }

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Handshakes in progress of one host.
 const PER_HOST: u32 = 16;
@@ -54,6 +57,34 @@ impl Drop for Permit {
     }
 }
 
+/// Requests for certificates of one host in a [`WINDOW`].
+const REQUESTS: u32 = 30;
+const WINDOW: Duration = Duration::from_secs(60);
+/// Most hosts counted in a window.
+const HOSTS: usize = 4096;
+
+/// Limits the requests of each host in a minute.
+#[derive(Debug, Default)]
+pub(crate) struct Rate(Mutex<Option<(Instant, HashMap<IpAddr, u32>)>>);
+
+impl Rate {
+    /// Counts a request; false at the limit.
+    pub(crate) fn admit(&self, address: IpAddr, now: Instant) -> bool {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = match &mut *window {
+            Some(window) if now.duration_since(window.0) < WINDOW => window,
+            other => other.insert((now, HashMap::new())),
+        };
+        let host = host(address);
+        if window.1.len() >= HOSTS && !window.1.contains_key(&host) {
+            return false;
+        }
+        let count = window.1.entry(host).or_default();
+        *count += 1;
+        *count <= REQUESTS
+    }
+}
+
 /// The part of an address that stands for one host: an IPv6 host may use all of its /64.
 fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -65,6 +96,15 @@ fn host(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_may_ask_again_after_a_minute() {
+        let (rate, now) = (Rate::default(), Instant::now());
+        let hosts: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
+        assert_eq!((0..99).filter(|_| rate.admit(hosts[0], now)).count(), 30);
+        assert!(rate.admit(hosts[1], now));
+        assert!(rate.admit(hosts[0], now + WINDOW));
+    }
 
     #[test]
     fn one_host_does_not_use_up_the_handshakes_of_others() {

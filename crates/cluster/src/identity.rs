@@ -133,6 +133,17 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The end of a connection that showed this chain.
+    ///
+    /// # Errors
+    ///
+    /// It showed none, or as [`Self::of_certificate`].
+    pub(crate) fn of_certificates(chain: Option<&[CertificateDer<'_>]>) -> Result<Self> {
+        let leaf = chain.and_then(<[_]>::first);
+        let none = || Error::certificate("peer", "has no certificate");
+        Self::of_certificate(leaf.ok_or_else(none)?)
+    }
+
     /// Reads identity and validity from a certificate that was verified.
     ///
     /// # Errors

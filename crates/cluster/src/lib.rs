@@ -40,6 +40,15 @@
 //! | `ca.key` | the key of the first of them, on one front end only |
 //! | `cert.pem` | the member's certificate, and the rest of its chain |
 //! | `key.pem` | its key |
+//! | `tokens/` | digests of the tokens to join that are still valid |
+//!
+//! [`init`] makes a cluster and its first front end. A further member needs a token, made by
+//! [`create_token`] on that front end and used once by [`join()`]: it carries the digest of the
+//! authority, so that the new member knows the front end, and a secret, by which the front end knows
+//! the member. This call is the only one without a certificate, bounded in size, and in number by
+//! address. [`Member::keep_renewed`] gets new certificates in time, on every member; connections
+//! with an old one are replaced, and end with their last session. [`rotate`] and [`retire`] replace
+//! the authority while the cluster runs.
 //!
 //! A member with another major version of the service is refused, and both ends log it.
 //!
@@ -79,15 +88,17 @@
     reason = "both ends match every message and fill every field, so the compiler names what a \
               new one touches"
 )]
-#![allow(dead_code, reason = "the authority is about to use it")]
 
 mod authority;
 mod choice;
+mod connections;
 mod error;
 mod folder;
 mod front;
 mod handshakes;
 mod identity;
+mod issue;
+mod join;
 mod link;
 mod member;
 mod message;
@@ -99,10 +110,12 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod token;
 
-pub use authority::init;
+pub use authority::{init, retire, rotate};
 pub use error::{Error, Result};
 pub use identity::{BadIdentity, Identity, Role};
+pub use join::join;
 pub use member::Member;
 pub use message::{
     Connect, Credential, DataIdentity, Failed, Fault, FromNode, Layout, Listen, Malformed, Open,
@@ -112,3 +125,4 @@ pub use node::{Node, Replies, Requests, Serve};
 pub use nodes::{NodeHandle, NodeInfo, Nodes};
 pub use report::{Report, VERSION, Version};
 pub use session::NodeSession;
+pub use token::{JoinToken, create_token};

@@ -30,12 +30,30 @@ pub(crate) const OPENING: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(2);
 /// Longest wait for the answer to a ping.
 const GRACE: Duration = Duration::from_secs(5);
-/// Bytes in flight on one connection. A session that reads slowly delays the others beyond it.
-const WINDOW: u32 = 8 << 20;
-/// Bytes in flight on one stream.
-const STREAM_WINDOW: u32 = 256 << 10;
-/// Most calls in progress on one connection.
-const CALLS: u32 = 16_384;
+/// Bounds of a connection.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// Bytes in flight on it. A session that reads slowly delays the others beyond it.
+    window: u32,
+    /// Bytes in flight on one stream.
+    stream_window: u32,
+    /// Most calls in progress.
+    calls: u32,
+}
+
+/// Between a front end and a node.
+pub(crate) const MEMBERS: Bounds = Bounds {
+    window: 8 << 20,
+    stream_window: 256 << 10,
+    calls: 16_384,
+};
+/// Of a peer that may have no certificate.
+pub(crate) const STRANGERS: Bounds = Bounds {
+    window: 64 << 10,
+    stream_window: 64 << 10,
+    calls: 1,
+};
+
 /// Longest header list in bytes.
 const HEADERS: u32 = 16 << 10;
 
@@ -63,8 +81,8 @@ pub(crate) async fn call(
         .keep_alive_interval(PING)
         .keep_alive_timeout(GRACE)
         .keep_alive_while_idle(true)
-        .initial_connection_window_size(WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(MEMBERS.window)
+        .initial_stream_window_size(MEMBERS.stream_window)
         .max_header_list_size(HEADERS)
         .handshake(TokioIo::new(stream))
         .await?;
@@ -80,7 +98,7 @@ pub(crate) async fn call(
 /// # Errors
 ///
 /// The stream broke.
-pub(crate) async fn serve<S>(stream: impl Io, service: S) -> hyper::Result<()>
+pub(crate) async fn serve<S>(stream: impl Io, service: S, bounds: &Bounds) -> hyper::Result<()>
 where
     S: Service<http::Request<Incoming>, Response = http::Response<Body>> + Clone + Send + 'static,
     S::Error: Into<StdError>,
@@ -91,9 +109,9 @@ where
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .keep_alive_timeout(GRACE)
-        .initial_connection_window_size(WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .max_concurrent_streams(CALLS)
+        .initial_connection_window_size(bounds.window)
+        .initial_stream_window_size(bounds.stream_window)
+        .max_concurrent_streams(bounds.calls)
         .max_header_list_size(HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .await

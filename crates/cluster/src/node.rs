@@ -3,34 +3,27 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::time::{Interval, sleep, timeout};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Interval, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
+use crate::connections::{self, Registration, State, connect};
 use crate::error::{Error, Result};
-use crate::handshakes::Handshakes;
 use crate::identity::{Peer, Role};
-use crate::link::{self, BEAT, Beats, Io, OPENING, SILENCE, Work};
+use crate::link::{self, BEAT, Beats, Io, MEMBERS, OPENING, SILENCE, Work};
 use crate::member::Member;
 use crate::message::{self, FromNode, MAX_MESSAGE, Open, ToNode, text};
 use crate::proto::node_server::{Node as Service, NodeServer};
 use crate::proto::{self, from_node};
 use crate::report::{Report, Version};
-use crate::tls;
 
-/// Pauses between attempts to reach a front end.
-pub(crate) const PAUSES: (Duration, Duration) =
-    (Duration::from_millis(200), Duration::from_secs(5));
-/// Pause after a front end refused this node.
-const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// Requests that a session has not taken yet.
 const REQUESTS: usize = 16;
 /// Answers and events that the connection has not taken yet.
@@ -103,7 +96,6 @@ pub struct Node<S> {
     member: Arc<Member>,
     serve: Arc<S>,
     pub(crate) version: Version,
-    handshakes: Handshakes,
 }
 
 impl<S> Clone for Node<S> {
@@ -112,7 +104,6 @@ impl<S> Clone for Node<S> {
             member: Arc::clone(&self.member),
             serve: Arc::clone(&self.serve),
             version: self.version.clone(),
-            handshakes: self.handshakes.clone(),
         }
     }
 }
@@ -134,7 +125,6 @@ impl<S: Serve> Node<S> {
             member,
             serve,
             version: Version::of_program(program),
-            handshakes: Handshakes::default(),
         })
     }
 
@@ -144,38 +134,18 @@ impl<S: Serve> Node<S> {
     ///
     /// Dropping it ends the membership and the sessions of this front end.
     pub async fn dial(&self, address: &str) {
-        let mut pause = PAUSES.0;
-        loop {
-            let state = Arc::new(Registration::default());
-            let error = match self.dial_once(address, &state).await {
-                Ok(()) => "the front end closed it".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            pause = match state.get() {
-                Registration::NONE => pause,
-                Registration::REFUSED => REFUSED_PAUSE,
-                _ => PAUSES.0,
-            };
-            warn!(front = address, %error, "connection to the front end ended; dialled again");
-            sleep(jittered(pause)).await;
-            pause = (pause * 2).min(PAUSES.1);
-        }
+        connections::dial(address, |state| {
+            let (node, address) = (self.clone(), address.to_owned());
+            async move { node.dial_once(&address, state).await }
+        })
+        .await;
     }
 
     /// Makes one connection and serves it until it ends.
-    pub(crate) async fn dial_once(&self, address: &str, state: &Arc<Registration>) -> Result<()> {
-        let connect = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let connector = TlsConnector::from(Arc::clone(&self.member.current().dial));
-            connector.connect(tls::server_name(), stream).await
-        };
-        let stream = timeout(OPENING, connect)
-            .await
-            .map_err(|elapsed| Error::connection(address, elapsed))?
-            .map_err(|error| Error::connection(address, error))?;
-        let peer = peer(stream.get_ref().1.peer_certificates())?;
-        self.serve(stream, peer, Arc::clone(state)).await
+    pub(crate) async fn dial_once(&self, address: &str, state: State) -> Result<()> {
+        let stream = connect(address, Arc::clone(&self.member.current().dial)).await?;
+        let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;
+        self.serve(stream, peer, state).await
     }
 
     /// Accepts front ends that dial, for ever.
@@ -184,54 +154,24 @@ impl<S: Serve> Node<S> {
     ///
     /// Dropping it ends the connections that it accepted.
     pub async fn listen(&self, listener: TcpListener) {
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            let (stream, address) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    warn!(%error, "no connection accepted");
-                    // Descriptors are used up; a loop without a pause would take a processor too.
-                    sleep(PAUSES.0).await;
-                    continue;
-                }
-            };
-            let Some(permit) = self.handshakes.begin(address.ip()) else {
-                continue;
-            };
+        connections::accept(listener, |stream, address, permit| {
             let node = self.clone();
-            connections.spawn(async move {
-                let served = async {
-                    let handshake = async {
-                        stream.set_nodelay(true)?;
-                        let acceptor = TlsAcceptor::from(Arc::clone(&node.member.current().accept));
-                        acceptor.accept(stream).await
-                    };
-                    let stream = timeout(OPENING, handshake)
-                        .await
-                        .map_err(|elapsed| Error::connection(address.to_string(), elapsed))?
-                        .map_err(|error| Error::connection(address.to_string(), error))?;
-                    drop(permit);
-                    let peer = peer(stream.get_ref().1.peer_certificates())?;
-                    node.serve(stream, peer, Arc::default()).await
-                };
-                if let Err(error) = served.await {
-                    warn!(%address, %error, "connection of a front end ended");
-                }
-            });
-        }
+            async move {
+                let acceptor = TlsAcceptor::from(Arc::clone(&node.member.current().accept));
+                let stream = timeout(OPENING, acceptor.accept(stream))
+                    .await
+                    .map_err(|elapsed| Error::connection(address.to_string(), elapsed))?
+                    .map_err(|error| Error::connection(address.to_string(), error))?;
+                drop(permit);
+                let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;
+                node.serve(stream, peer, State::default()).await
+            }
+        })
+        .await;
     }
 
     /// Serves the calls of a front end over one connection, until it ends.
-    pub(crate) async fn serve(
-        &self,
-        stream: impl Io,
-        peer: Peer,
-        state: Arc<Registration>,
-    ) -> Result<()> {
+    pub(crate) async fn serve(&self, stream: impl Io, peer: Peer, state: State) -> Result<()> {
         let front = peer.identity.name.clone();
         let calls = Calls {
             node: self.clone(),
@@ -239,50 +179,9 @@ impl<S: Serve> Node<S> {
             state,
         };
         let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);
-        link::serve(stream, service)
+        link::serve(stream, service, &MEMBERS)
             .await
             .map_err(|error| Error::connection(front, error))
-    }
-}
-
-/// The verified peer of a connection.
-pub(crate) fn peer(
-    certificates: Option<&[rustls::pki_types::CertificateDer<'static>]>,
-) -> Result<Peer> {
-    let leaf = certificates.and_then(<[_]>::first);
-    Peer::of_certificate(leaf.ok_or_else(|| Error::certificate("peer", "has no certificate"))?)
-}
-
-/// Half the pause, and a random part of the other half.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    let mut random = [0];
-    let random = match aws_lc_rs::rand::fill(&mut random) {
-        Ok(()) => random[0],
-        Err(_) => u8::MAX,
-    };
-    pause / 2 + pause * u32::from(random) / 512
-}
-
-/// The registration of this node on one connection.
-#[derive(Debug, Default)]
-pub(crate) struct Registration(AtomicU8);
-
-impl Registration {
-    const NONE: u8 = 0;
-    const REGISTERED: u8 = 1;
-    const REFUSED: u8 = 2;
-
-    fn get(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_refused(&self) -> bool {
-        self.get() == Self::REFUSED
-    }
-
-    fn set(&self, state: u8) {
-        self.0.store(state, Ordering::Relaxed);
     }
 }
 
@@ -291,7 +190,7 @@ impl Registration {
 struct Calls<S> {
     node: Node<S>,
     peer: Peer,
-    state: Arc<Registration>,
+    state: State,
 }
 
 impl<S: Serve> Calls<S> {
@@ -315,12 +214,14 @@ impl<S: Serve> Service for Calls<S> {
     ) -> Result<Response<Reports<S>>, Status> {
         self.check()?;
         let version = Version::try_from(request.into_inner().version).map_err(malformed)?;
-        self.state.set(Registration::REGISTERED);
+        self.state.send_replace(Registration::Registered);
         info!(front = self.peer.identity.name, %version, "registered with a front end");
         Ok(Response::new(Reports {
             node: self.node.clone(),
             beat: tokio::time::interval(BEAT),
             first: true,
+            changes: self.node.member.changes(),
+            state: Arc::clone(&self.state),
         }))
     }
 
@@ -330,7 +231,7 @@ impl<S: Serve> Service for Calls<S> {
     ) -> Result<Response<proto::RefuseReply>, Status> {
         self.check()?;
         let reason = text(request.into_inner().reason, "reason").map_err(malformed)?;
-        self.state.set(Registration::REFUSED);
+        self.state.send_replace(Registration::Refused);
         warn!(
             front = self.peer.identity.name,
             reason, "refused by a front end"
@@ -429,6 +330,15 @@ struct Reports<S> {
     node: Node<S>,
     beat: Interval,
     first: bool,
+    /// Tells of a new certificate, which needs a new connection.
+    changes: watch::Receiver<()>,
+    state: State,
+}
+
+impl<S> Drop for Reports<S> {
+    fn drop(&mut self) {
+        Registration::release(&self.state);
+    }
 }
 
 impl<S: Serve> Stream for Reports<S> {
@@ -436,6 +346,9 @@ impl<S: Serve> Stream for Reports<S> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         ready!(self.beat.poll_tick(cx));
+        if self.changes.has_changed().unwrap_or_default() {
+            return Poll::Ready(None);
+        }
         let version = std::mem::take(&mut self.first).then(|| self.node.version.clone());
         let name = &self.node.member.identity().name;
         let report = self.node.serve.report().into_message(name, version);

@@ -12,9 +12,11 @@ use tonic::codegen::http::Uri;
 use tracing::{info, warn};
 
 use crate::choice::{self, Candidate};
+use crate::connections::{Registration, State};
 use crate::error::{Error, Result};
+use crate::handshakes::Rate;
 use crate::identity::{Peer, Role};
-use crate::link::{self, BEAT, Caller, Io, SILENCE};
+use crate::link::{self, BEAT, Caller, Io, OPENING, SILENCE};
 use crate::member::Member;
 use crate::message::{MAX_MESSAGE, Open};
 use crate::proto;
@@ -37,6 +39,8 @@ pub(crate) struct Shared {
     version: Version,
     table: Mutex<BTreeMap<String, Arc<Connected>>>,
     changes: watch::Sender<()>,
+    /// Limits requests for certificates.
+    pub(crate) requests: Rate,
 }
 
 /// One registered connection of a node.
@@ -45,7 +49,7 @@ struct Connected {
     address: String,
     version: Version,
     client: Client,
-    use_: Mutex<Use>,
+    usage: Mutex<Use>,
     placed: AtomicU32,
 }
 
@@ -124,6 +128,7 @@ impl Nodes {
                 version: Version::of_program(program),
                 table: Mutex::default(),
                 changes: watch::Sender::new(()),
+                requests: Rate::default(),
             }),
         })
     }
@@ -209,12 +214,18 @@ impl Nodes {
     /// # Errors
     ///
     /// The connection broke, or the node was silent or refused.
-    pub(crate) async fn attend(&self, stream: impl Io, peer: Peer, address: &str) -> Result<()> {
+    pub(crate) async fn attend(
+        &self,
+        stream: impl Io,
+        peer: Peer,
+        address: &str,
+        state: State,
+    ) -> Result<()> {
         let name = peer.identity.name.clone();
         let lost = |error: hyper::Error| Error::connection(&name, error);
         let (caller, connection) = link::call(stream).await.map_err(lost)?;
         let mut connection = std::pin::pin!(connection);
-        let kept = self.shared.keep(caller, peer, address);
+        let kept = self.shared.keep(caller, peer, address, &state);
         tokio::select! {
             end = &mut connection => return end.map_err(lost),
             kept = kept => kept?,
@@ -240,9 +251,16 @@ impl Shared {
 
     /// Registers the node of a connection, and follows its reports until another connection of the
     /// same node replaces this one.
-    async fn keep(self: &Arc<Self>, caller: Caller, peer: Peer, address: &str) -> Result<()> {
+    async fn keep(
+        self: &Arc<Self>,
+        caller: Caller,
+        peer: Peer,
+        address: &str,
+        state: &State,
+    ) -> Result<()> {
         self.check(&peer)?;
         let name = peer.identity.name.clone();
+        let mut changes = self.member.changes();
         let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"))
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
@@ -250,42 +268,54 @@ impl Shared {
             front: self.member.identity().name.clone(),
             version: Some(self.version.clone().into()),
         };
-        let refused = |status| Error::of_call(&name, status);
-        let malformed = |source| Error::Malformed {
+        let reports = timeout(SILENCE, client.register(request)).await;
+        let reports = reports.map_err(|_| silent(&name))?;
+        let reports = reports.map_err(|status| Error::of_call(&name, status))?;
+        let mut reports = Reports {
+            stream: reports.into_inner(),
+            name: &name,
+        };
+        let first = reports.next().await?;
+        let (report, version) = first.ok_or_else(|| Error::Ended { peer: name.clone() })?;
+        let version = Version::try_from(version).map_err(|source| Error::Malformed {
             peer: name.clone(),
             source,
-        };
-        let reports = timeout(SILENCE, client.register(request)).await;
-        let reports = reports.map_err(|_| silent(&name))?.map_err(refused)?;
-        let mut reports = reports.into_inner();
-        let mut registered: Option<Registered> = None;
-        loop {
-            let message = timeout(SILENCE, reports.message()).await;
-            let message = message.map_err(|_| silent(&name))?.map_err(refused)?;
-            let message = message.ok_or_else(|| Error::Ended { peer: name.clone() })?;
-            let report = Report::of_message(&message, &name).map_err(malformed)?;
-            if let Some(registered) = &registered {
-                if !registered.update(report) {
-                    return Ok(());
-                }
-                continue;
-            }
-            let version = Version::try_from(message.version).map_err(malformed)?;
-            self.check_version(&mut client, &name, &version).await?;
-            info!(node = name, address, %version, "node registered");
-            registered = Some(self.register(Connected {
-                peer: peer.clone(),
-                address: address.into(),
-                version,
-                client: client.clone(),
-                use_: Mutex::new(Use {
-                    report,
-                    at: Instant::now(),
-                    recent: 0,
-                }),
-                placed: AtomicU32::new(0),
-            }));
+        })?;
+        if let Err(error) = self.check_version(&mut client, &name, &version).await {
+            state.send_replace(Registration::Refused);
+            return Err(error);
         }
+        info!(node = name, address, %version, "node registered");
+        state.send_replace(Registration::Registered);
+        let registered = self.register(Connected {
+            peer: peer.clone(),
+            address: address.into(),
+            version,
+            client,
+            usage: Mutex::new(Use::new(report)),
+            placed: AtomicU32::new(0),
+        });
+        loop {
+            let next = tokio::select! {
+                next = reports.next() => next?,
+                // The own certificate is new, and needs a new connection.
+                _ = changes.changed() => None,
+            };
+            let Some((report, _)) = next else { break };
+            self.check(&peer)?;
+            if !registered.update(report) {
+                return Ok(());
+            }
+        }
+        // The end that dials makes another connection, which replaces this one.
+        drop(reports);
+        Registration::release(state);
+        let mut changes = self.changes.subscribe();
+        let replaced =
+            async { while registered.is_current() && changes.changed().await.is_ok() {} };
+        // Without another one in time, the node is lost.
+        let _ = timeout(2 * OPENING, replaced).await;
+        Ok(())
     }
 
     /// Refuses a node of another major version, and tells it.
@@ -334,29 +364,20 @@ struct Registered {
 }
 
 impl Registered {
+    /// Says whether no other connection has replaced this one.
+    fn is_current(&self) -> bool {
+        let table = self.shared.lock();
+        let entry = table.get(&self.node.peer.identity.name);
+        entry.is_some_and(|entry| Arc::ptr_eq(entry, &self.node))
+    }
+
     /// Stores a report; false if another connection has replaced this one.
     fn update(&self, report: Report) -> bool {
-        let name = &self.node.peer.identity.name;
-        let table = self.shared.lock();
-        if !table
-            .get(name)
-            .is_some_and(|entry| Arc::ptr_eq(entry, &self.node))
-        {
-            return false;
-        }
-        drop(table);
-        let before = std::mem::replace(
-            &mut *self.node.lock(),
-            Use {
-                report,
-                at: Instant::now(),
-                recent: 0,
-            },
-        );
+        let before = std::mem::replace(&mut *self.node.lock(), Use::new(report));
         if before.report != report {
             self.shared.changes.send_replace(());
         }
-        true
+        self.is_current()
     }
 }
 
@@ -376,9 +397,33 @@ impl Drop for Registered {
     }
 }
 
+/// The reports of a node.
+struct Reports<'a> {
+    stream: tonic::Streaming<proto::Report>,
+    name: &'a str,
+}
+
+impl Reports<'_> {
+    /// The next report, with the version in the first; `None` if the node ends the registration.
+    async fn next(&mut self) -> Result<Option<(Report, Option<proto::Version>)>> {
+        let message = timeout(SILENCE, self.stream.message()).await;
+        let message = message.map_err(|_| silent(self.name))?;
+        let message = message.map_err(|status| Error::of_call(self.name, status))?;
+        let Some(message) = message else {
+            return Ok(None);
+        };
+        let report = Report::of_message(&message, self.name);
+        let report = report.map_err(|source| Error::Malformed {
+            peer: self.name.into(),
+            source,
+        })?;
+        Ok(Some((report, message.version)))
+    }
+}
+
 impl Connected {
     fn lock(&self) -> MutexGuard<'_, Use> {
-        self.use_.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn usage(&self) -> Use {
@@ -399,6 +444,14 @@ impl Connected {
 }
 
 impl Use {
+    fn new(report: Report) -> Self {
+        Self {
+            report,
+            at: Instant::now(),
+            recent: 0,
+        }
+    }
+
     fn is_late(&self) -> bool {
         self.at.elapsed() > 2 * BEAT
     }

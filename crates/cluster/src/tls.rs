@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature,
+    verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -14,6 +17,7 @@ use rustls::{
     RootCertStore, ServerConfig, SignatureScheme,
 };
 
+use crate::authority::sha256;
 use crate::error::{Error, Result};
 use crate::identity::{Identity, Peer, Role};
 
@@ -30,7 +34,7 @@ pub(crate) struct Credentials {
     pub(crate) roots: Vec<CertificateDer<'static>>,
 }
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
@@ -39,7 +43,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 struct Members {
     /// Checks chain and signatures. It demands no host name, which a member does not have.
     chain: Arc<dyn ClientCertVerifier>,
-    own: Identity,
+    /// The cluster; `None` where the root is known to be the cluster's own.
+    cluster: Option<String>,
     role: Option<Role>,
 }
 
@@ -51,7 +56,9 @@ impl Members {
         };
         let peer = Peer::of_certificate(certificate).map_err(refuse)?;
         let role = self.role.unwrap_or(peer.identity.role);
-        match self.own.accepts(&peer.identity, role) {
+        let Identity { cluster, .. } = &peer.identity;
+        let of_cluster = self.cluster.as_ref().is_none_or(|own| own == cluster);
+        match of_cluster && peer.identity.role == role {
             true => Ok(()),
             false => Err(refuse(Error::Role {
                 found: peer.identity.to_string(),
@@ -160,7 +167,7 @@ pub(crate) enum Certificate {
 
 fn members(
     roots: &[CertificateDer<'static>],
-    own: &Identity,
+    cluster: Option<&Identity>,
     role: Option<Role>,
     certificate: Certificate,
 ) -> Result<Members> {
@@ -180,7 +187,7 @@ fn members(
         .map_err(|error| Error::certificate("ca.pem", error))?;
     Ok(Members {
         chain,
-        own: own.clone(),
+        cluster: cluster.map(|own| own.cluster.clone()),
         role,
     })
 }
@@ -197,7 +204,7 @@ pub(crate) fn server(
     certificate: Certificate,
     protocol: &[u8],
 ) -> Result<Arc<ServerConfig>> {
-    let verifier = members(&credentials.roots, own, role, certificate)?;
+    let verifier = members(&credentials.roots, Some(own), role, certificate)?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(bad_pair)?
@@ -218,7 +225,12 @@ pub(crate) fn client(
     role: Role,
     protocol: &[u8],
 ) -> Result<Arc<ClientConfig>> {
-    let verifier = members(&credentials.roots, own, Some(role), Certificate::Mandatory)?;
+    let verifier = members(
+        &credentials.roots,
+        Some(own),
+        Some(role),
+        Certificate::Mandatory,
+    )?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(bad_pair)?
@@ -229,8 +241,76 @@ pub(crate) fn client(
     Ok(Arc::new(dialling(config, protocol)))
 }
 
+/// The end that dials a front end of the authority whose certificate has this SHA-256, and that has
+/// no certificate itself.
+pub(crate) fn pinned(authority: [u8; 32]) -> Result<Arc<ClientConfig>> {
+    let algorithms = provider().signature_verification_algorithms;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(bad_pair)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned {
+            authority,
+            algorithms,
+        }))
+        .with_no_client_auth();
+    Ok(Arc::new(dialling(config, AUTHORITY)))
+}
+
+/// Accepts front ends of the authority with a known digest, which they show themselves.
+#[derive(Debug)]
+struct Pinned {
+    authority: [u8; 32],
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let root = intermediates
+            .iter()
+            .find(|certificate| sha256(certificate) == self.authority)
+            .ok_or(CertificateError::UnknownIssuer)?
+            .clone()
+            .into_owned();
+        let front = Some(Role::Front);
+        members(&[root], None, front, Certificate::Mandatory)
+            .map_err(|error| rustls::Error::General(error.to_string()))?
+            .verify_client_cert(end_entity, intermediates, now)
+            .map(|_| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
 /// Sets the options that every dialling end has.
-pub(crate) fn dialling(mut config: ClientConfig, protocol: &[u8]) -> ClientConfig {
+fn dialling(mut config: ClientConfig, protocol: &[u8]) -> ClientConfig {
     config.alpn_protocols = vec![protocol.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;

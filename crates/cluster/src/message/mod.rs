@@ -3,6 +3,8 @@
 mod bounds;
 mod receive;
 mod send;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

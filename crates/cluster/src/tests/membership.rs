@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{Double, Lab, dial, handle, listener, next, open, serve, until};
+use crate::connections::{Registration, State};
 use crate::error::Error;
 use crate::identity::Role;
 use crate::link::Work;
-use crate::node::{Node, Registration};
+use crate::node::Node;
 use crate::nodes::Nodes;
 
 #[tokio::test]
@@ -161,15 +162,15 @@ async fn a_node_of_another_major_version_is_refused() {
             .unwrap();
         nodes.accept(stream, from, permit).await.unwrap_err()
     };
-    let state: Arc<Registration> = Arc::default();
+    let state = State::default();
     let address = address.to_string();
-    let dialled = node.dial_once(&address, &state);
+    let dialled = node.dial_once(&address, Arc::clone(&state));
     let (refused, _) = tokio::join!(accepting, dialled);
     assert_eq!(
         refused.to_string(),
         "cluster: one speaks version 2 of the service, and this program 1: run the same release \
          on every member"
     );
-    assert!(state.is_refused());
+    assert_eq!(*state.borrow(), Registration::Refused);
     assert!(nodes.list().is_empty());
 }

@@ -1,7 +1,9 @@
 //! Tests of front ends and nodes in one process, and their shared laboratory.
 
+mod joining;
 mod membership;
 mod sessions;
+mod silence;
 mod trust;
 
 use std::fs;

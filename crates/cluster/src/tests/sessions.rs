@@ -1,10 +1,19 @@
 //! Requests and replies of sessions, and the ways in which sessions end.
 
 use ftp_wire::command::StackSide;
+use tokio::io::duplex;
+use tokio::sync::mpsc;
+use tonic::Code;
+use tonic::codegen::http::Uri;
 
-use super::{Double, Lab, dial, handle, next, open, serve};
+use super::{Double, Lab, dial, handle, next, open, serve, soon};
+use crate::connections::State;
 use crate::error::Error;
+use crate::identity::Peer;
+use crate::link::{self, Beats, Work};
 use crate::message::{FromNode, ToNode};
+use crate::proto::node_client::NodeClient;
+use crate::proto::{self, to_node};
 
 #[tokio::test]
 async fn a_session_asks_and_is_answered() {
@@ -81,4 +90,60 @@ async fn the_sessions_of_a_node_that_is_killed_fail_at_once() {
     drop(node);
     let error = session.recv().await.unwrap_err();
     assert!(matches!(error, Error::Connection { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn messages_that_are_too_long_or_malformed_break_the_session_off() {
+    let lab = Lab::new();
+    let abort = |length| {
+        to_node::Kind::Abort(proto::Abort {
+            by: "x".repeat(length),
+        })
+    };
+    for (kind, code) in [
+        (Some(abort(3 << 20)), Code::OutOfRange),
+        (Some(abort(5000)), Code::InvalidArgument),
+        (None, Code::InvalidArgument),
+    ] {
+        let (double, mut events) = Double::new();
+        let node = lab.node("one", &double);
+        let peer = Peer {
+            identity: lab.front().identity().clone(),
+            not_after: lab.front().not_after(),
+        };
+        let (here, there) = duplex(1 << 16);
+        let _node = Work::spawn(async move {
+            let _ = node.serve(there, peer, State::default()).await;
+        });
+        let (caller, connection) = link::call(here).await.unwrap();
+        let _connection = Work::spawn(async { drop(connection.await) });
+        let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"));
+        let (requests, queue) = mpsc::channel(2);
+        requests.send(open("a").into()).await.unwrap();
+        let heartbeat = || proto::ToNode { kind: None };
+        let call = client.session(Beats::new(queue, heartbeat, None));
+        let mut replies = soon(call).await.unwrap().into_inner();
+        assert_eq!(next(&mut events).await, "a from front");
+        requests.send(proto::ToNode { kind }).await.unwrap();
+        let status = soon(replies.message()).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+        assert_eq!(next(&mut events).await, "a ended");
+    }
+}
+
+#[tokio::test]
+async fn a_session_begins_with_its_opening() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _) = Double::new();
+    let _node = dial(&lab.node("one", &double), address);
+    let handle = handle(&nodes, "one").await;
+    let mut bad = open("a");
+    bad.user.name = "x".repeat(5000);
+    let error = handle.session(bad).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { reason, .. } if reason.contains("user.name")),
+        "{error}"
+    );
 }

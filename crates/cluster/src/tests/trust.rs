@@ -1,1 +1,183 @@
 //! Certificates that are missing, of another cluster, of another role or expired.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, duplex};
+use tokio::net::TcpListener;
+use tonic::codegen::http::Uri;
+
+use super::{Double, Lab, listener, soon};
+use crate::connections::{State, connect};
+use crate::error::{Error, Result};
+use crate::handshakes::Handshakes;
+use crate::identity::{Identity, Peer, Role};
+use crate::link;
+use crate::nodes::Nodes;
+use crate::proto;
+use crate::proto::node_client::NodeClient;
+use crate::tls::{self, NODE};
+
+/// Accepts one connection at a front end.
+async fn accept(nodes: &Nodes, listener: &TcpListener) -> Result<()> {
+    let (stream, address) = listener.accept().await.unwrap();
+    let permit = Handshakes::default().begin(address.ip()).unwrap();
+    soon(Box::pin(nodes.accept(stream, address, permit))).await
+}
+
+/// Dials with these options, and reads until the end.
+async fn read(address: String, config: Arc<ClientConfig>) -> io::Result<Vec<u8>> {
+    // Under TLS 1.3 the handshake of the end that dials succeeds in any case.
+    let mut stream = connect(&address, config).await.unwrap();
+    let mut bytes = Vec::new();
+    soon(stream.read_to_end(&mut bytes)).await?;
+    Ok(bytes)
+}
+
+#[tokio::test]
+async fn a_node_of_another_cluster_is_refused() {
+    let (here, there) = (Lab::new(), Lab::new());
+    let (nodes, (double, _)) = (here.nodes(), Double::new());
+    let node = there.node("one", &double);
+    let (listener, address) = listener().await;
+    let address = address.to_string();
+    let dialled = node.dial_once(&address, State::default());
+    let (refused, dialled) = tokio::join!(accept(&nodes, &listener), dialled);
+    // The node checks first.
+    let error = dialled.unwrap_err().to_string();
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    assert!(refused.is_err());
+    assert!(nodes.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_cluster_is_refused_by_a_front_end() {
+    let (here, there) = (Lab::new(), Lab::new());
+    let nodes = here.nodes();
+    // It has the right root of trust, and the wrong certificate.
+    let current = there.member(Role::Node, "one").current();
+    let credentials = tls::Credentials {
+        chain: current.credentials.chain.clone(),
+        key: current.credentials.key.clone_key(),
+        roots: here.front().current().credentials.roots.clone(),
+    };
+    let own = here.front();
+    let config = tls::client(&credentials, own.identity(), Role::Front, NODE).unwrap();
+    let (listener, address) = listener().await;
+    let dialled = read(address.to_string(), config);
+    let (refused, dialled) = tokio::join!(accept(&nodes, &listener), dialled);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    let error = dialled.unwrap_err().to_string();
+    assert!(error.contains("UnknownCA"), "{error}");
+}
+
+#[tokio::test]
+async fn the_certificate_of_a_front_end_makes_no_node() {
+    let lab = Lab::new();
+    let (nodes, (double, _)) = (lab.nodes(), Double::new());
+    let second = lab.member(Role::Front, "second");
+    let made = crate::Node::new(Arc::clone(&second), Arc::new(double), "node 1.0");
+    assert!(matches!(made, Err(Error::Role { .. })));
+    let credentials = &second.current().credentials;
+    let config = tls::client(credentials, second.identity(), Role::Front, NODE).unwrap();
+    let (listener, address) = listener().await;
+    let dialled = read(address.to_string(), config);
+    let (refused, dialled) = tokio::join!(accept(&nodes, &listener), dialled);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("/front/second\", expected: Node"), "{error}");
+    assert!(dialled.is_err());
+}
+
+#[tokio::test]
+async fn the_certificate_of_a_node_makes_no_front_end() {
+    let lab = Lab::new();
+    let (double, mut events) = Double::new();
+    let other = lab.member(Role::Node, "other");
+    assert!(matches!(
+        Nodes::new(Arc::clone(&other), "front"),
+        Err(Error::Role { .. })
+    ));
+    let (listener, address) = listener().await;
+    let node = lab.node("one", &double);
+    let _node = link::Work::spawn(async move { node.listen(listener).await });
+    let credentials = &other.current().credentials;
+    let config = tls::client(credentials, other.identity(), Role::Node, NODE).unwrap();
+    assert!(read(address.to_string(), config).await.is_err());
+    assert!(events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn without_a_certificate_the_first_call_is_refused() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let mut roots = RootCertStore::empty();
+    for root in &lab.front().current().credentials.roots {
+        roots.add(root.clone()).unwrap();
+    }
+    let current = lab.front().current();
+    let root = crate::authority::sha256(&current.credentials.roots[0]);
+    // It accepts the front end, which shows its authority on this protocol only.
+    let shown = tls::pinned(root).unwrap();
+    let mut config = ClientConfig::clone(&current.renew);
+    config.client_auth_cert_resolver = shown.client_auth_cert_resolver.clone();
+    config.alpn_protocols = vec![NODE.to_vec()];
+    let (listener, address) = listener().await;
+    let dialled = read(address.to_string(), Arc::new(config));
+    let (refused, dialled) = tokio::join!(accept(&nodes, &listener), dialled);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("peer sent no certificates"), "{error}");
+    let error = dialled.unwrap_err().to_string();
+    assert!(error.contains("CertificateRequired"), "{error}");
+}
+
+#[tokio::test]
+async fn every_call_checks_role_and_validity() {
+    let lab = Lab::new();
+    let cluster = lab.front().identity().cluster.clone();
+    let later = SystemTime::now() + Duration::from_secs(60);
+    let earlier = SystemTime::now() - Duration::from_secs(60);
+    for (cluster, role, not_after, refused) in [
+        (&*cluster, Role::Front, later, None),
+        (&*cluster, Role::Front, earlier, Some("certificate expired")),
+        (
+            &*cluster,
+            Role::Node,
+            later,
+            Some("where one of a front is needed"),
+        ),
+        (
+            "other",
+            Role::Front,
+            later,
+            Some("where one of a front is needed"),
+        ),
+    ] {
+        let (double, _) = Double::new();
+        let node = lab.node("one", &double);
+        let peer = Peer {
+            identity: Identity::new(cluster, role, "front").unwrap(),
+            not_after,
+        };
+        let (here, there) = duplex(1 << 16);
+        let _node = link::Work::spawn(async move {
+            let _ = node.serve(there, peer, State::default()).await;
+        });
+        let (caller, connection) = link::call(here).await.unwrap();
+        let _connection = link::Work::spawn(async { drop(connection.await) });
+        let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"));
+        let request = proto::DrainRequest { draining: true };
+        let answer = soon(client.drain(request)).await;
+        match refused {
+            None => drop(answer.unwrap()),
+            Some(reason) => {
+                let status = answer.unwrap_err();
+                assert_eq!(status.code(), tonic::Code::PermissionDenied);
+                assert!(status.message().contains(reason), "{status}");
+            }
+        }
+        assert_eq!(double.report.lock().unwrap().draining, refused.is_none());
+    }
+}

@@ -1,0 +1,143 @@
+//! The calls by which a program gets its certificate, and a member a new one, at the front end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+use tonic::{Request, Response, Status};
+use tracing::{info, warn};
+
+use crate::authority::{Authority, LIFETIME, pem};
+use crate::error::{Error, Result};
+use crate::handshakes::Permit;
+use crate::identity::{Identity, Peer};
+use crate::link::{self, Io, STRANGERS};
+use crate::member::Member;
+use crate::proto;
+use crate::proto::authority_server::{Authority as Service, AuthorityServer};
+use crate::token;
+
+/// Longest life of a connection of this kind.
+const CONNECTION: Duration = Duration::from_secs(10);
+/// Longest message in bytes.
+const MAX_REQUEST: usize = 16 << 10;
+
+/// Serves one call for a certificate over a connection.
+///
+/// # Errors
+///
+/// The connection broke, or took too long.
+pub(crate) async fn serve(
+    member: Arc<Member>,
+    stream: TlsStream<impl Io>,
+    address: SocketAddr,
+    permit: Permit,
+) -> Result<()> {
+    let leaf = stream.get_ref().1.peer_certificates();
+    let peer = match leaf.and_then(<[_]>::first) {
+        Some(leaf) => Some(Peer::of_certificate(leaf)?),
+        None => None,
+    };
+    let calls = Calls {
+        member,
+        peer,
+        address,
+        used: AtomicBool::new(false),
+        permit: Arc::new(permit),
+    };
+    let service = AuthorityServer::new(calls).max_decoding_message_size(MAX_REQUEST);
+    timeout(CONNECTION, link::serve(stream, service, &STRANGERS))
+        .await
+        .map_err(|elapsed| Error::connection(address.to_string(), elapsed))?
+        .map_err(|error| Error::connection(address.to_string(), error))
+}
+
+/// The calls of one connection.
+#[derive(Debug)]
+struct Calls {
+    member: Arc<Member>,
+    /// The member at the other end; `None` of a program without a certificate.
+    peer: Option<Peer>,
+    address: SocketAddr,
+    used: AtomicBool,
+    /// Held by the work, which may outlive the connection.
+    permit: Arc<Permit>,
+}
+
+impl Calls {
+    /// Does the work of the only call on a thread for files and signatures.
+    async fn issue(
+        &self,
+        work: impl FnOnce(&Member, &Authority) -> Result<(Identity, String)> + Send + 'static,
+    ) -> Result<Response<proto::Issued>, Status> {
+        if self.used.swap(true, Ordering::Relaxed) {
+            return Err(Status::resource_exhausted("one call a connection"));
+        }
+        let (member, permit) = (Arc::clone(&self.member), Arc::clone(&self.permit));
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let authority = Authority::load(&member.folder)?.ok_or_else(|| {
+                let fact = "holds no authority: ask the front end that made the cluster";
+                Error::certificate(format!("front end {}", member.identity.name), fact)
+            })?;
+            let (identity, chain) = work(&member, &authority)?;
+            let trust = pem(&member.folder.certificates("ca.pem")?);
+            Ok::<_, Error>((identity, proto::Issued { chain, trust }))
+        });
+        match work.await {
+            Ok(Ok((identity, issued))) => {
+                info!(address = %self.address, %identity, "certificate issued");
+                Ok(Response::new(issued))
+            }
+            Ok(Err(error)) => {
+                warn!(address = %self.address, %error, "certificate refused");
+                Err(Status::permission_denied(error.to_string()))
+            }
+            Err(error) => Err(Status::internal(error.to_string())),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Calls {
+    async fn join(
+        &self,
+        request: Request<proto::JoinRequest>,
+    ) -> Result<Response<proto::Issued>, Status> {
+        let proto::JoinRequest {
+            secret,
+            name,
+            request,
+        } = request.into_inner();
+        let secret = zeroize::Zeroizing::new(secret);
+        self.issue(move |member, authority| {
+            let known = token::look_up(&member.folder, &secret, &name, SystemTime::now())?;
+            let identity = authority.member(known.role, &name)?;
+            // A request that cannot be signed does not use the token up.
+            let chain = authority.issue(&request, &identity, LIFETIME)?;
+            known.use_up()?;
+            Ok((identity, chain))
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        request: Request<proto::RenewRequest>,
+    ) -> Result<Response<proto::Issued>, Status> {
+        let denied = "a certificate is renewed by its holder: join with a token";
+        let peer = self.peer.clone();
+        let peer = peer.ok_or_else(|| Status::unauthenticated(denied))?;
+        let request = request.into_inner().request;
+        self.issue(move |member, authority| {
+            let role = peer.identity.role;
+            peer.check(&member.identity, role, SystemTime::now())?;
+            let chain = authority.issue(&request, &peer.identity, LIFETIME)?;
+            Ok((peer.identity, chain))
+        })
+        .await
+    }
+}

@@ -1,0 +1,445 @@
+//! Messages are read as they were written, and malformed ones are refused.
+
+use proptest::prelude::*;
+use prost::Message as _;
+
+use ftp_proto::security::{DataProtection, Level};
+use ftp_wire::command::{Dcau, Mode, Type};
+use ftp_wire::facts::FactSet;
+
+use super::*;
+use crate::proto::{self, from_node, list, to_node, transfer};
+
+fn opening() -> Open {
+    Open {
+        task: "7".into(),
+        client: "[2001:db8::1]:40000".parse().unwrap(),
+        local: "[fe80::1%3]:2811".parse().unwrap(),
+        scope_id: 3,
+        user: User {
+            name: "alice".into(),
+            home: b"/home/\xff".to_vec(),
+            may_write: true,
+            follows_links: false,
+            attributes: [("group".to_owned(), "staff".to_owned())].into(),
+        },
+        limits: SessionLimits {
+            connect_timeout: Duration::from_millis(1500),
+            stall_timeout: Duration::from_secs(300),
+            max_streams: 64,
+        },
+        advertise: Some("192.0.2.9".into()),
+    }
+}
+
+fn ranges() -> RangeSet {
+    format!("0-100,200-{}", u64::MAX).parse().unwrap()
+}
+
+fn path(text: &[u8]) -> FtpPath {
+    FtpPath::new(text).unwrap()
+}
+
+/// The ways to protect data connections, with their identities.
+fn protections() -> Vec<(DataProtection, DataIdentity)> {
+    let credential = Some(Credential::new("PEM"));
+    vec![
+        (DataProtection::default(), DataIdentity::default()),
+        (
+            DataProtection::new(Dcau::None, Level::Private),
+            DataIdentity::default(),
+        ),
+        (
+            DataProtection::new(Dcau::Own, Level::Integrity),
+            DataIdentity {
+                expected: Some("/O=Grid/CN=Alice".into()),
+                credential: credential.clone(),
+            },
+        ),
+        (
+            DataProtection::new(Dcau::Subject("/O=Grid/CN=Bob".into()), Level::Private),
+            DataIdentity {
+                expected: None,
+                credential,
+            },
+        ),
+    ]
+}
+
+fn kinds() -> Vec<TransferKind> {
+    let forms = [
+        ListForm::Long,
+        ListForm::Names {
+            before: b"dir/".to_vec(),
+        },
+        ListForm::Facts {
+            facts: FactSet::ALL,
+            root: true,
+        },
+        ListForm::Tree {
+            facts: FactSet::DEFAULT,
+            follow: true,
+            fail: false,
+        },
+    ];
+    let mut kinds: Vec<_> = forms
+        .into_iter()
+        .map(|form| TransferKind::List {
+            path: path(b"/dir"),
+            form,
+        })
+        .collect();
+    for (region, layout) in [
+        (None, Layout::Partitioned),
+        (Some((7, None)), Layout::Blocked(1)),
+        (Some((0, Some(u64::MAX))), Layout::Blocked(u64::MAX)),
+    ] {
+        kinds.push(TransferKind::Retrieve {
+            path: path(b"/caf\xc3\xa9 \xff"),
+            region,
+            held: ranges(),
+            layout,
+            stripe: 255,
+            stripes: 256,
+        });
+    }
+    for size in [None, Some(0)] {
+        kinds.push(TransferKind::Store {
+            path: path(b"/up"),
+            upload: vec![0, 1, 255],
+            base: 9,
+            held: ranges(),
+            size,
+        });
+    }
+    kinds
+}
+
+fn requests() -> Vec<ToNode> {
+    let mut requests = vec![
+        ToNode::Stack(StackSide::Net, None),
+        ToNode::Stack(StackSide::Disk, Some("file,rate:1M".into())),
+        ToNode::Abort {
+            by: "the client".into(),
+        },
+        ToNode::DropData,
+    ];
+    for (index, (protection, identity)) in protections().into_iter().enumerate() {
+        requests.push(ToNode::Listen(Box::new(Listen {
+            family: [None, Some(Family::V4), Some(Family::V6), None][index],
+            send_buffer: 1,
+            receive_buffer: u64::MAX,
+            peers: PeerRule::Among(vec!["192.0.2.0/24".into()]),
+            protection: protection.clone(),
+            identity: identity.clone(),
+        })));
+        requests.push(ToNode::Connect(Box::new(Connect {
+            addresses: vec!["192.0.2.1:1025".parse().unwrap()],
+            peers: [PeerRule::Own, PeerRule::Any][index % 2].clone(),
+            protection: protection.clone(),
+            identity: identity.clone(),
+        })));
+        for kind in kinds() {
+            let mut channel = Channel::new([Mode::Stream, Mode::Extended][index % 2]);
+            channel.ty = [Type::Image, Type::Ascii][index % 2];
+            channel.parallelism = 16;
+            channel.send_buffer = 3;
+            channel.receive_buffer = 4;
+            channel.protection = protection.clone();
+            requests.push(ToNode::Transfer(Box::new(Transfer {
+                kind,
+                channel,
+                identity: identity.clone(),
+                perf_every: Some(Duration::from_secs(5)),
+                restart_every: None,
+                tag: Some(0),
+                drains: index % 2 == 0,
+            })));
+        }
+    }
+    requests
+}
+
+fn replies() -> Vec<FromNode> {
+    let faults = [
+        Fault::Node,
+        Fault::Peer,
+        Fault::Storage,
+        Fault::Request,
+        Fault::Aborted,
+    ];
+    let mut replies: Vec<_> = faults
+        .into_iter()
+        .map(|fault| {
+            FromNode::Failed(Box::new(Failed {
+                reply: Reply::coded(
+                    ftp_wire::reply::Code::of::<426>(),
+                    ["first", "data connection: reset by the peer"],
+                ),
+                fault,
+                spared: fault == Fault::Peer,
+            }))
+        })
+        .collect();
+    replies.extend([
+        FromNode::Done,
+        FromNode::Listening("192.0.2.1:50000".parse().unwrap()),
+        FromNode::Opened { reused: true },
+        FromNode::Received(ranges()),
+        FromNode::Received(RangeSet::new()),
+        FromNode::Moved(u64::MAX),
+        FromNode::Transferred(Box::new(Transferred {
+            bytes: 1,
+            ranges: ranges(),
+            end: u64::MAX,
+            receipt: Some(Receipt::new(1, Some(7))),
+        })),
+    ]);
+    replies
+}
+
+#[test]
+fn messages_are_read_as_they_were_written() {
+    let sent = proto::ToNode::from(opening()).encode_to_vec();
+    let received = proto::ToNode::decode(&*sent).unwrap();
+    assert_eq!(open(received), Ok(opening()));
+    for message in requests() {
+        let sent = proto::ToNode::from(message.clone()).encode_to_vec();
+        let received = proto::ToNode::decode(&*sent).unwrap();
+        assert_eq!(request(received), Ok(Some(message)));
+    }
+    for message in replies() {
+        let sent = proto::FromNode::from(message.clone()).encode_to_vec();
+        let received = proto::FromNode::decode(&*sent).unwrap();
+        assert_eq!(reply(received), Ok(Some(message)));
+    }
+}
+
+#[test]
+fn a_credential_is_in_no_log() {
+    for message in requests() {
+        let wire = proto::ToNode::from(message.clone());
+        // As text, and as the list of its bytes.
+        for text in [format!("{message:?}"), format!("{wire:?}")] {
+            assert!(
+                !text.contains("PEM") && !text.contains("80, 69, 77"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_greatest_set_of_ranges_fits_in_a_message() {
+    let end = u64::MAX - 4 * bounds::MAX_RANGES as u64;
+    let ranges = (0..bounds::MAX_RANGES as u64)
+        .filter_map(|index| byte_ranges::Range64::from_len(end + 4 * index, 2));
+    let message = FromNode::Received(ranges.collect());
+    let wire = proto::FromNode::from(message.clone());
+    assert!(wire.encoded_len() <= MAX_MESSAGE, "{}", wire.encoded_len());
+    assert_eq!(reply(wire), Ok(Some(message)));
+}
+
+/// The field at fault in a request after a change.
+fn fault(message: &ToNode, change: impl FnOnce(&mut to_node::Kind)) -> Option<&'static str> {
+    let mut wire = proto::ToNode::from(message.clone());
+    change(wire.kind.as_mut().unwrap());
+    request(wire).err().map(|malformed| malformed.field)
+}
+
+/// The field at fault in a transfer of this kind after a change.
+fn transfer_fault(
+    kind: &TransferKind,
+    change: impl FnOnce(&mut proto::Transfer),
+) -> Option<&'static str> {
+    let message = ToNode::Transfer(Box::new(Transfer {
+        kind: kind.clone(),
+        channel: Channel::default(),
+        identity: DataIdentity::default(),
+        perf_every: None,
+        restart_every: None,
+        tag: None,
+        drains: false,
+    }));
+    fault(&message, |wire| match wire {
+        to_node::Kind::Transfer(transfer) => change(transfer),
+        _ => unreachable!(),
+    })
+}
+
+#[test]
+fn malformed_transfers_are_refused_by_field() {
+    let kinds = kinds();
+    let get = kinds
+        .iter()
+        .find(|kind| matches!(kind, TransferKind::Retrieve { .. }));
+    let get = get.unwrap();
+    assert_eq!(transfer_fault(get, |_| {}), None);
+    for (streams, field) in [
+        (0, Some("transfer.parallelism")),
+        (1024, None),
+        (1025, Some("transfer.parallelism")),
+    ] {
+        assert_eq!(
+            transfer_fault(get, |wire| wire.parallelism = streams),
+            field
+        );
+    }
+    assert_eq!(
+        transfer_fault(get, |wire| wire.kind = None),
+        Some("transfer.kind")
+    );
+    assert_eq!(
+        transfer_fault(get, |wire| wire.protection = None),
+        Some("protection")
+    );
+    let with = |change: &dyn Fn(&mut proto::Retrieve)| {
+        transfer_fault(get, |wire| match &mut wire.kind {
+            Some(transfer::Kind::Retrieve(get)) => change(get),
+            _ => unreachable!(),
+        })
+    };
+    assert_eq!(with(&|get| get.stripe = 256), Some("retrieve.stripe"));
+    assert_eq!(with(&|get| get.stripes = 257), Some("retrieve.stripe"));
+    for path in [&b""[..], b"a\nb", &[b'x'; 65_537]] {
+        assert_eq!(with(&|get| get.path = path.to_vec()), Some("path"));
+    }
+    for bounds in [
+        vec![1],
+        vec![2, 1],
+        vec![1, 1],
+        vec![1, 2, 2, 3],
+        vec![0; 131_074],
+    ] {
+        let held = proto::RangeList { bounds };
+        assert_eq!(
+            with(&|get| get.held = Some(held.clone())),
+            Some("retrieve.held")
+        );
+    }
+    for level in [3, u32::MAX] {
+        let change = |wire: &mut proto::Transfer| wire.protection.as_mut().unwrap().level = level;
+        assert_eq!(transfer_fault(get, change), Some("protection.level"));
+    }
+    let long = |wire: &mut proto::Transfer| {
+        wire.protection.as_mut().unwrap().credential = vec![0; 65_537];
+    };
+    assert_eq!(transfer_fault(get, long), Some("protection.credential"));
+    let nobody = |wire: &mut proto::Transfer| {
+        wire.protection.as_mut().unwrap().authentication = 2;
+    };
+    assert_eq!(transfer_fault(get, nobody), Some("protection.subject"));
+    let names = |wire: &mut proto::Transfer| {
+        let list = proto::List {
+            path: b"/".to_vec(),
+            form: Some(list::Form::Facts(proto::FactForm {
+                facts: vec!["Type".into(); 1025],
+                root: false,
+            })),
+        };
+        wire.kind = Some(transfer::Kind::List(list));
+    };
+    assert_eq!(transfer_fault(get, names), Some("list.facts"));
+}
+
+#[test]
+fn facts_of_a_later_version_are_left_out() {
+    let list = proto::ToNode::from(ToNode::Transfer(Box::new(Transfer {
+        kind: TransferKind::List {
+            path: path(b"/"),
+            form: ListForm::Facts {
+                facts: FactSet::NONE,
+                root: false,
+            },
+        },
+        channel: Channel::default(),
+        identity: DataIdentity::default(),
+        perf_every: None,
+        restart_every: None,
+        tag: None,
+        drains: false,
+    })));
+    let Some(to_node::Kind::Transfer(mut transfer)) = list.kind else {
+        unreachable!()
+    };
+    let Some(transfer::Kind::List(listing)) = &mut transfer.kind else {
+        unreachable!()
+    };
+    let Some(list::Form::Facts(form)) = &mut listing.form else {
+        unreachable!()
+    };
+    form.facts = vec!["X.later".into(), "size".into()];
+    let read = Transfer::try_from(transfer).unwrap();
+    let TransferKind::List {
+        form: ListForm::Facts { facts, .. },
+        ..
+    } = read.kind
+    else {
+        unreachable!()
+    };
+    assert_eq!(facts, FactSet::NONE.with(ftp_wire::facts::Fact::Size));
+}
+
+#[test]
+fn malformed_replies_are_refused_by_field() {
+    let failed = |code, lines: Vec<Vec<u8>>, fault| {
+        from_node::Kind::Failed(proto::Failed {
+            code,
+            lines,
+            fault,
+            spared: false,
+        })
+    };
+    for (kind, field) in [
+        // A node does not turn a failure into a success.
+        (failed(226, vec![], 0), "failed.code"),
+        (failed(99, vec![], 0), "failed.code"),
+        (failed(426, vec![], 9), "failed.fault"),
+        (failed(426, vec![vec![b'x'; 65_537]], 0), "failed.lines"),
+        (failed(426, vec![vec![]; 1025], 0), "failed.lines"),
+        (
+            from_node::Kind::Listening(proto::Listening {
+                address: "front:21".into(),
+            }),
+            "listening.address",
+        ),
+    ] {
+        let error = reply(proto::FromNode { kind: Some(kind) }).unwrap_err();
+        assert_eq!(error.field, field);
+    }
+    assert!(reply(proto::FromNode { kind: None }).is_err());
+}
+
+#[test]
+fn a_session_opens_once() {
+    let again = request(opening().into()).unwrap_err();
+    assert_eq!(again.field, "open");
+    let other = open(ToNode::DropData.into()).unwrap_err();
+    assert_eq!(other.field, "open");
+    let mut control = opening();
+    control.task = "a\nb".into();
+    assert_eq!(open(control.into()).unwrap_err().field, "task");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(message) = proto::ToNode::decode(&*bytes) {
+            let _ = open(message.clone());
+            let _ = request(message);
+        }
+        if let Ok(message) = proto::FromNode::decode(&*bytes) {
+            let _ = reply(message);
+        }
+    }
+
+    #[test]
+    fn no_change_of_a_byte_causes_a_panic(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), byte: u8) {
+        let requests = requests();
+        let mut bytes = proto::ToNode::from(which.get(&requests).clone()).encode_to_vec();
+        *at.get_mut(&mut bytes) = byte;
+        if let Ok(message) = proto::ToNode::decode(&*bytes) {
+            let _ = request(message);
+        }
+    }
+}
