@@ -69,6 +69,12 @@ pub enum CredentialError {
          convert it with `openssl pkcs8 -topk8 -in KEY -out NEWKEY`"
     )]
     Encryption,
+    /// A PKCS#12 file is broken, or of a form that is not supported.
+    #[error(
+        "it is no PKCS#12 that can be read ({0}): convert it with `openssl pkcs12 -in FILE -out \
+         NEWFILE`"
+    )]
+    Pkcs12(String),
     /// The private key is of no use.
     #[error(transparent)]
     Key(#[from] KeyError),

@@ -73,7 +73,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     path_length: Option<u32>,
 
-    /// User certificate [default: $X509_USER_CERT, or else ~/.globus/usercert.pem]
+    /// User certificate, PEM or PKCS#12 [default: $X509_USER_CERT, or else ~/.globus/usercert.pem, or
+    /// else ~/.globus/usercred.p12]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     cert: Option<PathBuf>,
 
@@ -178,22 +179,12 @@ impl Args {
             );
         };
         let certificate = &files.certificate;
-        let archive = match certificate.extension() {
-            Some(end) if end == "p12" || end == "pfx" => certificate.clone(),
-            _ if certificate.exists() => return Ok(files),
-            _ => certificate.with_file_name("usercred.p12"),
-        };
         ensure!(
-            archive.exists(),
+            certificate.exists(),
             "{}: no such user certificate: name it with --cert and --key",
             certificate.display()
         );
-        let archive = archive.display();
-        bail!(
-            "{archive}: PKCS#12 is not read: convert it with `openssl pkcs12 -in {archive} -clcerts \
-             -nokeys -out ~/.globus/usercert.pem` and `(umask 077; openssl pkcs12 -in {archive} \
-             -nocerts -out ~/.globus/userkey.pem)`"
-        );
+        Ok(files)
     }
 
     /// Checks that the trusted authorities lead to the proxy.

@@ -1,14 +1,16 @@
 //! `gridftp-cp proxy`: proxies made, shown and destroyed.
 
+mod passphrase;
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use workspace_tests::{Finished, Peer, binary, is_root, run, run_with_input};
+use workspace_tests::{Finished, binary, is_root, run};
 use xio_testkit::Grid;
 
 use crate::{Bed, LIMIT, fails};
@@ -349,7 +351,7 @@ fn a_proxy_without_trust_is_a_warning_and_refused_with_verify() -> Result<()> {
 #[test]
 fn a_missing_or_unprotected_certificate_is_named() -> Result<()> {
     let home = Home::new()?;
-    let (globus, key) = (home.path("home/.globus"), "home/.globus/userkey.pem");
+    let key = "home/.globus/userkey.pem";
     fs::set_permissions(home.path(key), fs::Permissions::from_mode(0o644))?;
     fails(&home.proxy(&["init"])?, 1, &["userkey.pem: its mode 0644"])?;
     fs::remove_file(home.path("home/.globus/usercert.pem"))?;
@@ -358,11 +360,6 @@ fn a_missing_or_unprotected_certificate_is_named() -> Result<()> {
         1,
         &["usercert.pem: no such user certificate", "--cert"],
     )?;
-    fs::write(globus.join("usercred.p12"), "?")?;
-    let needles = ["usercred.p12: PKCS#12 is not read", "openssl pkcs12 -in "];
-    fails(&home.proxy(&["init"])?, 1, &needles)?;
-    let named = globus.join("usercred.p12").display().to_string();
-    fails(&home.proxy(&["init", "--cert", &named])?, 1, &needles)?;
     let mut command = home.command(&["init"])?;
     command.env("X509_USER_CERT", home.path("nowhere"));
     fails(
@@ -370,36 +367,6 @@ fn a_missing_or_unprotected_certificate_is_named() -> Result<()> {
         1,
         &["nowhere: no such user certificate"],
     )
-}
-
-#[test]
-fn the_passphrase_of_a_key_is_read_from_standard_input() -> Result<()> {
-    let home = Home::new()?;
-    let key = home.path("home/.globus/userkey.pem");
-    let Some(mut openssl) = Peer::Openssl.require("cli: keys with a passphrase") else {
-        return Ok(());
-    };
-    let locked = home.write("locked", "");
-    openssl.args(["pkcs8", "-topk8", "-passout", "pass:open-sesame", "-in"]);
-    run(openssl.arg(&key).arg("-out").arg(&locked), LIMIT)?.ok()?;
-    fs::rename(&locked, &key)?;
-    let init = |input: &str| {
-        let input = File::open(home.write("input", input))?;
-        run_with_input(&mut home.command(&["init"])?, Stdio::from(input), LIMIT)
-    };
-    for wrong in ["", "open\n", "open-sesame \n"] {
-        let refused = init(wrong)?;
-        fails(&refused, 1, &["userkey.pem: the passphrase does not open"])?;
-        ensure!(!refused.stderr.contains("open-ses"), "{}", refused.report());
-    }
-    fails(&init(&"x".repeat(5000))?, 1, &["more than 4096 bytes"])?;
-    ensure!(!home.path("px").exists());
-    for right in ["open-sesame\nmore", "open-sesame\r\n", "open-sesame"] {
-        let made = init(right)?.ok()?;
-        ensure!(!format!("{made:?}").contains("sesame"), "{}", made.report());
-        home.proxy(&["destroy"])?.ok()?;
-    }
-    Ok(())
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Credentials of users and hosts, found in the places of the Globus programs.
 
+mod pkcs12;
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +38,7 @@ enum Place {
     PairVariables,
     /// `/tmp/x509up_u<uid>`.
     Proxy,
-    /// `~/.globus/usercert.pem` and `userkey.pem`.
+    /// `~/.globus/usercert.pem` and `userkey.pem`, or else `usercred.p12`.
     User,
     /// `hostcert.pem` and `hostkey.pem`.
     Host,
@@ -147,13 +151,14 @@ impl CredentialFiles {
     }
 
     /// The files of a user's own certificate: those of `$X509_USER_CERT` and `$X509_USER_KEY`, or
-    /// else `usercert.pem` and `userkey.pem` in `~/.globus`; `None` without a home.
+    /// else `usercert.pem` and `userkey.pem` in `~/.globus`, or else `usercred.p12` there if it
+    /// exists; `None` without a home.
     pub fn of_user(environment: &Environment) -> Option<Self> {
-        let places = [Place::PairVariables, Place::User];
-        let mut files = places
-            .map(|place| candidates(environment, place))
-            .into_iter();
-        files.find_map(|files| files.into_iter().next())
+        let mut told = candidates(environment, Place::PairVariables);
+        let mut own = candidates(environment, Place::User);
+        let there = own.iter().position(|files| files.certificate.exists());
+        told.append(&mut own.split_off(there.unwrap_or_default()));
+        told.into_iter().next()
     }
 
     /// Reads the credential as the user `uid`.
@@ -179,8 +184,8 @@ impl CredentialFiles {
     /// # Errors
     /// Any [`NoCredential`] but `Expired` and `None`.
     pub fn read_of_any_age(&self, uid: u32) -> Result<Credential, NoCredential> {
-        let pem = self.contents(uid)?;
-        Credential::from_pem(&pem).map_err(|error| self.malformed(error))
+        let bytes = self.contents(uid)?;
+        parse(&bytes, None).map_err(|error| self.malformed(error))
     }
 
     /// Reads the credential like [`read_of_any_age`](Self::read_of_any_age). If the key is
@@ -193,15 +198,15 @@ impl CredentialFiles {
         uid: u32,
         ask: impl FnOnce(&Path) -> io::Result<Zeroizing<String>>,
     ) -> Result<Credential, NoCredential> {
-        let pem = self.contents(uid)?;
-        let credential = match Credential::from_pem(&pem) {
+        let bytes = self.contents(uid)?;
+        let credential = match parse(&bytes, None) {
             Err(CredentialError::Encrypted) => {
                 let path = self.key_file();
                 let passphrase = ask(path).map_err(|error| NoCredential::Passphrase {
                     path: path.to_owned(),
                     error,
                 })?;
-                Credential::from_pem_with_passphrase(&pem, passphrase.as_bytes())
+                parse(&bytes, Some(&passphrase))
             }
             other => other,
         };
@@ -237,6 +242,15 @@ impl CredentialFiles {
             path: path.to_owned(),
             error,
         }
+    }
+}
+
+/// Reads PEM or PKCS#12.
+fn parse(bytes: &[u8], passphrase: Option<&str>) -> Result<Credential, CredentialError> {
+    match passphrase {
+        _ if pkcs12::is_archive(bytes) => pkcs12::open(bytes, passphrase),
+        Some(passphrase) => Credential::from_pem_with_passphrase(bytes, passphrase.as_bytes()),
+        None => Credential::from_pem(bytes),
     }
 }
 
@@ -301,7 +315,9 @@ fn candidates(environment: &Environment, place: Place) -> Vec<CredentialFiles> {
             let key = environment.in_home(".globus/userkey.pem");
             let files = certificate.zip(key);
             let files = files.map(|(certificate, key)| CredentialFiles::pair(certificate, key));
-            files.into_iter().collect()
+            let archive = environment.in_home(".globus/usercred.p12");
+            let archive = archive.map(CredentialFiles::one);
+            files.into_iter().chain(archive).collect()
         }
         Place::Host => {
             let places = [
@@ -311,167 +327,5 @@ fn candidates(environment: &Environment, place: Place) -> Vec<CredentialFiles> {
             ];
             places.iter().flatten().map(|path| beside(path)).collect()
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use xio_testkit::{Grid, Validity};
-
-    /// A user at home, with a system of the test.
-    fn environment(grid: &Grid) -> Environment {
-        let folder = grid.folder();
-        for inner in ["home/.globus", "tmp", "sys"] {
-            fs::create_dir_all(folder.join(inner)).unwrap();
-        }
-        Environment::new(rustix::process::geteuid().as_raw())
-            .home(folder.join("home"))
-            .temporary(folder.join("tmp"))
-            .system(folder.join("sys"))
-    }
-
-    fn subject(environment: &Environment, purpose: Purpose) -> String {
-        match find(environment, purpose, UnixTime::now()) {
-            Ok(found) => found.credential.subject().to_string(),
-            Err(error) => format!("{error}"),
-        }
-    }
-
-    /// Writes a certificate and its key to two files.
-    fn pair(grid: &Grid, common: &str, certificate: &str, key: &str) {
-        let pem = grid.user(common).to_pem();
-        let at = pem.find("-----BEGIN PRIVATE").unwrap();
-        grid.write(certificate, &pem[..at], 0o644);
-        grid.write(key, &pem[at..], 0o400);
-    }
-
-    /// Trap 18 of Grid security.
-    #[test]
-    fn a_client_prefers_the_user_and_a_server_the_host() {
-        let grid = Grid::new();
-        let mut here = environment(&grid);
-        let both = |here: &Environment| {
-            let last = |purpose| {
-                let subject = subject(here, purpose);
-                subject.rsplit('=').next().unwrap_or_default().to_owned()
-            };
-            (last(Purpose::Client), last(Purpose::Server))
-        };
-        let none = subject(&here, Purpose::Client);
-        assert!(
-            none.contains("tmp/x509up_u") && none.contains("proxy init"),
-            "{none}"
-        );
-
-        pair(&grid, "host", "sys/hostcert.pem", "sys/hostkey.pem");
-        assert_eq!(both(&here), ("host".into(), "host".into()));
-        pair(
-            &grid,
-            "user",
-            "home/.globus/usercert.pem",
-            "home/.globus/userkey.pem",
-        );
-        assert_eq!(both(&here), ("user".into(), "host".into()));
-        let proxy = format!("tmp/x509up_u{}", here.uid());
-        let _ = grid.store(&grid.user("made"), &proxy);
-        assert_eq!(both(&here), ("made".into(), "host".into()));
-        let told = grid.store(&grid.user("told"), "told.pem");
-        here = here.variable("X509_USER_CERT", &told);
-        assert_eq!(both(&here), ("told".into(), "told".into()));
-        let named = grid.store(&grid.user("named"), "named.pem");
-        here = here.variable("X509_USER_PROXY", named);
-        assert_eq!(both(&here), ("named".into(), "told".into()));
-
-        // A file in a variable is not passed over.
-        let here = here.variable("X509_USER_PROXY", grid.folder().join("gone"));
-        assert!(subject(&here, Purpose::Client).contains("gone: No such file"));
-    }
-
-    #[test]
-    fn the_files_of_a_user_are_those_in_variables_or_at_home() {
-        let files = |here: &Environment| CredentialFiles::of_user(here);
-        let here = Environment::new(1000);
-        assert_eq!(files(&here), None);
-        let here = here.home("/home/pat");
-        let pair = CredentialFiles::pair(
-            "/home/pat/.globus/usercert.pem",
-            "/home/pat/.globus/userkey.pem",
-        );
-        assert_eq!(files(&here), Some(pair));
-        let here = here.variable("X509_USER_CERT", "/c");
-        assert_eq!(files(&here), Some(CredentialFiles::one("/c")));
-        // A proxy is often named in both.
-        let both = here.clone().variable("X509_USER_KEY", "/c");
-        assert_eq!(files(&both), Some(CredentialFiles::one("/c")));
-        let here = here.variable("X509_USER_KEY", "/k");
-        assert_eq!(files(&here), Some(CredentialFiles::pair("/c", "/k")));
-    }
-
-    #[test]
-    fn files_with_keys_are_for_their_owner_alone() {
-        let grid = Grid::new();
-        let here = environment(&grid);
-        let path = grid.store(&grid.user("Alice Lab"), "proxy.pem");
-        let here = here.variable("X509_USER_PROXY", &path);
-        for (mode, good) in [
-            (0o600, true),
-            (0o400, true),
-            (0o640, false),
-            (0o644, false),
-            (0o700, false),
-            (0o604, false),
-        ] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let subject = subject(&here, Purpose::Client);
-            assert_eq!(subject.starts_with("/O=Grid"), good, "{mode:o}: {subject}");
-            assert!(good || subject.contains(&format!("proxy.pem: its mode {mode:04o}")));
-        }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let stranger = CredentialFiles::one(&path).read(here.uid() + 1, UnixTime::now());
-        let error = stranger.unwrap_err().to_string();
-        assert!(error.contains("chown"), "{error}");
-        let folder = CredentialFiles::one(grid.folder()).read(here.uid(), UnixTime::now());
-        assert!(folder.unwrap_err().to_string().contains("no regular file"));
-        let empty = grid.write("empty.pem", "", 0o600);
-        let empty = CredentialFiles::one(empty).read(here.uid(), UnixTime::now());
-        assert!(empty.unwrap_err().to_string().contains("is empty"));
-    }
-
-    #[test]
-    fn certificates_may_be_read_by_all_and_changed_by_none() {
-        let grid = Grid::new();
-        let here = environment(&grid);
-        pair(&grid, "Alice Lab", "cert.pem", "key.pem");
-        let (certificate, key) = (
-            grid.folder().join("cert.pem"),
-            grid.folder().join("key.pem"),
-        );
-        let files = CredentialFiles::pair(&certificate, &key);
-        for (mode, good) in [(0o644, true), (0o444, true), (0o664, false), (0o755, false)] {
-            fs::set_permissions(&certificate, fs::Permissions::from_mode(mode)).unwrap();
-            let read = files.read(here.uid(), UnixTime::now());
-            assert_eq!(read.is_ok(), good, "{mode:o}: {read:?}");
-        }
-    }
-
-    #[test]
-    fn an_old_or_broken_credential_is_named() {
-        let grid = Grid::new();
-        let here = environment(&grid);
-        let old = grid.issue("Alice Lab", &[], Validity::Expired);
-        let old = here
-            .clone()
-            .variable("X509_USER_PROXY", grid.store(&old, "old.pem"));
-        let error = subject(&old, Purpose::Client);
-        assert!(
-            error.contains("old.pem: the credential of /O=Grid/OU=Lab/CN=Alice Lab has expired")
-        );
-        let broken = grid.write("broken.pem", "-----BEGIN CERTIFICATE-----\n", 0o600);
-        let broken = here.variable("X509_USER_PROXY", broken);
-        let error = subject(&broken, Purpose::Client);
-        assert!(error.contains("broken.pem"), "{error}");
     }
 }
