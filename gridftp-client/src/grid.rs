@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_proto::client::DataSecurity;
-use ftp_proto::security::{DataProtection, Level};
+use ftp_proto::security::DataProtection;
 use ftp_wire::command::{Dcau, Secret};
 use gsi::certificate::KeyAlgorithm;
 use gsi::credential::Credential;
@@ -18,8 +18,8 @@ use gsi::verify::{Refusal, Rule};
 use rustls_pki_types::UnixTime;
 use tokio::sync::OnceCell;
 use xio::gsi::{
-    AdatError, CredentialFiles, Environment, Expect, Gsi, GssapiInitiator, Judge, Purpose,
-    TrustDirectory, find,
+    AdatError, CredentialFiles, Environment, Gsi, GssapiInitiator, Judge, Purpose, TrustDirectory,
+    find,
 };
 use xio_core::{BoxStream, ErrorKind, Operation};
 
@@ -273,20 +273,7 @@ impl Grid {
     }
 
     fn set_layer(&mut self, credential: &Credential, judge: Judge) -> xio_core::Result<()> {
-        let expect = match &self.protection.authentication {
-            Dcau::None => {
-                self.layer = None;
-                return Ok(());
-            }
-            Dcau::Own => Expect::Own,
-            Dcau::Subject(subject) => Expect::Subject(subject.clone()),
-        };
-        let level = match self.protection.level {
-            Level::Clear => xio::gsi::Level::Clear,
-            Level::Integrity => xio::gsi::Level::Safe,
-            Level::Private => xio::gsi::Level::Private,
-        };
-        self.layer = Some(Gsi::new(credential, judge)?.expect(expect).level(level));
+        self.layer = Gsi::agreed(credential, judge, &self.protection)?;
         Ok(())
     }
 }

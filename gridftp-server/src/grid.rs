@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use base64ct::{Base64, Encoding as _};
-use ftp_proto::security::{DataProtection, Level};
+use ftp_proto::security::DataProtection;
 use ftp_wire::command::Dcau;
 use gsi::credential::{Credential, CredentialError};
 use gsi::gridmap::Unmapped;
@@ -14,8 +14,8 @@ use gsi::trust::{TrustOptions, TrustStore};
 use gsi::verify::Peer;
 use rustls_pki_types::UnixTime;
 use xio_gsi::{
-    CredentialFiles, Environment, Expect, FileError, GridMapFile, Gsi, GssapiAcceptor, Judge,
-    KeyPool, NoCredential, NoTrust, Purpose, TrustDirectory, find,
+    CredentialFiles, Environment, FileError, GridMapFile, Gsi, GssapiAcceptor, Judge, KeyPool,
+    NoCredential, NoTrust, Purpose, TrustDirectory, find,
 };
 use zeroize::Zeroizing;
 
@@ -89,7 +89,8 @@ impl Grid {
         let trust = Arc::new(TrustDirectory::open(directory, TrustOptions::default())?);
         let map = options.gridmap.clone();
         let map = map.unwrap_or_else(|| environment.grid_map_file());
-        let map = Arc::new(GridMapFile::open(map)?);
+        let map = GridMapFile::open(map)?.leases(environment.grid_map_directory());
+        let map = Arc::new(map);
         let keys = Arc::new(KeyPool::new(KEYS)?);
         let acceptor = GssapiAcceptor::new(&host, Judge::from(Arc::clone(&trust)), keys)
             .map_err(|error| BadGrid::Tls(error.to_string()))?
@@ -167,10 +168,7 @@ impl GridSession {
         let map = Arc::clone(&self.grid.as_ref()?.map);
         let identity = self.peer.as_ref()?.identity.clone();
         let requested = (requested != BY_MAPPING).then(|| requested.to_owned());
-        Some(async move {
-            map.refreshed().await;
-            map.map().local_name(&identity, requested.as_deref())
-        })
+        Some(async move { map.local_name(&identity, requested.as_deref()).await })
     }
 
     /// Takes the credential of `DCSC P`, PEM in base64; none for `DCSC D`.
@@ -207,15 +205,10 @@ impl GridSession {
     /// # Errors
     /// The credential does not fit TLS.
     pub(crate) fn layer(&self, protection: &DataProtection) -> xio::Result<Option<Gsi>> {
-        let expect = match &protection.authentication {
-            Dcau::None => return Ok(None),
-            Dcau::Own => Expect::Own,
-            Dcau::Subject(subject) => Expect::Subject(subject.clone()),
-        };
-        let own = self.credential();
-        let Some(own) = own else {
-            return Err(no_credential());
-        };
+        if protection.authentication == Dcau::None {
+            return Ok(None);
+        }
+        let own = self.credential().ok_or_else(no_credential)?;
         // The other end would refuse it, with less to say. Running transfers are not touched.
         if own.not_after() < UnixTime::now() {
             tracing::info!(identity = %own.identity(), "the credential of a session has expired");
@@ -224,12 +217,7 @@ impl GridSession {
                  or send DCSC P",
             ));
         }
-        let gsi = Gsi::new(own, self.judge(own)?)?;
-        Ok(Some(gsi.expect(expect).level(match protection.level {
-            Level::Clear => xio_gsi::Level::Clear,
-            Level::Integrity => xio_gsi::Level::Safe,
-            Level::Private => xio_gsi::Level::Private,
-        })))
+        Gsi::agreed(own, self.judge(own)?, protection)
     }
 
     /// The judge of the peers of data connections: a credential of `DCSC` brings its own
@@ -262,6 +250,7 @@ fn unusable(fact: &str) -> xio::Error {
 
 #[cfg(test)]
 mod tests {
+    use ftp_proto::security::Level;
     use xio_testkit::{Grid as Lab, Validity};
 
     use super::*;

@@ -9,6 +9,7 @@ const VARIABLES: &[&str] = &[
     "GLOBUSMAP",
     "GLOBUS_LOCATION",
     "GRIDMAP",
+    "GRIDMAPDIR",
     "X509_CERT_DIR",
     "X509_USER_CERT",
     "X509_USER_KEY",
@@ -152,6 +153,12 @@ impl Environment {
         given
             .or_else(own)
             .unwrap_or_else(|| self.in_system("grid-mapfile"))
+    }
+
+    /// The directory of the leases of pool accounts, `$GRIDMAPDIR`.
+    #[must_use]
+    pub fn grid_map_directory(&self) -> Option<PathBuf> {
+        self.path("GRIDMAPDIR")
     }
 }
 

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use gsi::gridmap::{GridMap, Mapping, Unmapped};
+use gsi::name::Name;
 use gsi::verify::Peer;
 use tracing::{info, warn};
 
 use crate::file::{self, FileError};
+use crate::pool;
 use crate::trust::INTERVAL;
 
 /// Bound of the file, in bytes.
@@ -22,6 +24,8 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub struct GridMapFile {
     path: PathBuf,
+    /// The directory with the leases of pool accounts.
+    leases: Option<PathBuf>,
     map: RwLock<Arc<GridMap>>,
     looked: Mutex<Looked>,
 }
@@ -46,11 +50,62 @@ impl GridMapFile {
         let (map, stamp) = read(&path)?;
         Ok(Self {
             path,
+            leases: None,
             map: RwLock::new(Arc::new(map)),
             looked: Mutex::new(Looked {
                 at: Instant::now(),
                 stamp: Some(stamp),
             }),
+        })
+    }
+
+    /// Leases accounts of pools in this directory, `GRIDMAPDIR`; without one nobody gets any.
+    #[must_use]
+    pub fn leases(self, directory: Option<PathBuf>) -> Self {
+        Self {
+            leases: directory,
+            ..self
+        }
+    }
+
+    /// The local name of an identity: the requested one if it is listed, or else the first. Of a pool
+    /// the identity leases an account, if it has none.
+    ///
+    /// # Errors
+    /// The identity has no local name, or not the requested one.
+    ///
+    /// # Cancel safety
+    /// A lease may be made when the future is dropped.
+    pub async fn local_name(
+        self: &Arc<Self>,
+        identity: &Name,
+        requested: Option<&str>,
+    ) -> Result<String, Unmapped> {
+        self.refreshed().await;
+        let mapped = self.map().local_name(identity, requested);
+        let (Err(Unmapped::Pool { identity, pool }), Some(directory)) = (&mapped, &self.leases)
+        else {
+            return mapped;
+        };
+        let (directory, pool, line) = (directory.clone(), pool.clone(), identity.to_string());
+        let leasing = tokio::task::spawn_blocking(move || {
+            let leased = pool::lease(&directory, &pool, &line);
+            (
+                leased.inspect_err(
+                    |error| warn!(directory = %directory.display(), %error, "no lease"),
+                ),
+                pool,
+            )
+        });
+        let reason = match leasing.await {
+            Ok((Ok(Some(account)), _)) => return Ok(account),
+            Ok((Ok(None), pool)) => format!("no account of the pool {pool} is free"),
+            Ok((Err(error), pool)) => format!("no account of the pool {pool}: {error}"),
+            Err(error) => error.to_string(),
+        };
+        Err(Unmapped::Refused {
+            identity: identity.clone(),
+            reason,
         })
     }
 

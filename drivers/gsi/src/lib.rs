@@ -83,6 +83,7 @@ mod gridmap;
 mod info;
 mod keys;
 mod options;
+mod pool;
 mod trust;
 
 use xio_core::{Driver, DynLayer};
@@ -96,6 +97,7 @@ pub use gridmap::GridMapFile;
 pub use info::{GsiInfo, Level};
 pub use keys::KeyPool;
 pub use options::{Auth, GsiOptions};
+pub use pool::accounts as pool_accounts;
 pub use trust::{Judge, NoTrust, TrustDirectory, authorities, authority};
 
 const LAYER: &str = "gsi";

@@ -6,7 +6,9 @@ use gsi::finding::Finding;
 use gsi::gridmap::GridMap;
 use gsi::trust::TrustOptions;
 use gsi::verify::Verifier as _;
-use xio_gsi::{CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities, find};
+use xio_gsi::{
+    CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities, find, pool_accounts,
+};
 
 use super::{Site, mode};
 use crate::auth::Users;
@@ -122,6 +124,8 @@ impl Site<'_> {
         let file = shown.to_string();
         let findings = lines(&file, &map, has_users.then_some(users), may_write);
         self.findings.extend(findings);
+        let leases = self.environment.grid_map_directory();
+        self.findings.extend(pools(&file, &map, leases.as_deref()));
         if let Some(subject) = subject {
             self.add(look_up(&map, users, may_write, subject));
         }
@@ -138,14 +142,6 @@ fn lines(file: &str, map: &GridMap, users: Option<&Users>, may_write: bool) -> V
         Finding::fail(MAP, fact, "correct it: \"DN\" user[,user...]")
     });
     let names = map.all_names();
-    let pools = names
-        .iter()
-        .filter(|name| name.starts_with('.'))
-        .take(MANY)
-        .map(|name| {
-            let fact = format!("{file}: {name} is a pool of accounts, which nobody gets");
-            Finding::fail(MAP, fact, "name an account in its place")
-        });
     let is_unknown = |name: &&&str| {
         !name.starts_with('.') && users.is_some_and(|users| users.get(name).is_none())
     };
@@ -160,7 +156,36 @@ fn lines(file: &str, map: &GridMap, users: Option<&Users>, may_write: bool) -> V
             format!("add the line `{name}:*:rw:/HOME` to the users file"),
         )
     });
-    faults.chain(pools).chain(unknown).collect()
+    faults.chain(unknown).collect()
+}
+
+/// The pools of accounts, and the free ones of each where the directory of their leases is given.
+fn pools(file: &str, map: &GridMap, leases: Option<&Path>) -> Vec<Finding> {
+    let names = map.all_names().into_iter();
+    let pools = names.filter(|name| name.starts_with('.')).take(MANY);
+    let pool = |name| {
+        let Some(directory) = leases else {
+            let fact = format!("{file}: {name} is a pool of accounts, which nobody gets");
+            return Finding::fail(MAP, fact, "name an account in its place, or set GRIDMAPDIR");
+        };
+        let shown = directory.display();
+        match pool_accounts(directory, name) {
+            Ok((all, 0)) => {
+                let fact =
+                    format!("{shown}: none of the {all} accounts of the pool {name} is free");
+                Finding::warn(MAP, fact, "add files with the names of accounts")
+            }
+            Ok((all, free)) => {
+                let fact = format!("{shown}: {free} of {all} accounts of the pool {name} are free");
+                Finding::ok(MAP, fact)
+            }
+            Err(error) => {
+                let remedy = "name the directory with the pool accounts in GRIDMAPDIR";
+                Finding::fail(MAP, format!("{shown}: {error}"), remedy)
+            }
+        }
+    };
+    pools.map(pool).collect()
 }
 
 /// The account of an identity.
@@ -205,12 +230,24 @@ mod tests {
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let told = (told(None, true), told(Some(&users), false));
-        assert_eq!(told.0.len(), 2, "{told:?}");
+        assert_eq!(told.0.len(), 1, "{told:?}");
         assert!(told.0[0].starts_with("FAIL  gridmap: map: line 2 is passed over: "));
-        assert!(told.0[1].contains(".pool is a pool"));
-        assert_eq!(told.1.len(), 3, "{told:?}");
-        assert!(told.1[2].starts_with("warn  gridmap: map: ops has no account"));
-        assert!(told.1[2].contains("may read the whole tree"));
+        assert_eq!(told.1.len(), 2, "{told:?}");
+        assert!(told.1[1].starts_with("warn  gridmap: map: ops has no account"));
+        assert!(told.1[1].contains("may read the whole tree"));
+    }
+
+    #[test]
+    fn pools_are_counted() {
+        let map = GridMap::parse(LINES.as_bytes());
+        let folder = tempfile::tempdir().unwrap();
+        let told = |leases| pools("map", &map, leases).remove(0).to_string();
+        assert!(told(None).contains(".pool is a pool of accounts, which nobody gets"));
+        let leases = Some(folder.path());
+        assert!(told(leases).contains("none of the 0 accounts"));
+        std::fs::write(folder.path().join("pool1"), "").unwrap();
+        assert!(told(leases).contains("1 of 1 accounts of the pool .pool are free"));
+        assert!(told(Some(Path::new("/nonexistent"))).starts_with("FAIL"));
     }
 
     #[test]

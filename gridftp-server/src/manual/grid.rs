@@ -7,12 +7,19 @@
 //! | `/etc/grid-security/hostcert.pem`, `hostkey.pem` | the credential of the host, key with mode 0400 |
 //! | `/etc/grid-security/certificates` | trusted authorities as `HASH.0`, each with its `HASH.signing_policy`, and revocation lists as `HASH.r0` |
 //! | `/etc/grid-security/grid-mapfile` | lines of `"DN" user[,user...]` |
+//! | a directory of pool accounts, `GRIDMAPDIR` | an empty file for each account, its name the account's |
 //! | `~/.globus/usercert.pem`, `userkey.pem` | the credential of a person, key with mode 0400 |
+//! | `~/.globus/usercred.p12` | the same in PKCS#12, where there is no `usercert.pem` |
 //!
 //! Authorities, policies and revocation lists are those that Grid distributions install; changed
 //! files count after some seconds, without a restart. The variables `X509_CERT_DIR`,
 //! `X509_USER_CERT`, `X509_USER_KEY`, `X509_USER_PROXY` and `GRIDMAP` name other places, as for the
 //! Globus programs.
+//!
+//! A line `"DN" .lab` gives the person an account of a pool: the first of the files `lab1`, `lab2`, …
+//! in the directory of the variable `GRIDMAPDIR` that nobody has. The lease is a second link of that
+//! file, `%2fo%3dgrid%2f...`, which the Globus server makes and reads too; it lasts until the
+//! administrator removes the link. The server needs to write this directory.
 //!
 //! # A first copy
 //!

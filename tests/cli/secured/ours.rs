@@ -1,10 +1,13 @@
-//! TLS between `gridftp-cp` and our server.
+//! TLS and Grid security between `gridftp-cp` and our server.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Host, Tree, same_file, same_tree};
+use workspace_tests::{GridLab, Host, Tree, binary, run, same_file, same_tree};
 use xio_testkit::Authority;
 
-use crate::{cp_in, fails};
+use crate::{LIMIT, cp_in, fails};
 
 /// Our server over the second tree, whose certificate the authority in the first one has issued.
 fn ours(flags: &[&str]) -> Result<(Tree, Tree, Host)> {
@@ -123,4 +126,49 @@ fn a_port_of_implicit_tls_is_told_as_that() -> Result<()> {
     get(&["--security", "tls"], "ftp://", &plain)?
         .ok()
         .map(drop)
+}
+
+/// The lease is that of the Globus server, by a link of the same name.
+#[test]
+fn a_person_of_a_pool_has_one_account_of_it() -> Result<()> {
+    let (lab, there, here) = (GridLab::new()?, Tree::new()?, Tree::new()?);
+    there.file("file", 1000, 1)?;
+    lab.grid().write(
+        "grid-mapfile",
+        &format!("\"{}\" .lab\n", lab.identity()),
+        0o644,
+    );
+    here.file("pool/lab1", 0, 0)?;
+    let users = here.path("users");
+    std::fs::write(&users, "lab1:*:ro\n")?;
+    let mut server = Command::new(binary("gridftp-server")?);
+    server.args(["--bind", "127.0.0.1", "--port", "0", "--users"]);
+    lab.serve(server.arg(&users).arg("--root").arg(there.root()));
+    server.env("GRIDMAPDIR", here.path("pool"));
+    let host = Host::ours_from(&mut server, there.root())?;
+    let url = |name: &str| {
+        host.url(name)
+            .replacen("ftp://127.0.0.1", "gsiftp://localhost", 1)
+    };
+    let cp = |from: &str, to: &str| {
+        let mut client = Command::new(binary("gridftp-cp")?);
+        lab.login(&mut client).current_dir(here.root());
+        run(client.args(["--retries", "0", from, to]), LIMIT)
+    };
+    for _ in 0..2 {
+        cp(&url("file"), "copy")?.ok()?;
+        same_file(&there.path("file"), &here.path("copy"))?;
+        let link = "pool/%2fo%3dgrid%2fou%3dlab%2fcn%3dalice%20lab";
+        let [link, account] = [link, "pool/lab1"].map(|name| here.path(name).metadata());
+        let (link, account) = (link?, account?);
+        ensure!((link.ino(), link.nlink()) == (account.ino(), 2));
+    }
+    // It is the account of the users file.
+    cp("copy", &url("other"))?.failed()?;
+    std::fs::remove_file(here.path("pool/lab1"))?;
+    fails(
+        &cp(&url("file"), "copy")?,
+        4,
+        &["no account of the pool .lab is free"],
+    )
 }

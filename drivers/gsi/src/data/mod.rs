@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ftp_proto::security::{DataProtection, Level as Protection};
+use ftp_wire::command::Dcau;
 use gsi::credential::Credential;
 use gsi::exchange::{DataChannel, Fault, Mode};
 use gsi::host::{Expected, Host, Names};
@@ -77,6 +79,29 @@ impl Gsi {
             level: Level::Private,
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
         })
+    }
+
+    /// A layer with the protection that a GridFTP session agreed on; `None` under `DCAU N`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn agreed(
+        credential: &Credential,
+        judge: Judge,
+        protection: &DataProtection,
+    ) -> Result<Option<Self>> {
+        let expect = match &protection.authentication {
+            Dcau::None => return Ok(None),
+            Dcau::Own => Expect::Own,
+            Dcau::Subject(subject) => Expect::Subject(subject.clone()),
+        };
+        let level = match protection.level {
+            Protection::Clear => Level::Clear,
+            Protection::Integrity => Level::Safe,
+            Protection::Private => Level::Private,
+        };
+        let layer = Self::new(credential, judge)?;
+        Ok(Some(layer.expect(expect).level(level)))
     }
 
     /// Sets the peer that is accepted; that of one's own identity by default.
