@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::server::StoresServerSessions;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use xio_core::{Error, ErrorKind, Operation, Result, Stream};
 
 use crate::end::TlsEnd;
@@ -42,6 +43,8 @@ pub struct TlsSession {
     config: Arc<ServerConfig>,
     kept: Arc<Mutex<Kept>>,
     shown: watch::Sender<Shown>,
+    /// Time of the handshake of the control connection.
+    handshake: OnceLock<Duration>,
 }
 
 /// The sessions that the client has shown to hold.
@@ -97,6 +100,7 @@ impl TlsServer {
             config: Arc::clone(&self.0),
             kept: Arc::default(),
             shown: watch::Sender::default(),
+            handshake: OnceLock::new(),
         }
     }
 }
@@ -119,12 +123,21 @@ impl TlsSession {
         };
         let mut config = self.config(Arc::new(view), TICKETS);
         config.cert_resolver = Arc::new(Named(config.cert_resolver));
-        TlsEnd::server(Arc::new(config))
+        let begun = Instant::now();
+        let handle = TlsEnd::server(Arc::new(config))
             .handshake_timeout(within)
             .off_reactor()
             .wiped()
             .open(inner, Operation::Open)
-            .await
+            .await?;
+        let _ = self.handshake.set(begun.elapsed());
+        Ok(handle)
+    }
+
+    /// Time that the handshake of the control connection took: two round trips, and the work of both
+    /// ends.
+    pub fn handshake_time(&self) -> Duration {
+        self.handshake.get().copied().unwrap_or_default()
     }
 
     /// Runs the handshake of a data connection on `inner`, as the server whichever end connected.

@@ -17,9 +17,21 @@ use crate::config::SessionReuse;
 /// The longest handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// Wait for a connection that resumes, beside the first one that does not. Clients connect within a
-/// round trip.
-const GRACE: Duration = Duration::from_secs(1);
+/// Wait for a connection that resumes, beside the first one that does not, on a network without
+/// delay: `curl` takes up to 0.2 s from the reply to `PASV` to its connection.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// The longest such wait.
+const MOST_GRACE: Duration = Duration::from_secs(3);
+
+/// The wait for a client whose control connection took this long for its handshake, two round trips:
+/// a data connection takes three.
+fn grace(handshake: Duration) -> Duration {
+    handshake
+        .saturating_mul(2)
+        .saturating_add(GRACE)
+        .min(MOST_GRACE)
+}
 
 /// The layer of data connections behind `AUTH TLS` and `PROT P` (RFC 4217 §9).
 ///
@@ -53,7 +65,8 @@ impl DataTls {
         let must_resume = required || !own_host || self.session.can_resume();
         let stream = self.session.data(inner, HANDSHAKE, must_resume).await?;
         if self.first && !stream.tls_info().resumed {
-            self.session.give_way(GRACE).await?;
+            let wait = grace(self.session.handshake_time());
+            self.session.give_way(wait).await?;
         }
         Ok(stream)
     }
@@ -100,5 +113,18 @@ impl DataSide {
         };
         let entry = Entry::new(name).expect("the driver has this name");
         net.layer(layer, &entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_for_a_connection_that_resumes_follows_the_round_trip() {
+        for (round_trip, wait) in [(0, 300), (1, 304), (200, 1100), (5000, 3000)] {
+            let handshake = Duration::from_millis(2 * round_trip);
+            assert_eq!(grace(handshake), Duration::from_millis(wait));
+        }
     }
 }

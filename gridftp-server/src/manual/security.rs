@@ -23,14 +23,14 @@
 //! connection knows this session. Clients such as Python's `ftplib` cannot resume, and `curl` with
 //! TLS 1.3 runs out of tickets after the first of several uploads. By default
 //! (`--tls-session-reuse optional`) such a connection is known by its host, as on a clear channel,
-//! and the first one gives way to one that resumes within a second. A connection of another host
-//! must resume, and so must one of a client that has shown that it can: one that has resumed a
-//! session of TLS 1.2 or used one twice, and with TLS 1.3 one that holds a ticket for sure, since it
-//! has resumed and then read more data connections than it has used tickets. An upload behind another
-//! upload is therefore known by the host alone with `curl`. With `required` every data connection
-//! must. A refused connection does not take the place of the
-//! client's own; where none follows within three seconds, the transfer is answered `425` with the
-//! reason. An upload that ends without the end mark of TLS is not published.
+//! and the first one gives way to one that resumes within 0.3 s and four round trips. A connection
+//! of another host must resume, and so must one of a client that has shown that it can: one that has
+//! resumed a session of TLS 1.2 or used one twice, and with TLS 1.3 one that holds a ticket for sure,
+//! since it has resumed and then read more data connections than it has used tickets. An upload
+//! behind another upload is therefore known by the host alone with `curl`. With `required` every
+//! data connection must. A refused connection does not take the place of the client's own; where
+//! none follows within three seconds, the transfer is answered `425` with the reason. An upload that
+//! ends without the end mark of TLS is not published.
 //!
 //! With `--tls-client-ca` clients are asked for a certificate of these authorities, and may have
 //! none. `--tls-map` names the users that a certificate logs in without a password (`USER` is
@@ -99,7 +99,7 @@
 //!   the bound, and a wrong password as a failure. A password has at most 1024 bytes. The server
 //!   overwrites passwords in its memory after the check, also those received by TLS.
 //! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere. So is the text
-//!   from which Grid security reads them, in files and in `DCSC`. Neither program leaves a core dump
+//!   from which Grid security reads them, in PEM files and in `DCSC`. Neither program leaves a core dump
 //!   (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
 //! - **The tree.** The kernel resolves paths beneath the root: neither `..` nor a symbolic link nor
 //!   a link of `/proc` leads out of it at any moment. FIFOs, devices and sockets are refused. After

@@ -106,7 +106,9 @@ async fn the_reactor_goes_on_beside_a_handshake() {
         working.recv().await.unwrap();
         go.send(()).unwrap();
     };
+    assert_eq!(session.handshake_time(), Duration::ZERO);
     tokio::join!(control(&session, &client), other);
+    assert!(session.handshake_time() > Duration::ZERO);
 }
 
 /// Clients of OpenSSL keep one ticket of the control connection, and read none while they send.
