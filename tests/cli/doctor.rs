@@ -144,7 +144,8 @@ fn a_server_that_refuses_is_told_with_the_step() -> Result<()> {
         "FAIL  data: ...PASV: 502 not here; the server must allow passive data connections";
     check("PASV", Reaction::say("502 not here"), &[passive, SKIPPED])?;
     let login = "FAIL  login: ...login as anonymous: 530 no; check the account";
-    check("PASS", Reaction::say("530 no"), &[login, SKIPPED])?;
+    let clear = "ok    protection: the login went over the control connection in clear text";
+    check("PASS", Reaction::say("530 no"), &[clear, login, SKIPPED])?;
     let epsv = "warn  data: EPSV: the server refuses it: 502 no; PASV works";
     let listed = "ok    data: listing of /: ";
     check("EPSV", Reaction::say("502 no"), &[listed, epsv])?;
@@ -185,6 +186,12 @@ fn a_server_of_tls_is_examined_with_its_certificate() -> Result<()> {
             "ok    data: listing of /: ",
         ],
     )?;
+    let url = server.url("").replace("ftp://", "ftps://nobody:wrong@");
+    let agreed = "ok    protection: the login went over the control connection under TLS; data \
+                  connections would be private";
+    let refused = "FAIL  login: ...530 ";
+    let told = doctor(&tree, &["--ca", "ca.pem", &url])?;
+    tells(&told, &[agreed, refused, SKIPPED])?;
     let untrusted = "FAIL  protection: ...authority that is not trusted...--ca FILE or FOLDER";
     tells(
         &examine(&server, &[])?,

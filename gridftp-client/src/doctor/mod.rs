@@ -131,6 +131,9 @@ impl Visit<'_> {
         if topic != "greeting" {
             self.greeted(None);
         }
+        if matches!(error, ConnectError::Login { .. }) {
+            self.protection_agreed();
+        }
         let remedy = error.fields().remedy.unwrap_or_default();
         let told = error.to_string();
         let fact = bare(&told, remedy);

@@ -10,7 +10,8 @@ use xio::tls::TlsInfo;
 use super::Visit;
 use crate::client::Client;
 use crate::guard::has_password;
-use crate::options::{Delegation, Level};
+use crate::options::{Delegation, Level, Security};
+use crate::url::Scheme;
 
 const TOPIC: &str = "protection";
 const OWN: &str = "credential";
@@ -82,15 +83,33 @@ impl Visit<'_> {
         } else if let Some(tls) = info.get::<TlsInfo>() {
             self.tls_server(tls);
         }
-        let level = match client.data_protection() {
-            Level::Clear => "clear text",
-            Level::Integrity => "safe from changes",
-            Level::Private => "private",
-        };
+        let level = in_words(client.data_protection());
         let proof = client
             .data_peer()
             .map(|peer| format!(", both ends prove: {peer}"));
         let fact = format!("data connections: {level}{}", proof.unwrap_or_default());
+        self.tell(Finding::ok(TOPIC, fact));
+    }
+
+    /// Tells the protection that the ends had agreed on before a login failed.
+    pub(super) fn protection_agreed(&mut self) {
+        let is_tls = self.site.scheme == Scheme::Ftps
+            || self.options.security == Security::Implicit
+            || self.recorder.received("234").is_some();
+        let control = match self.site.scheme {
+            Scheme::Grid => "Grid security",
+            Scheme::Ssh => "ssh",
+            _ if is_tls => "TLS",
+            _ => {
+                let fact = "the login went over the control connection in clear text";
+                return self.tell(Finding::ok(TOPIC, fact));
+            }
+        };
+        let data = in_words(self.options.protect.unwrap_or(Level::Private));
+        let fact = format!(
+            "the login went over the control connection under {control}; data connections would \
+             be {data}"
+        );
         self.tell(Finding::ok(TOPIC, fact));
     }
 
@@ -155,5 +174,13 @@ impl Visit<'_> {
             TOPIC,
             format!("delegation: the server got {rights}"),
         ));
+    }
+}
+
+fn in_words(level: Level) -> &'static str {
+    match level {
+        Level::Clear => "clear text",
+        Level::Integrity => "safe from changes",
+        Level::Private => "private",
     }
 }
