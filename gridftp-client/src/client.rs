@@ -112,6 +112,22 @@ impl fmt::Debug for Client {
     }
 }
 
+/// The options of the data connections of one session.
+fn data_options(options: &ConnectOptions, guard: &Guard) -> gridftp_data::Options {
+    let mut data = gridftp_data::Options::default();
+    data.stall = options.stall;
+    data.open_within = options.connect_within;
+    data.block = options.block_size;
+    data.socket = sockets(options);
+    data.marks_from_all = true;
+    if guard.has_data_tls() {
+        // Tickets that the server sends arrive on a connection that nothing is read from: closed
+        // with them unread, it would be reset, and the end of the file lost.
+        data.linger = LINGER;
+    }
+    data
+}
+
 /// The buffers of all data connections of this process.
 fn pool() -> Pool {
     static POOL: std::sync::OnceLock<Pool> = std::sync::OnceLock::new();
@@ -166,17 +182,7 @@ impl Client {
             round_trip,
             Arc::clone(&observer),
         )?;
-        let mut data = gridftp_data::Options::default();
-        data.stall = options.stall;
-        data.open_within = options.connect_within;
-        data.block = options.block_size;
-        data.socket = sockets(&options);
-        data.marks_from_all = true;
-        if guard.has_data_tls() {
-            // Tickets that the server sends arrive on a connection that nothing is read from:
-            // closed with them unread, it would be reset, and the end of the file lost.
-            data.linger = LINGER;
-        }
+        let data = data_options(&options, &guard);
         let mut client = Self {
             control,
             channel: Exclusive(Mutex::new(DataChannel::new(data, pool()))),

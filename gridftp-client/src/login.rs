@@ -62,27 +62,8 @@ impl Client {
                 }
             }
         };
-        let site = self.site().to_owned();
-        let session = done.map_err(|refused| match refused {
-            LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
-            LoginError::Mechanism(Mechanism::Gssapi, reply) => ConnectError::NoGrid { site, reply },
-            LoginError::Feature(feature) => ConnectError::NoProtection { site, feature },
-            LoginError::Mechanism(Mechanism::Tls, reply) => ConnectError::NoTls {
-                site,
-                reply,
-                for_password: guard.is_for_password(),
-            },
-            LoginError::Clear(reply) => ConnectError::Security { site, reply },
-            LoginError::Setting(command, reply) => {
-                let command = command.to_string();
-                ConnectError::Control(ControlError::Refused {
-                    site,
-                    command,
-                    reply,
-                })
-            }
-            LoginError::Account(reply) => ConnectError::Login { site, user, reply },
-        })?;
+        let for_password = guard.is_for_password();
+        let session = done.map_err(|error| refused(error, self.site(), user, for_password))?;
         self.abilities = Abilities::of(&session.capabilities);
         self.control.ascii_only = session.ascii_only;
         self.control.mfmt = self.abilities.mfmt;
@@ -92,6 +73,31 @@ impl Client {
             self.state.mode = Mode::Extended;
         }
         Ok(())
+    }
+}
+
+/// The failure of a login as this user.
+fn refused(error: LoginError, site: &str, user: String, for_password: bool) -> ConnectError {
+    let site = site.to_owned();
+    match error {
+        LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
+        LoginError::Mechanism(Mechanism::Gssapi, reply) => ConnectError::NoGrid { site, reply },
+        LoginError::Feature(feature) => ConnectError::NoProtection { site, feature },
+        LoginError::Mechanism(Mechanism::Tls, reply) => ConnectError::NoTls {
+            site,
+            reply,
+            for_password,
+        },
+        LoginError::Clear(reply) => ConnectError::Security { site, reply },
+        LoginError::Setting(command, reply) => {
+            let command = command.to_string();
+            ConnectError::Control(ControlError::Refused {
+                site,
+                command,
+                reply,
+            })
+        }
+        LoginError::Account(reply) => ConnectError::Login { site, user, reply },
     }
 }
 

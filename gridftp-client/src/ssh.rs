@@ -1,7 +1,8 @@
 //! A control channel through the system's `ssh`: a server process on the host, started for it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
+use ftp_proto::ssh::addresses;
 use tokio::io::AsyncReadExt as _;
 use xio::popen::Popen;
 use xio_core::Transport as _;
@@ -77,7 +78,8 @@ async fn read_ends(stream: &mut xio::popen::PopenHandle) -> Result<Ends> {
             b'\n' => {
                 let text = String::from_utf8_lossy(&line);
                 if let Some(words) = text.trim_end().strip_prefix(MARK) {
-                    return addresses(words);
+                    let (local, peer) = addresses(words).ok_or_else(unaddressed)?;
+                    return Ok(Ends { local, peer });
                 }
                 line.clear();
             }
@@ -94,29 +96,9 @@ async fn read_ends(stream: &mut xio::popen::PopenHandle) -> Result<Ends> {
     ))
 }
 
-/// The addresses of the connection, from the words "client port server port" of sshd.
-fn addresses(words: &str) -> Result<Ends> {
-    let parts: Vec<_> = words.split_whitespace().collect();
-    let address = |ip: Option<&&str>, port: Option<&&str>| {
-        let ip: IpAddr = ip?.parse().ok()?;
-        Some(SocketAddr::new(ip.to_canonical(), port?.parse().ok()?))
-    };
-    let (local, peer) = (
-        address(parts.first(), parts.get(1)),
-        address(parts.get(2), parts.get(3)),
-    );
-    match (local, peer) {
-        (Some(local), Some(peer)) => Ok(Ends { local, peer }),
-        _ => {
-            let fact = "the host does not tell the addresses of the connection (SSH_CONNECTION)";
-            Err(Error::new(
-                ErrorKind::Protocol,
-                LAYER,
-                Operation::Connect,
-                fact,
-            ))
-        }
-    }
+fn unaddressed() -> Error {
+    let fact = "the host does not tell the addresses of the connection (SSH_CONNECTION)";
+    Error::new(ErrorKind::Protocol, LAYER, Operation::Connect, fact)
 }
 
 /// The addresses of the connection as the host sees them.
@@ -154,15 +136,5 @@ mod tests {
         assert_eq!(words[6], format!("exec sh -c {}", quoted(inner)));
         let words = command(&Site::new("h", 2022).with_account("ann", None), None);
         assert_eq!(words[4..10], ["-p", "2022", "-l", "ann", "--", "h"]);
-    }
-
-    #[test]
-    fn the_addresses_are_those_of_sshd() {
-        let ends = addresses("192.0.2.1 4022 ::ffff:192.0.2.7 22").unwrap();
-        assert_eq!(ends.local.to_string(), "192.0.2.1:4022");
-        assert_eq!(ends.peer.to_string(), "192.0.2.7:22");
-        for bad in ["", "192.0.2.1 4022", "UNKNOWN 65535 UNKNOWN 65535"] {
-            assert!(addresses(bad).is_err(), "{bad}");
-        }
     }
 }

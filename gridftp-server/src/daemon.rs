@@ -139,32 +139,10 @@ async fn reload<D: Dsi>(
     }
 }
 
-/// Forbids core dumps, which would hold keys and passwords. The administrator can allow them again
-/// (`prlimit --core`).
-pub(crate) fn forbid_core_dumps() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = Rlimit {
-        current: Some(0),
-        ..getrlimit(Resource::Core)
-    };
-    // Lowering a limit is always allowed.
-    let _ = setrlimit(Resource::Core, limit);
-}
-
 /// Raises the limit of open descriptors as far as allowed, and lowers the number of sessions to fit
 /// it: refusing with 421 is better than failing in the middle of a transfer.
 fn within_descriptors(mut policy: Policy) -> Policy {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let descriptors = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    if let Some(descriptors) = descriptors {
+    if let Some(descriptors) = gridftp_data::raise_descriptors() {
         let shares = share_out(descriptors, policy.max_sessions, policy.max_unauthenticated);
         if (shares.users, shares.unauthenticated)
             != (policy.max_sessions, policy.max_unauthenticated)

@@ -68,7 +68,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    daemon::forbid_core_dumps();
+    gridftp_data::forbid_core_dumps();
     let result = match cli.command {
         Some(Command::Passwd(args)) => passwd::run(&args),
         Some(Command::Check(args)) => match report::run(&args) {

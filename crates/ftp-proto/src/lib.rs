@@ -134,6 +134,7 @@ pub mod fuzzing;
 pub mod modules;
 pub mod security;
 pub mod server;
+pub mod ssh;
 pub mod types;
 
 #[cfg(test)]

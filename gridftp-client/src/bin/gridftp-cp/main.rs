@@ -29,7 +29,7 @@ use crate::flags::{Command, Flags};
 use crate::report::Report;
 
 fn main() -> ExitCode {
-    forbid_core_dumps();
+    gridftp_data::forbid_core_dumps();
     let flags = match Flags::try_parse() {
         Ok(flags) => flags,
         Err(error) => {
@@ -70,7 +70,8 @@ fn main() -> ExitCode {
         let done = args.run(&report);
         return ended(done, &report);
     }
-    raise_descriptors();
+    // Many files may be under way at a time; where it cannot be raised, fewer are.
+    let _ = gridftp_data::raise_descriptors();
     let piped = flags.locations.last().is_some_and(|last| last == "-");
     let report = Arc::new(Report::new(&flags, piped));
     let status = wait_for(run(&flags, &report), &report);
@@ -135,31 +136,6 @@ fn print(flags: &Flags, text: &[u8]) -> Status {
             Status::Failed
         }
     }
-}
-
-/// Forbids core dumps, which would hold keys and passwords; `prlimit --core` allows them again.
-fn forbid_core_dumps() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = Rlimit {
-        current: Some(0),
-        ..getrlimit(Resource::Core)
-    };
-    // Lowering a limit is always allowed.
-    let _ = setrlimit(Resource::Core, limit);
-}
-
-/// Raises the limit of open descriptors as far as it goes: many files may be under way at a time.
-fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    // Where it cannot be raised, fewer are under way.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: maximum,
-            maximum,
-        },
-    );
 }
 
 async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
