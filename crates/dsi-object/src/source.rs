@@ -193,3 +193,50 @@ impl Source for ObjectSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Config;
+
+    fn byte(at: usize) -> u8 {
+        at.wrapping_mul(31).wrapping_add(at >> 16).to_le_bytes()[0]
+    }
+
+    #[tokio::test]
+    async fn readers_in_several_places_share_bounded_memory() {
+        const SIZE: usize = (18 << 20) + 5;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("file"), (0..SIZE).map(byte).collect::<Vec<_>>()).unwrap();
+        for (read_ahead, most) in [(0, 1), (9 << 20, 2), (32 << 20, 8)] {
+            let mut config =
+                Config::new(format!("file://{}", root.display()), dir.path().join("i"));
+            config.read_ahead = read_ahead;
+            let store = Arc::new(Store::open(&config).unwrap());
+            let path = DsiPath::new(b"/file").unwrap();
+            let meta = store.file("open", &path).await.unwrap();
+            let source = ObjectSource::new(&store, &path, meta);
+            let mut places = [(0, 6 << 20), (6 << 20, 12 << 20), (12 << 20, SIZE)];
+            while places.iter().any(|(at, end)| at < end) {
+                for (at, end) in &mut places {
+                    let room = (*end - *at).min(700_000);
+                    let offset = *at as u64;
+                    let read = source
+                        .read_at(offset, BytesMut::with_capacity(room))
+                        .await
+                        .unwrap();
+                    assert!(read.len() <= room.max(1), "{} of {room}", read.len());
+                    for (n, found) in read.iter().enumerate() {
+                        assert_eq!(*found, byte(*at + n), "at {}", *at + n);
+                    }
+                    *at += read.len();
+                    let known = source.chunks.lock().unwrap().known.len();
+                    assert!(known <= most, "{known} chunks in memory");
+                }
+            }
+            source.unchanged().await.unwrap();
+        }
+    }
+}

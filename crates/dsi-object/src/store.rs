@@ -280,7 +280,9 @@ impl Store {
                 }
             }
         };
-        let index = Index::open(&config.index, &config.url)
+        // Buckets of one name may be in several services.
+        let name = [config.endpoint.as_deref().unwrap_or_default(), &config.url].join(" ");
+        let index = Index::open(&config.index, name.trim())
             .map_err(|error| failed(error).at(config.index.display()))?;
         Ok(Self {
             objects: handles.objects,

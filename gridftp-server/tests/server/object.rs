@@ -101,3 +101,23 @@ fn changes_of_a_part_of_a_file_are_refused_with_the_reason() {
     assert!(reply.lines.join("\n").contains("own times"), "{reply:?}");
     assert_eq!(fs::read(root.path().join("store/f")).unwrap(), b"content");
 }
+
+#[test]
+fn layers_over_a_file_write_whole_parts() {
+    let root = tempfile::tempdir().unwrap();
+    let flags = flags(root.path());
+    let mut flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    flags.extend(["--disk-stacks", "file,count"]);
+    let daemon = Daemon::start(root.path(), &flags);
+    let mut ftp = daemon.login();
+    ftp.ok("SITE SETDISKSTACK file,count", 250);
+    for len in [0, 100, PART, 2 * PART + 100] {
+        let file = bytes(len);
+        assert_eq!(ftp.store("STOR f", &file).code, 226);
+        assert!(
+            fs::read(root.path().join("store/f")).unwrap() == file,
+            "{len}"
+        );
+        assert!(ftp.fetch("f") == file, "{len}");
+    }
+}
