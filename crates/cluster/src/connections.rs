@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tracing::{info, warn};
@@ -64,6 +64,7 @@ where
     // Released connections go on until their sessions end.
     let mut connections = JoinSet::new();
     loop {
+        let begun = Instant::now();
         let state = State::default();
         let mut states = state.subscribe();
         let newest = connections.spawn(connect(Arc::clone(&state))).id();
@@ -77,12 +78,12 @@ where
                 },
             }
         };
-        let last = *state.borrow();
-        pause = match last {
-            Registration::Begun => pause,
-            Registration::Refused => REFUSED_PAUSE,
-            Registration::Registered | Registration::Released => PAUSES.0,
-        };
+        if *state.borrow() == Registration::Refused {
+            pause = REFUSED_PAUSE;
+        } else if begun.elapsed() > PAUSES.1 {
+            // One that was short is no reason for haste: another node may have the same name.
+            pause = PAUSES.0;
+        }
         match end {
             None => info!(address, "registration ended; dialled again"),
             Some(Ok(())) => warn!(address, "connection closed; dialled again"),

@@ -6,6 +6,9 @@ use std::time::Duration;
 use crate::identity::Role;
 use crate::message::Malformed;
 
+/// Longest reason of a peer that is kept, in characters.
+const MAX_REASON: usize = 1024;
+
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -130,9 +133,32 @@ impl Error {
             | Code::OutOfRange
             | Code::Unimplemented => Self::Refused {
                 peer: peer.into(),
-                reason: status.message().into(),
+                reason: printable(status.message()),
             },
             _ => Self::connection(peer, status),
         }
+    }
+}
+
+/// The text of a peer, for one line of a log.
+fn printable(text: &str) -> String {
+    let text = text.chars().take(MAX_REASON);
+    text.map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_peer_is_one_bounded_line() {
+        let text = format!("a\r\nb{}", "x".repeat(9999));
+        let error = Error::of_call("one", tonic::Status::invalid_argument(text)).to_string();
+        assert!(
+            error.starts_with("cluster: refused by one: a  bx"),
+            "{error}"
+        );
+        assert_eq!(error.len(), "cluster: refused by one: ".len() + MAX_REASON);
     }
 }

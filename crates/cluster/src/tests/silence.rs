@@ -10,18 +10,18 @@ use std::time::{Duration, SystemTime};
 use ftp_wire::command::StackSide;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Double, Lab, handle, next, open, until};
 use crate::connections::State;
 use crate::error::Error;
 use crate::identity::Peer;
-use crate::link::Work;
+use crate::link::{self, Work};
 use crate::member::Member;
 use crate::message::{FromNode, ToNode};
 use crate::nodes::Nodes;
 
-/// A stream whose end stops moving bytes, as that of a stopped process does.
+/// A stream to an end that stops, as the peer of a stopped process sees it.
 struct Frozen(DuplexStream, Arc<AtomicBool>);
 
 impl AsyncRead for Frozen {
@@ -44,7 +44,8 @@ impl AsyncWrite for Frozen {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.1.load(Ordering::Relaxed) {
-            true => Poll::Pending,
+            // Into the buffer of the kernel.
+            true => Poll::Ready(Ok(buf.len())),
             false => Pin::new(&mut self.0).poll_write(cx, buf),
         }
     }
@@ -165,4 +166,32 @@ async fn an_idle_session_lives_by_heartbeats() {
         .await
         .unwrap();
     assert_eq!(session.recv().await.unwrap(), FromNode::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_front_end_that_freezes_before_it_registers_the_node_is_noticed() {
+    let lab = Lab::new();
+    let (double, _) = Double::new();
+    let node = lab.node("one", &double);
+    let frozen = Arc::new(AtomicBool::new(false));
+    let (here, there) = duplex(1 << 16);
+    let front = peer(&lab.front());
+    let serving = node.serve(Frozen(there, Arc::clone(&frozen)), front, State::default());
+    let (_caller, connection) = link::call(here).await.unwrap();
+    let _connection = Work::spawn(async { drop(connection.await) });
+    let begun = Instant::now();
+    let freezing = async {
+        sleep(Duration::from_secs(60)).await;
+        frozen.store(true, Ordering::Relaxed);
+    };
+    let (end, ()) = tokio::join!(soon_paused(serving), freezing);
+    let error = end.unwrap_err();
+    assert!(matches!(error, Error::Connection { .. }), "{error}");
+    let noticed = begun.elapsed() - Duration::from_secs(60);
+    assert!(noticed <= Duration::from_secs(7), "{noticed:?}");
+}
+
+/// As `soon`, with more time, as the clock runs ahead.
+async fn soon_paused<F: Future>(event: F) -> F::Output {
+    timeout(Duration::from_secs(600), event).await.unwrap()
 }
