@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{
-    Finished, GridLab, Host, Peer, Tree, binary, run, same_file, sha256, sha256_range,
+    Break, Finished, GridLab, Host, Peer, Relay, Tree, binary, run, same_file, sha256, sha256_range,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -202,6 +202,46 @@ fn servers_copy_in_every_pairing() -> Result<()> {
             "{name}: {bytes:?} {}",
             finished.report()
         );
+    }
+    Ok(())
+}
+
+/// Connections of both stripes, or all, break in the middle.
+#[test]
+fn copies_that_break_are_completed() -> Result<()> {
+    const AFTER: u64 = 30_000_000;
+    let (Some(front), Some(other)) = (Front::start()?, Front::start()?) else {
+        return Ok(());
+    };
+    let here = Tree::new()?;
+    here.file("file", SIZE, 5)?;
+    front.file()?;
+    let path = |name: &str| here.path(name).to_string_lossy().into_owned();
+    for (name, plan) in [
+        ("data", Break::Data { after: AFTER }),
+        ("all", Break::Everything { after: AFTER }),
+    ] {
+        for way in ["put", "get", "third"] {
+            let end = if way == "third" { &other } else { &front };
+            let relay = Relay::start(end.host.addr(), plan)?;
+            let relayed = |file: &str| end.host.url_at(relay.addr(), file);
+            let file = format!("{way}-{name}");
+            let (from, to, copied) = match way {
+                "put" => (path("file"), relayed(&file), front.tree.path(&file)),
+                "get" => (relayed("file"), path(&file), here.path(&file)),
+                _ => (
+                    front.host.url("file"),
+                    relayed(&file),
+                    other.tree.path(&file),
+                ),
+            };
+            let (finished, _) = copy(&["--retries", "3", "--debug"], &from, &to)
+                .with_context(|| format!("{way} {name}"))?;
+            ensure!(relay.broke(), "{way} {name}: {}", finished.report());
+            let is_striped = finished.stderr.contains("> SPAS");
+            ensure!(is_striped, "{way} {name}: {}", finished.report());
+            same_file(&here.path("file"), &copied).with_context(|| format!("{way} {name}"))?;
+        }
     }
     Ok(())
 }
