@@ -9,13 +9,15 @@
 //! | [`driver_suite`] | requirements on every driver of byte streams |
 //! | [`option_suite`] | requirements on the options of every driver |
 //! | [`datagram_suite`] | requirements on every datagram socket |
-//! | [`dsi_suite`] | requirements on every storage backend |
+//! | [`dsi_suite`] | requirements on every storage backend, and on one that is read-only |
+//! | [`Chaos`] | a storage that is slow, gives short reads, fails or crashes, by a seed |
 //! | `Grid`, of the feature `grid` | an authority of Grid security with users, hosts and proxies |
 //! | `ftp`, a feature | an FTP server in memory, scripted command by command |
 
 #![forbid(unsafe_code)]
 
 mod authority;
+mod chaos;
 pub mod datagram_suite;
 pub mod driver_suite;
 pub mod dsi_suite;
@@ -29,6 +31,7 @@ pub mod option_suite;
 mod random;
 
 pub use authority::{Authority, Credential, Validity};
+pub use chaos::{Chaos, ChaosOptions, Chaotic, ChaoticListing};
 pub use fault::{Fault, FaultOptions, Faulty, driver as fault_driver};
 #[cfg(feature = "grid")]
 pub use grid::Grid;

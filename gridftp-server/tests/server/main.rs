@@ -7,6 +7,7 @@
     reason = "a test's helpers fail like the test itself, and a skipped test says so"
 )]
 
+mod chaos;
 mod control;
 mod data;
 mod faults;

@@ -1,7 +1,9 @@
 //! Files: written bytes are read back, and uploads are atomic.
 
 use bytes::{Bytes, BytesMut};
-use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Meta, Sink, Source, User, WriteModel};
+use gridftp_dsi::{
+    Create, Dsi, DsiPath, Error, ErrorKind, Finish, Meta, Sink, Source, User, WriteModel,
+};
 
 use super::{Bench, Outcome, len, pattern, ranges, refused, step, write};
 
@@ -194,13 +196,23 @@ pub(super) async fn writing_to_a_removed_file_is_an_error<D: Dsi>(bench: &Bench<
     Ok(())
 }
 
+/// The bytes from `offset` on, read in as many pieces as the source gives.
+async fn rest<S: Source>(source: &S, offset: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    loop {
+        let at = offset + len(&bytes);
+        let piece = source.read_at(at, BytesMut::with_capacity(64)).await?;
+        if piece.is_empty() {
+            return Ok(bytes);
+        }
+        bytes.extend_from_slice(&piece);
+    }
+}
+
 pub(super) async fn reads_past_the_end_are_empty<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", b"0123456789").await?;
     let source = bench.source("file").await?;
-    assert_eq!(
-        source.read_at(7, BytesMut::with_capacity(64)).await?,
-        b"789".as_slice()
-    );
+    assert_eq!(rest(&source, 7).await?, b"789");
     for beyond in [10, 11, 1 << 40, u64::MAX] {
         assert!(
             source
@@ -212,10 +224,8 @@ pub(super) async fn reads_past_the_end_are_empty<D: Dsi>(bench: &Bench<'_, D>) -
     }
     let mut begun = BytesMut::with_capacity(64);
     begun.extend_from_slice(b"head ");
-    assert_eq!(
-        source.read_at(0, begun).await?,
-        b"head 0123456789".as_slice()
-    );
+    let read = source.read_at(0, begun).await?;
+    assert!(read.len() > 5 && b"head 0123456789".starts_with(&read));
     let little = source.read_at(0, BytesMut::with_capacity(4)).await?;
     assert!(!little.is_empty() && b"0123456789".starts_with(&little));
     if let Some(data) = source.data().await? {
@@ -298,8 +308,7 @@ pub(super) async fn a_change_while_reading_is_detected<D: Dsi>(bench: &Bench<'_,
     // An open file stays readable without its name.
     for source in [removed, replaced] {
         source.unchanged().await?;
-        let bytes = source.read_at(0, BytesMut::with_capacity(64)).await?;
-        assert_eq!(bytes, b"0123456789".as_slice());
+        assert_eq!(rest(source, 0).await?, b"0123456789");
     }
     Ok(())
 }

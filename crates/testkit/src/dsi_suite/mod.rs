@@ -4,6 +4,7 @@ mod files;
 mod meta;
 mod names;
 mod parts;
+mod read_only;
 mod resume;
 mod shared;
 
@@ -13,6 +14,8 @@ use gridftp_dsi::{
     Capabilities, Create, Dsi, DsiPath, Error, ErrorKind, Finish, Listing, Sink, Source, Stat,
     User, WriteModel,
 };
+
+pub use self::read_only::run_read_only;
 
 /// The result of a case; any error fails it.
 type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -1,0 +1,170 @@
+//! The server over a storage that fails, is slow and gives short reads: whole or nothing, and one
+//! reply each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridftp_dsi::DynDsi;
+use gridftp_dsi_posix::Posix;
+use gridftp_server::Server;
+use gridftp_server::config::{Access, Config, Options};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use xio_testkit::{Chaos, ChaosOptions};
+
+use crate::support::{Data, Ftp, bytes, hidden, pasv_address};
+
+/// A server over `dsi` that ends when it is dropped.
+struct ChaosServer {
+    address: std::net::SocketAddr,
+    _stop: oneshot::Sender<()>,
+    _runtime: Runtime,
+}
+
+impl ChaosServer {
+    fn new(dsi: Arc<dyn DynDsi>) -> Self {
+        let mut options = Options::default();
+        options.bind = Some([127, 0, 0, 1].into());
+        options.port = Some(0);
+        options.anonymous = Some(Access::Rw);
+        let runtime = Runtime::new().unwrap();
+        let config = Config::check(&options).unwrap();
+        let server = {
+            let _inside = runtime.enter();
+            Server::bind(config, dsi).unwrap()
+        };
+        let address = server.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        runtime.spawn(server.run(async { drop(stopped.await) }, std::future::pending()));
+        Self {
+            address,
+            _stop: stop,
+            _runtime: runtime,
+        }
+    }
+
+    fn login(&self) -> Ftp {
+        let mut ftp = Ftp::connect(self.address);
+        ftp.login("anonymous", "x");
+        ftp.ok("TYPE I", 200);
+        ftp
+    }
+}
+
+/// Runs a transfer in MODE S; the final code, and the bytes of a download.
+fn transfer(ftp: &mut Ftp, command: &str, sent: Option<&[u8]>) -> (u16, Vec<u8>) {
+    let address = pasv_address(&ftp.ok("PASV", 227));
+    let mut data = Data::connect(address);
+    let first = ftp.cmd(command).code;
+    if !(100..200).contains(&first) {
+        return (first, Vec::new());
+    }
+    match sent {
+        Some(bytes) => {
+            use std::io::Write as _;
+            // A failed store may end the connection at any byte.
+            let written = data.0.write_all(bytes);
+            drop(written.and_then(|()| data.0.shutdown(std::net::Shutdown::Write)));
+            (ftp.outcome().code, Vec::new())
+        }
+        None => {
+            use std::io::Read as _;
+            let mut got = Vec::new();
+            drop(data.0.read_to_end(&mut got));
+            (ftp.outcome().code, got)
+        }
+    }
+}
+
+#[test]
+fn files_are_whole_or_not_there_over_a_storage_that_fails() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("f");
+    let mut options = ChaosOptions::default();
+    (options.seed, options.fail, options.short) = (11, 4, true);
+    options.delay = Duration::from_millis(1);
+    let chaos = Chaos::new(Posix::open(root.path()).unwrap(), options);
+    let server = ChaosServer::new(Arc::new(chaos));
+    let mut ftp = server.login();
+    let mut stored: Option<Vec<u8>> = None;
+    let (mut good, mut bad) = (0, 0);
+    for round in 1..60 {
+        let mut content = bytes(40_000 + 10_000 * round);
+        content[0] = round as u8;
+        let (code, _) = transfer(&mut ftp, "STOR f", Some(&content));
+        match code {
+            226 => stored = Some(content),
+            _ => bad += 1,
+        }
+        assert_eq!(std::fs::read(&path).ok(), stored, "round {round}: {code}");
+        let (code, got) = transfer(&mut ftp, "RETR f", None);
+        if code == 226 {
+            assert!(
+                Some(&got) == stored.as_ref(),
+                "round {round}: a wrong file behind a 226"
+            );
+            good += 1;
+        }
+        ftp.ok("NOOP", 200);
+    }
+    assert!(good > 5 && bad > 5, "{good} good, {bad} bad");
+}
+
+#[test]
+fn a_slow_storage_with_short_reads_and_other_orders_is_served_in_full() {
+    let root = tempfile::tempdir().unwrap();
+    let mut options = ChaosOptions::default();
+    (options.seed, options.short, options.shuffle) = (5, true, true);
+    options.delay = Duration::from_millis(1);
+    let chaos = Chaos::new(Posix::open(root.path()).unwrap(), options);
+    let server = ChaosServer::new(Arc::new(chaos));
+    let mut ftp = server.login();
+    let content = bytes(700_000);
+    for name in ["a", "b", "c", "d", "e", "g", "h"] {
+        ftp.ok(&format!("MKD {name}"), 257);
+    }
+    assert_eq!(transfer(&mut ftp, "STOR f", Some(&content)).0, 226);
+    assert_eq!(transfer(&mut ftp, "RETR f", None), (226, content.clone()));
+    let (code, listed) = transfer(&mut ftp, "NLST", None);
+    let mut names: Vec<&str> = std::str::from_utf8(&listed).unwrap().lines().collect();
+    names.sort_unstable();
+    assert_eq!(
+        (code, names),
+        (226, vec!["a", "b", "c", "d", "e", "f", "g", "h"])
+    );
+    ftp.ok("MODE E", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR e/new", 150);
+    for at in (0..7).rev() {
+        let from = at * 100_000;
+        data.block(0, from as u64, &content[from..from + 100_000]);
+    }
+    data.end(1);
+    assert_eq!(ftp.outcome().code, 226);
+    assert!(std::fs::read(root.path().join("e/new")).unwrap() == content);
+    assert!(
+        hidden(root.path())
+            .iter()
+            .all(|name| name == ".gridftp-index")
+    );
+}
+
+#[test]
+fn a_storage_that_crashed_serves_again_once_it_is_back() {
+    let root = tempfile::tempdir().unwrap();
+    let chaos = Arc::new(Chaos::new(
+        Posix::open(root.path()).unwrap(),
+        ChaosOptions::default(),
+    ));
+    let server = ChaosServer::new(Arc::new(Arc::clone(&chaos) as Arc<dyn DynDsi>));
+    let mut ftp = server.login();
+    let content = bytes(100_000);
+    assert_eq!(transfer(&mut ftp, "STOR f", Some(&content)).0, 226);
+    chaos.crash();
+    assert_eq!(transfer(&mut ftp, "RETR f", None).0, 451);
+    assert_eq!(transfer(&mut ftp, "STOR new", Some(&content)).0, 451);
+    ftp.ok("SIZE f", 451);
+    chaos.restart();
+    assert_eq!(transfer(&mut ftp, "RETR f", None), (226, content));
+    assert!(!root.path().join("new").exists());
+}
