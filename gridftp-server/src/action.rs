@@ -3,29 +3,27 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
-use ftp_proto::security::DataProtection;
-use ftp_proto::types::{
-    Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, TransferKind,
-};
-use ftp_wire::command::{Family, Secret};
+use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
+use ftp_wire::command::Secret;
 use ftp_wire::path::FtpPath;
-use gridftp_data::{Peers, Watch};
+use gridftp_data::Peers;
 use gridftp_dsi::Dsi;
 use tokio::sync::{mpsc, oneshot};
 use xio::tls::TlsSession;
 
 use crate::admission::SessionPermit;
 use crate::auth::{self, Admitted, Refused};
-use crate::config::{Policy, ThirdParty};
-use crate::data::{Buffers, DataLayer, DataSide, DataTls, Ends, Mover, Reporter};
-use crate::error::{AbortedBy, Error, Forbidden, chain};
+use crate::config::Policy;
+use crate::data::{Buffers, Context, Ends, Mover, Reporter, Side};
+use crate::error::{AbortedBy, Error, chain};
 use crate::grid::GridSession;
-use crate::log::{Shown, TransferLine};
+use crate::log::Shown;
 use crate::names;
+use crate::nodes::NodeMover;
 use crate::reply_for::reply_for;
 use crate::server::Shared;
+use crate::transfer_log::Unfinished;
 
 /// Most events that wait for the control connection; a slow reader delays the transfer.
 const EVENTS: usize = 4;
@@ -34,7 +32,7 @@ const EVENTS: usize = 4;
 #[derive(Default)]
 pub(crate) struct Client {
     /// The value of `SITE TASKID`.
-    task: Arc<str>,
+    pub(crate) task: Arc<str>,
     /// Whether it is `globus-url-copy`, which ends data connections without close-notify and
     /// announces the length of every upload but an empty one.
     globus: bool,
@@ -52,7 +50,7 @@ pub(crate) struct Executor<D: Dsi> {
     /// The account, after login.
     pub(crate) account: Option<Arc<Admitted>>,
     /// Lent to the running action; lost if that is dropped.
-    pub(crate) side: Option<Box<DataSide>>,
+    pub(crate) side: Option<Side>,
     pub(crate) client: Client,
     /// The TLS session of the control connection.
     pub(crate) tls: Option<Arc<TlsSession>>,
@@ -71,18 +69,18 @@ pub(crate) struct Running {
     pub(crate) cancel: Option<oneshot::Sender<AbortedBy>>,
 }
 
-type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
 /// The result of an action.
 pub(crate) struct Finished {
     pub(crate) outcome: Outcome,
-    pub(crate) side: Option<Box<DataSide>>,
+    pub(crate) side: Option<Side>,
     /// Set by a login.
     pub(crate) account: Option<Arc<Admitted>>,
 }
 
 impl Finished {
-    fn new(result: Result<Outcome, Error>) -> Self {
+    pub(crate) fn new(result: Result<Outcome, Error>) -> Self {
         let outcome = result.unwrap_or_else(|error| {
             tracing::debug!(error = %chain(&error), "refused");
             Outcome::Failed(reply_for(&error))
@@ -118,7 +116,7 @@ impl Finished {
     }
 
     /// Returns the data side that was lent to the action.
-    fn with(mut self, side: Box<DataSide>) -> Self {
+    pub(crate) fn with(mut self, side: Side) -> Self {
         self.side = Some(side);
         self
     }
@@ -142,16 +140,18 @@ impl<D: Dsi> Executor<D> {
                 send_buffer,
                 receive_buffer,
                 protection,
-                ..
+                stripes,
             } => {
                 let buffers = Buffers::new(send_buffer, receive_buffer);
-                self.listen(family, buffers, &protection)
+                self.listen(family, buffers, &protection, stripes)
             }
-            Action::Connect(to, protection) => {
-                let (ends, rule) = (self.ends, self.rule(&protection));
-                self.set_up(|side| side.connect_to(to, ends, rule?))
+            Action::Connect(to, protection) => self.connect(to, &protection),
+            Action::Stack(of, stack) => {
+                let mut side = self.side(None);
+                let changed = side.set_stack(of, stack.as_deref());
+                let changed = changed.map(|()| Outcome::Done);
+                Box::pin(std::future::ready(Finished::new(changed).with(side)))
             }
-            Action::Stack(of, stack) => self.set_up(|side| side.set_stack(of, stack.as_deref())),
             Action::Transfer(transfer) => {
                 let reporter = Reporter::new(sender, cancelled, &transfer);
                 self.transfer(*transfer, reporter)
@@ -207,58 +207,6 @@ impl<D: Dsi> Executor<D> {
         tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client annotation");
     }
 
-    /// Changes the data side at once.
-    fn set_up(&mut self, change: impl FnOnce(&mut DataSide) -> Result<(), Error>) -> Work {
-        let mut side = self.side();
-        let changed = change(&mut side).map(|()| Outcome::Done);
-        Box::pin(std::future::ready(Finished::new(changed).with(side)))
-    }
-
-    /// Takes the data side; makes one on first use or after a loss.
-    fn side(&mut self) -> Box<DataSide> {
-        self.side
-            .take()
-            .unwrap_or_else(|| Box::new(self.shared.data_side(&self.policy)))
-    }
-
-    /// The hosts of data connections with this protection, and the layer of it.
-    fn rule(&self, protection: &DataProtection) -> Result<(Peers, Option<DataLayer>), Error> {
-        let layer = match (&self.policy.tls, &self.tls) {
-            (Some(tls), Some(session)) if protection.is_tls() => {
-                let tls = DataTls::new(Arc::clone(session), tls.reuse, self.ends.peer);
-                Some(DataLayer::Tls(tls))
-            }
-            _ => {
-                let grid = self.grid.layer(protection).map_err(Error::Stack)?;
-                grid.map(|layer| DataLayer::Grid(Box::new(layer)))
-            }
-        };
-        if layer.is_none() && protection.is_some() {
-            return Err(Forbidden::NoProtection.into());
-        }
-        Ok((self.peers(protection), layer))
-    }
-
-    /// The hosts that data connections with this protection may be of.
-    fn peers(&self, protection: &DataProtection) -> Peers {
-        let own = self.ends.peer;
-        let account = self.account.as_ref();
-        let is_user = account.is_some_and(|account| account.by_password);
-        let is_authenticated = match protection {
-            tls if tls.is_tls() => is_user,
-            // The host's own credential is no proof to others that the user is at work.
-            grid => grid.is_some() && self.grid.user_credential().is_some(),
-        };
-        match &self.shared.config.third_party {
-            // A stranger gets nothing.
-            _ if is_authenticated => Peers::AnyBeside(own),
-            ThirdParty::All => Peers::AnyBeside(own),
-            ThirdParty::Users if is_user => Peers::AnyBeside(own),
-            ThirdParty::Networks(networks) => Peers::Among(own, Arc::clone(networks)),
-            ThirdParty::Off | ThirdParty::Users => Peers::Only(own),
-        }
-    }
-
     fn login(&self, name: String, password: Secret) -> Work {
         let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&self.policy));
         let (peer, reservation) = (self.ends.peer, self.permit.reserve());
@@ -290,24 +238,6 @@ impl<D: Dsi> Executor<D> {
         })
     }
 
-    fn listen(
-        &mut self,
-        family: Option<Family>,
-        buffers: Buffers,
-        protection: &DataProtection,
-    ) -> Work {
-        let (ends, rule) = (self.ends, self.rule(protection));
-        let mut side = self.side();
-        Box::pin(async move {
-            let listening = match rule {
-                Ok(rule) => side.listen(ends, family, buffers, rule).await,
-                Err(error) => Err(error),
-            };
-            let listening = listening.map(|address| Outcome::Listening(vec![address]));
-            Finished::new(listening).with(side)
-        })
-    }
-
     fn names(
         &self,
         action: Names,
@@ -335,38 +265,31 @@ impl<D: Dsi> Executor<D> {
         let (task, peer) = (Arc::clone(&self.client.task), self.ends.peer);
         let (protection, globus) = (&transfer.channel.protection, self.client.globus);
         let own_host = matches!(self.peers(protection), Peers::Only(_));
-        let mut side = self.side();
+        let mut side = self.side(None);
         let tls = self.tls.clone().filter(|_| protection.is_tls());
         if tls.is_some() {
-            reporter.announce(side.channel.is_cached());
+            reporter.announce(side.is_cached());
         }
         Box::pin(async move {
             let Some(account) = account else {
                 return Finished::new(Err(Error::NotLoggedIn)).with(side);
             };
-            let (verb, path) = about(&transfer.kind);
             let sends = transfer.is_sending();
-            let mut line = Unfinished {
-                user: &account.user.name,
-                verb,
-                path: path.to_vec(),
-                task: &task,
-                peer,
-                start: Instant::now(),
-                watch: Watch::new(),
-                written: false,
-            };
-            let mover = Mover {
+            let mut line = Unfinished::new(&account.user.name, &transfer.kind, &task, peer);
+            let context = Context {
                 shared: &shared,
                 user: &account.user,
-                side: &mut side,
                 channel: &transfer.channel,
                 tag: transfer.tag,
                 empty_unannounced: globus,
                 watch: &line.watch,
                 reporter: &mut reporter,
             };
-            let result = mover.run(transfer.kind, transfer.drains).await;
+            let (kind, drains) = (transfer.kind, transfer.drains);
+            let result = match &mut side {
+                Side::Here(side) => Mover::new(context, side).run(kind, drains).await,
+                Side::Nodes(side) => NodeMover::new(context, side).run(kind, drains).await,
+            };
             let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
             let bytes = result.as_ref().map(|moved| moved.bytes);
             line.write(bytes);
@@ -380,86 +303,12 @@ impl<D: Dsi> Executor<D> {
                     receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
                 }
                 // The channel knows whether the next transfer can use it.
-                Outcome::Failed(reply) if receipt.is_some() && side.channel.is_cached() => {
+                Outcome::Failed(reply) if receipt.is_some() && side.is_cached() => {
                     Outcome::Spared(reply)
                 }
                 other => other,
             };
             finished.with(side)
         })
-    }
-}
-
-/// The verb and the path of a transfer, for the log.
-fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
-    let (verb, path) = match kind {
-        TransferKind::Retrieve { region, path, .. } => match region {
-            None => ("RETR", path),
-            Some(_) => ("ERET", path),
-        },
-        TransferKind::RetrieveBy { path, .. } => ("ERET", path),
-        TransferKind::StoreBy { path, .. } => ("ESTO", path),
-        TransferKind::Store { into, path, .. } => match into {
-            Placement::Whole => ("STOR", path),
-            Placement::End => ("APPE", path),
-            Placement::At(_) => ("ESTO", path),
-        },
-        TransferKind::List { form, path } => match form {
-            ListForm::Long => ("LIST", path),
-            ListForm::Names { .. } => ("NLST", path),
-            ListForm::Facts { .. } => ("MLSD", path),
-            ListForm::Tree { .. } => ("MLSR", path),
-        },
-    };
-    (verb, path.as_bytes())
-}
-
-/// The log line of a transfer, written at its end or when it is dropped with its session.
-struct Unfinished<'a> {
-    user: &'a str,
-    verb: &'static str,
-    path: Vec<u8>,
-    task: &'a str,
-    peer: std::net::IpAddr,
-    start: Instant,
-    watch: Watch,
-    written: bool,
-}
-
-impl Unfinished<'_> {
-    fn write(&mut self, result: Result<u64, &Error>) {
-        let why;
-        let (bytes, result) = match result {
-            Ok(bytes) => (bytes, "ok"),
-            Err(error) => {
-                why = chain(error);
-                (self.watch.bytes(), why.as_str())
-            }
-        };
-        self.line(bytes, result);
-    }
-
-    fn line(&mut self, bytes: u64, result: &str) {
-        self.written = true;
-        TransferLine {
-            user: self.user,
-            verb: self.verb,
-            path: &self.path,
-            bytes,
-            took: self.start.elapsed(),
-            streams: self.watch.connections(),
-            peer: self.peer,
-            task: self.task,
-            result,
-        }
-        .write();
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if !self.written {
-            self.line(self.watch.bytes(), "session ended");
-        }
     }
 }

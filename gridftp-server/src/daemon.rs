@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use gridftp_dsi::{Dsi, DynDsi};
-use gridftp_server::config::{Config, Options, Policy};
+use gridftp_server::config::{ClusterOptions, Config, Options, Policy};
 use gridftp_server::{Control, Server, serve_stdio};
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::cluster;
 
 /// Merges the flags over the file.
 pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Options> {
@@ -19,15 +22,28 @@ pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Opti
         Some(path) => Options::read(path)?,
         None => Options::default(),
     };
-    Ok(flags.clone().or(file))
+    let cluster = flags
+        .cluster
+        .clone()
+        .map(|flags| match file.cluster.clone() {
+            Some(file) => flags.or(file),
+            None => flags,
+        });
+    let mut merged = flags.clone().or(file);
+    merged.cluster = cluster.or(merged.cluster);
+    Ok(merged)
 }
 
 /// The origin of the sessions.
 pub(crate) enum Entry {
     /// Connections to the listening address; a reload reads this file and these flags.
-    Listener(Option<PathBuf>, Box<Options>),
+    ///
+    /// A front end has the options of its cluster besides.
+    Listener(Option<PathBuf>, Box<Options>, Option<ClusterOptions>),
     /// Standard input and output, for one session.
     Stdio,
+    /// Front ends, which place sessions here.
+    Node(ClusterOptions),
 }
 
 /// Serves until a signal stops it, or the one session has ended.
@@ -36,7 +52,7 @@ pub(crate) async fn run(
     entry: Entry,
     ready: impl FnOnce(SocketAddr, Option<SocketAddr>) + Send,
 ) -> anyhow::Result<()> {
-    if matches!(entry, Entry::Listener(..)) {
+    if let Entry::Listener(..) = entry {
         warn(&config);
     }
     // The default action of SIGXFSZ ends the process where a write reaches the limit of a file's
@@ -53,7 +69,7 @@ pub(crate) async fn run(
 }
 
 async fn serve<D: Dsi>(
-    config: Config,
+    mut config: Config,
     dsi: D,
     entry: Entry,
     ready: impl FnOnce(SocketAddr, Option<SocketAddr>) + Send,
@@ -75,7 +91,12 @@ async fn serve<D: Dsi>(
         Entry::Stdio => serve_stdio(config, dsi, stopped, hurried)
             .await
             .context("serve standard input and output"),
-        Entry::Listener(file, flags) => {
+        Entry::Node(cluster) => cluster::run_node(config, dsi, &cluster, stopped, hurried).await,
+        Entry::Listener(file, flags, cluster) => {
+            let mut tasks = JoinSet::new();
+            if let Some(cluster) = cluster {
+                cluster::begin_front(&mut config, &cluster, &mut tasks).await?;
+            }
             let (wanted, running) = (config.listen.first().copied(), config.clone());
             let server = Server::bind(config, dsi).with_context(|| match wanted {
                 Some(address) => format!("listen on {address}"),

@@ -1,5 +1,6 @@
 //! `Error`: the failures of an action, before they become replies.
 
+use gridftp_cluster::Failed;
 use gridftp_data::{ErrorKind as DataErrorKind, Wait};
 
 use crate::auth::Refused;
@@ -28,6 +29,9 @@ pub(crate) enum Error {
     /// No connection came to a data port that admits the client's own host only.
     #[error("{0}; a transfer between two servers needs --third-party at this one")]
     Unvisited(gridftp_data::Error),
+    /// A data node failed or refused.
+    #[error(transparent)]
+    Node(#[from] NodeFault),
     /// The policy forbids it.
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
@@ -129,6 +133,63 @@ pub(crate) enum Forbidden {
     /// in the parentheses (RFC 2428 §2).
     #[error("policy: network protocol not supported, use ({0})")]
     Family(u8),
+}
+
+/// The failure of a data node of a front end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeFault {
+    /// No node is connected that could take the transfer.
+    #[error("data nodes: none is connected and free, try again later")]
+    NoNode,
+    /// The connection to a node ended.
+    #[error("data node {node}: lost")]
+    Lost {
+        /// The node.
+        node: String,
+        /// The failure of its connection.
+        #[source]
+        why: Box<gridftp_cluster::Error>,
+    },
+    /// A node does not answer in time.
+    #[error("data node {0}: no answer in time")]
+    Silent(String),
+    /// A node answers something else than it was asked.
+    #[error("data node {0}: an answer to another request, are front end and node of one version?")]
+    Protocol(String),
+    /// A node refused, or its transfer failed.
+    #[error("data node {node}: {}", .failed.reply.text())]
+    Refused {
+        /// The node.
+        node: String,
+        /// Its reply.
+        failed: Box<Failed>,
+    },
+    /// The nodes report another number of bytes than the file has.
+    #[error(
+        "data nodes: {sent} bytes sent, {wanted} wanted: the file changed, or a node reports wrongly"
+    )]
+    Amount {
+        /// Bytes reported.
+        sent: u64,
+        /// Bytes of the file that the client does not hold.
+        wanted: u64,
+    },
+    /// A node reports ranges that are not in the file.
+    #[error(
+        "data nodes: byte {at} was reported as stored and is not in the file, it is not published"
+    )]
+    Absent {
+        /// First byte that is not there.
+        at: u64,
+    },
+    /// Modules of ERET and ESTO do not run on nodes.
+    #[error("data nodes: only the module P of ERET and A of ESTO run on them")]
+    Module,
+    /// Several nodes cannot store one file in this storage.
+    #[error(
+        "data nodes: this storage takes an upload from one node only, send PASV instead of SPAS"
+    )]
+    NotShared,
 }
 
 impl Error {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base64ct::{Base64, Encoding as _};
 use ftp_proto::security::DataProtection;
 use ftp_wire::command::Dcau;
+use gridftp_cluster::{self as message, DataIdentity};
 use gsi::credential::{Credential, CredentialError};
 use gsi::gridmap::Unmapped;
 use gsi::trust::{TrustOptions, TrustStore};
@@ -185,6 +186,35 @@ impl GridSession {
             }
         };
         Ok(())
+    }
+
+    /// Takes the credential of a session on a front end, PEM; `own_authorities` says that it brings
+    /// its own, as that of `DCSC` does.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn take_delegated(
+        &mut self,
+        pem: &[u8],
+        own_authorities: bool,
+    ) -> Result<(), BadCredential> {
+        let credential = Some(Credential::from_pem(pem)?);
+        match own_authorities {
+            true => self.given = credential,
+            false => self.delegated = credential,
+        }
+        Ok(())
+    }
+
+    /// The identity of data connections that a node opens for this session.
+    pub(crate) fn for_nodes(&self) -> DataIdentity {
+        DataIdentity {
+            expected: None,
+            credential: self
+                .credential()
+                .map(|own| message::Credential::new(own.to_pem().as_bytes())),
+            own_authorities: self.given.is_some(),
+        }
     }
 
     /// The credential of data connections; that of the host only for a client that has proved its

@@ -31,16 +31,18 @@
 //! | [`check`](mod@check) | Findings about the set-up, for `gridftp-server check` |
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`], `log_queue` | The log and its transfer lines |
-//! | `server`, `admission`, `control` | Accepting, limits, draining |
+//! | `server`, `accept`, `admission`, `control` | Accepting, limits, draining |
 //! | `stdio` | One session on standard input and output, as under ssh |
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
 //! | `upgrade`, `certificates` | Handshakes on control connections, and logins by certificate |
-//! | `action`, `names`, `listing`, `archive`, `data` | The machine's actions, run against storage and data channel |
+//! | `action`, `set_up`, `names`, `listing`, `archive`, `data` | The machine's actions, run against storage and data channel |
+//! | `nodes` | Transfers on data nodes: the front end's side and the node's |
 //! | `grid`, `certificates` | Who clients are by their certificates |
 //! | `reply_for` | The one table from errors to replies |
 //! | [`manual`] | The administrator's manual |
 #![forbid(unsafe_code)]
 
+mod accept;
 mod action;
 mod admission;
 mod archive;
@@ -57,14 +59,18 @@ pub mod log;
 mod log_queue;
 pub mod manual;
 mod names;
+mod nodes;
 mod outbox;
 mod owners;
 mod reply_for;
 mod server;
 mod session;
+mod set_up;
 mod stdio;
 pub mod storage;
+mod transfer_log;
 mod upgrade;
 
+pub use nodes::{DataNode, Front};
 pub use server::{Control, Server};
 pub use stdio::serve_stdio;

@@ -8,7 +8,10 @@ use std::{fmt, io};
 use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{LogFormat, LogLevel};
 use crate::log_queue::LogQueue;
@@ -48,6 +51,10 @@ pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
             "log lines were dropped: standard error did not take them"
         );
     })?;
+    // A line for each frame of the connections to data nodes would drown all others.
+    let libraries = ["h2", "hyper", "hyper_util", "rustls", "tonic", "tower"];
+    let libraries = libraries.map(|name| (name, level.min(LevelFilter::WARN)));
+    let targets = Targets::new().with_default(level).with_targets(libraries);
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(Arc::clone(&queue))
@@ -58,11 +65,15 @@ pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
         LogFormat::Text => builder
             .with_target(false)
             .fmt_fields(debug_fn(write_field).delimited(" "))
+            .finish()
+            .with(targets)
             .try_init(),
         LogFormat::Json => builder
             .json()
             .flatten_event(true)
             .with_current_span(false)
+            .finish()
+            .with(targets)
             .try_init(),
     };
     // Only fails where an embedding program has a subscriber, whose choice stands.

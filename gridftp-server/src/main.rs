@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use gridftp_server::config::{Config, LogLevel, Options};
+use gridftp_server::config::{ClusterOptions, Config, LogLevel, Options};
 use gridftp_server::storage::{KINDS, LAYERS};
 
 use crate::daemon::Entry;
@@ -22,6 +22,7 @@ use crate::daemon::Entry;
 /// Time that abandoned work on the storage may go on when the server ends.
 const LEAVING: Duration = Duration::from_millis(500);
 
+mod cluster;
 mod daemon;
 mod passwd;
 mod report;
@@ -64,6 +65,45 @@ enum Command {
 
     /// Lists the storages by name, with their options.
     Storages,
+
+    /// Serves as a front end: control connections, sessions and policy here, data on data nodes.
+    Front(Box<ClusterArgs>),
+
+    /// Serves as a data node: data connections and storage here, for the sessions of front ends.
+    Node(Box<ClusterArgs>),
+
+    /// Lists the data nodes that are connected to a front end, or drains one.
+    Nodes(cluster::NodesArgs),
+
+    /// Makes and joins clusters of front ends and data nodes.
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+}
+
+/// The options of `gridftp-server front` and `gridftp-server node`.
+#[derive(Debug, clap::Args)]
+struct ClusterArgs {
+    /// TOML file with the same options as keys, those of the cluster in a section [cluster]; a flag
+    /// wins over it.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    cluster: ClusterOptions,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The part of a server that the process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All of it.
+    Whole,
+    /// One session on standard input and output.
+    Stdio,
+    Front,
+    Node,
 }
 
 fn main() -> ExitCode {
@@ -79,7 +119,12 @@ fn main() -> ExitCode {
             print!("{}", storages());
             Ok(())
         }
-        None => serve(cli.config, cli.options, cli.stdio),
+        Some(Command::Front(args)) => serve(args.config.clone(), args.flags(), Part::Front),
+        Some(Command::Node(args)) => serve(args.config.clone(), args.flags(), Part::Node),
+        Some(Command::Nodes(args)) => cluster::nodes(&args),
+        Some(Command::Cluster(command)) => cluster::run(command),
+        None if cli.stdio => serve(cli.config, cli.options, Part::Stdio),
+        None => serve(cli.config, cli.options, Part::Whole),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,6 +132,14 @@ fn main() -> ExitCode {
             eprintln!("gridftp-server: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+impl ClusterArgs {
+    fn flags(self) -> Options {
+        let mut options = self.options;
+        options.cluster = Some(self.cluster);
+        options
     }
 }
 
@@ -110,9 +163,9 @@ fn storages() -> String {
     text
 }
 
-fn serve(file: Option<PathBuf>, flags: Options, stdio: bool) -> anyhow::Result<()> {
+fn serve(file: Option<PathBuf>, flags: Options, part: Part) -> anyhow::Result<()> {
     let mut options = daemon::merge(file.as_deref(), &flags)?;
-    if stdio {
+    if part == Part::Stdio {
         options.root.get_or_insert_with(|| "/".into());
         options.log_level.get_or_insert(LogLevel::Error);
     }
@@ -134,9 +187,12 @@ fn serve(file: Option<PathBuf>, flags: Options, stdio: bool) -> anyhow::Result<(
         drop(out.write_all(lines.as_bytes()).and_then(|()| out.flush()));
     };
     // On a worker rather than here: a connection stays on the thread that accepted it.
-    let entry = match stdio {
-        true => Entry::Stdio,
-        false => Entry::Listener(file, Box::new(flags)),
+    let cluster = options.cluster.take().unwrap_or_default();
+    let entry = match part {
+        Part::Stdio => Entry::Stdio,
+        Part::Node => Entry::Node(cluster),
+        Part::Front => Entry::Listener(file, Box::new(flags), Some(cluster)),
+        Part::Whole => Entry::Listener(file, Box::new(flags), None),
     };
     let served = runtime.block_on(async { tokio::spawn(daemon::run(config, entry, ready)).await });
     // Copies and hashes still under way on threads are abandoned.

@@ -5,11 +5,15 @@ use gridftp_data::{ErrorKind as Data, Wait};
 use gridftp_dsi::error::ErrorKind as Storage;
 
 use crate::auth::Refused;
-use crate::error::{Error, Forbidden, chain};
+use crate::error::{Error, Forbidden, NodeFault, chain};
 
 /// Turns an error into a reply: a code for clients, the whole chain in words, and the class word of
 /// GridFTP (`GlobusError: v=1 c=…`).
 pub(crate) fn reply_for(error: &Error) -> Reply {
+    // The node has chosen the code by this table.
+    if let Error::Node(NodeFault::Refused { failed, .. }) = error {
+        return failed.reply.clone();
+    }
     let (code, class) = classify(error);
     let story = chain(error);
     let errno = error
@@ -69,6 +73,17 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
                 }),
         },
         Error::Unvisited(_) => (Code::of::<425>(), CHANNEL),
+        Error::Node(fault) => match fault {
+            NodeFault::NoNode => (Code::of::<425>(), None),
+            NodeFault::Refused { failed, .. } => (failed.reply.code(), None),
+            NodeFault::Lost { .. } | NodeFault::Silent(_) | NodeFault::Protocol(_) => {
+                (Code::of::<426>(), CHANNEL)
+            }
+            NodeFault::Amount { .. } | NodeFault::Absent { .. } => {
+                (Code::of::<451>(), Some("INTERNAL_ERROR"))
+            }
+            NodeFault::NotShared | NodeFault::Module => (Code::of::<504>(), None),
+        },
         Error::Forbidden(Forbidden::Family(_)) => (Code::of::<522>(), None),
         Error::Forbidden(
             Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort | Forbidden::NoProtection,

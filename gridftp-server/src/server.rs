@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use ftp_proto::security::{Demands, Mechanism};
 use ftp_proto::server::{Limits, ServerSession, Settings};
+use gridftp_cluster::Open;
 use gridftp_data::{Descriptors, Options};
 use gridftp_dsi::Dsi;
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{self, MissedTickBehavior};
 use xio::{BoxStream, Pool};
 
+use crate::accept::{accept, is_about_the_peer, listen_at_one, refuse_connection};
 use crate::action::{Client, Executor};
 use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
 use crate::auth::{Admitted, Authenticator};
@@ -26,11 +27,9 @@ use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
 use crate::data::{DataSide, Ends, FILE, Stacks};
 use crate::grid::GridSession;
+use crate::nodes::{Front, NodeSide};
 use crate::owners::Owners;
 use crate::session::Session;
-
-/// Connections that the kernel holds until they are accepted.
-const BACKLOG: u32 = 1024;
 
 /// Memory for blocks of data, all sessions together.
 const POOL: usize = 64 << 20;
@@ -223,20 +222,6 @@ impl<D: Dsi> Server<D> {
     }
 }
 
-/// Accepts a connection, and says which handshake precedes its greeting.
-async fn accept(
-    listener: &TcpListener,
-    tls: Option<&TcpListener>,
-) -> (io::Result<(TcpStream, SocketAddr)>, Option<Mechanism>) {
-    let Some(tls) = tls else {
-        return (listener.accept().await, None);
-    };
-    tokio::select! {
-        accepted = listener.accept() => (accepted, None),
-        accepted = tls.accept() => (accepted, Some(Mechanism::Tls)),
-    }
-}
-
 /// Lets the actions of `sessions` end within `timeout` or until `hurry` completes, then aborts them.
 async fn drain(
     mut sessions: JoinSet<()>,
@@ -409,6 +394,12 @@ impl<D: Dsi> Shared<D> {
         )
     }
 
+    /// A data side on nodes, whose sessions begin like `about`.
+    pub(crate) fn node_side(&self, front: Arc<Front>, about: Open) -> NodeSide {
+        let descriptors = self.descriptors.share(SHARE, LEAST);
+        NodeSide::new(front, about, Arc::clone(&self.stacks), descriptors)
+    }
+
     fn set_policy(&self, policy: Arc<Policy>) {
         let settings = Arc::new(settings(&self.config, &policy, &self.dsi));
         self.descriptors.set_limit(policy.max_data_descriptors);
@@ -436,6 +427,14 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
+    if let Some(front) = &config.front {
+        settings.stripes = Some(match capabilities.shares_uploads {
+            true => front.stripes,
+            false => 1,
+        });
+        // The receipts of tagged data are made where the data is, on the nodes.
+        settings.tags = false;
+    }
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;
@@ -443,51 +442,6 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     limits.parallelism = policy.max_streams;
     settings.limits = limits;
     settings
-}
-
-/// Listens at the first of these addresses that can be bound.
-fn listen_at_one(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
-    let mut result = Err(io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        result = listen(*address);
-        if result.is_ok() {
-            break;
-        }
-    }
-    result
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    socket.set_reuseaddr(true)?;
-    if let IpAddr::V6(ip) = address.ip()
-        && ip.is_unspecified()
-    {
-        SockRef::from(&socket).set_only_v6(false)?;
-    }
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// Sends 421 without waiting: a refused connection gets no session, and the runtime may not have
-/// registered the socket yet.
-fn refuse_connection(stream: &TcpStream) {
-    const WORDS: &[u8] = b"421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n";
-    drop(SockRef::from(stream).send(WORDS));
-}
-
-/// Says whether an error of `accept` concerns one connection only.
-fn is_about_the_peer(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-    )
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {

@@ -10,6 +10,7 @@
     reason = "every error ends the test or chore that meets it, and its message gives the cause"
 )]
 
+mod cluster;
 mod daemon;
 mod digest;
 mod ftp_server;
@@ -29,6 +30,7 @@ mod sshd;
 mod tree;
 mod xioperf;
 
+pub use cluster::Cluster;
 pub use daemon::Daemon;
 pub use digest::{Digests, same_file, same_tree, sha256, sha256_of, sha256_range, tree_digests};
 pub use ftp_server::{FtpServer, FtpServerKind, FtpTls, python};

@@ -86,7 +86,7 @@ impl Nodes {
             .await
             .map_err(|elapsed| Error::connection(address.to_string(), elapsed))??;
         if authority {
-            return issue::serve(Arc::clone(member), stream, address, permit).await;
+            return issue::serve(self.clone(), stream, address, permit).await;
         }
         drop(permit);
         let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;

@@ -1,4 +1,4 @@
-//! The calls by which a program gets its certificate, and a member a new one, at the front end.
+//! The calls of programs at a front end: for a certificate, for a new one, and about its nodes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use tracing::{info, warn};
 use crate::authority::{Authority, LIFETIME, pem};
 use crate::error::{Error, Result};
 use crate::handshakes::Permit;
-use crate::identity::{Identity, Peer};
+use crate::identity::{Identity, Peer, Role};
 use crate::link::{self, Io, STRANGERS};
 use crate::member::Member;
+use crate::nodes::Nodes;
 use crate::proto;
 use crate::proto::authority_server::{Authority as Service, AuthorityServer};
 use crate::token;
@@ -31,7 +32,7 @@ const MAX_REQUEST: usize = 16 << 10;
 ///
 /// The connection broke, or took too long.
 pub(crate) async fn serve(
-    member: Arc<Member>,
+    nodes: Nodes,
     stream: TlsStream<impl Io>,
     address: SocketAddr,
     permit: Permit,
@@ -42,7 +43,7 @@ pub(crate) async fn serve(
         None => None,
     };
     let calls = Calls {
-        member,
+        nodes,
         peer,
         address,
         used: AtomicBool::new(false),
@@ -58,7 +59,7 @@ pub(crate) async fn serve(
 /// The calls of one connection.
 #[derive(Debug)]
 struct Calls {
-    member: Arc<Member>,
+    nodes: Nodes,
     /// The member at the other end; `None` of a program without a certificate.
     peer: Option<Peer>,
     address: SocketAddr,
@@ -76,7 +77,7 @@ impl Calls {
         if self.used.swap(true, Ordering::Relaxed) {
             return Err(Status::resource_exhausted("one call a connection"));
         }
-        let (member, permit) = (Arc::clone(&self.member), Arc::clone(&self.permit));
+        let (member, permit) = (Arc::clone(self.nodes.member()), Arc::clone(&self.permit));
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let authority = Authority::load(&member.folder)?.ok_or_else(|| {
@@ -101,8 +102,47 @@ impl Calls {
     }
 }
 
+impl Calls {
+    /// Checks that the peer is a front end of this cluster.
+    fn check_front(&self) -> Result<(), Status> {
+        let denied = || Status::permission_denied("needs the certificate of a front end");
+        let peer = self.peer.as_ref().ok_or_else(denied)?;
+        let own = self.nodes.member().identity();
+        let checked = peer.check(own, Role::Front, SystemTime::now());
+        checked.map_err(|error| Status::permission_denied(error.to_string()))
+    }
+}
+
 #[tonic::async_trait]
 impl Service for Calls {
+    async fn nodes(
+        &self,
+        _: Request<proto::NodesRequest>,
+    ) -> Result<Response<proto::NodesReply>, Status> {
+        self.check_front()?;
+        let nodes = self.nodes.list().into_iter().map(|node| proto::NodeState {
+            report: Some(node.report.into_message(&node.name, None)),
+            name: node.name,
+            address: node.address,
+            version: Some(node.version.into()),
+            late: node.late,
+            placed: node.placed,
+        });
+        let nodes = nodes.collect();
+        Ok(Response::new(proto::NodesReply { nodes }))
+    }
+
+    async fn drain_node(
+        &self,
+        request: Request<proto::DrainNodeRequest>,
+    ) -> Result<Response<proto::DrainReply>, Status> {
+        self.check_front()?;
+        let drain = request.into_inner();
+        let drained = self.nodes.drain(&drain.name, drain.draining).await;
+        drained.map_err(|error| Status::not_found(error.to_string()))?;
+        Ok(Response::new(proto::DrainReply {}))
+    }
+
     async fn join(
         &self,
         request: Request<proto::JoinRequest>,

@@ -16,8 +16,11 @@ use crate::folder::{Folder, certificates};
 use crate::identity::{Identity, Peer};
 use crate::link::{self, Caller};
 use crate::member::Member;
+use crate::message::text;
+use crate::nodes::NodeInfo;
 use crate::proto;
 use crate::proto::authority_client::AuthorityClient;
+use crate::report::{Report, Version};
 use crate::tls;
 use crate::token::JoinToken;
 
@@ -114,6 +117,50 @@ impl Member {
         Ok(())
     }
 
+    /// Asks the front end at `address` (`HOST:PORT`) for its nodes.
+    ///
+    /// # Errors
+    ///
+    /// It is not reached, or refuses: this member is no front end.
+    pub async fn nodes_of(&self, address: &str) -> Result<Vec<NodeInfo>> {
+        let config = Arc::clone(&self.current().renew);
+        let reply = call(address, config, async |mut client| {
+            client.nodes(proto::NodesRequest {}).await
+        })
+        .await?;
+        let nodes = reply.nodes.into_iter().map(|node| {
+            Ok(NodeInfo {
+                report: Report::of_message(&node.report.unwrap_or_default(), &node.name)?,
+                name: text(node.name, "name")?,
+                address: text(node.address, "address")?,
+                version: Version::try_from(node.version)?,
+                late: node.late,
+                placed: node.placed,
+            })
+        });
+        let nodes: Result<_, _> = nodes.collect();
+        nodes.map_err(|source| Error::Malformed {
+            peer: address.to_owned(),
+            source,
+        })
+    }
+
+    /// Has the front end at `address` (`HOST:PORT`) place no more sessions on a node, or place them
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::nodes_of`], and no such node is connected to it.
+    pub async fn drain_at(&self, address: &str, name: &str, draining: bool) -> Result<()> {
+        let name = name.to_owned();
+        let config = Arc::clone(&self.current().renew);
+        let drained = call(address, config, async |mut client| {
+            let drain = proto::DrainNodeRequest { name, draining };
+            client.drain_node(drain).await
+        });
+        drained.await.map(drop)
+    }
+
     /// Renews the certificate whenever a third of its validity is left, for ever.
     ///
     /// # Cancel safety
@@ -144,13 +191,11 @@ impl Member {
 }
 
 /// Makes one call at the front end with the authority.
-async fn call(
+async fn call<T>(
     address: &str,
     config: Arc<ClientConfig>,
-    call: impl AsyncFnOnce(
-        AuthorityClient<Caller>,
-    ) -> Result<tonic::Response<proto::Issued>, tonic::Status>,
-) -> Result<proto::Issued> {
+    call: impl AsyncFnOnce(AuthorityClient<Caller>) -> Result<tonic::Response<T>, tonic::Status>,
+) -> Result<T> {
     let stream = connect(address, config).await?;
     let lost = |error: hyper::Error| Error::connection(address, error);
     let (caller, connection) = link::call(stream).await.map_err(lost)?;

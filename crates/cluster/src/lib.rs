@@ -118,8 +118,8 @@ pub use identity::{BadIdentity, Identity, Role};
 pub use join::join;
 pub use member::Member;
 pub use message::{
-    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Layout, Listen, Malformed, Open,
-    PeerRule, SessionLimits, ToNode, Transfer, TransferKind, Transferred, User,
+    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Malformed, Open, PeerRule,
+    SessionLimits, ToNode, Transfer, TransferKind, Transferred, User, Whole,
 };
 pub use node::{Node, Replies, Requests, Serve};
 pub use nodes::{NodeHandle, NodeInfo, Nodes};

@@ -133,6 +133,11 @@ impl Nodes {
         })
     }
 
+    /// The member that this front end is.
+    pub(crate) fn member(&self) -> &Arc<Member> {
+        &self.shared.member
+    }
+
     /// Lists the connected nodes by name.
     pub fn list(&self) -> Vec<NodeInfo> {
         let nodes = self.shared.snapshot();

@@ -75,6 +75,24 @@ impl NodeSession {
         sent.map_err(|_| ended(&self.node))
     }
 
+    /// Closes the data connections and listeners of the session, if the connection can take the
+    /// request now; else breaks the session off, which closes them as well.
+    pub fn drop_data(&mut self) {
+        let sent = self
+            .requests
+            .as_ref()
+            .is_some_and(|requests| requests.try_send(ToNode::DropData.into()).is_ok());
+        if !sent {
+            self.requests = None;
+        }
+    }
+
+    /// Whether the session takes requests.
+    pub fn is_open(&self) -> bool {
+        let requests = self.requests.as_ref();
+        requests.is_some_and(|requests| !requests.is_closed()) && !self.replies.is_closed()
+    }
+
     /// Receives the next answer or event.
     ///
     /// # Errors

@@ -281,7 +281,7 @@ impl DataChannel {
             pipes: sink.takes_pipes(),
         };
         let ended_unmarked = self.receive_with(write, delivery, plan, watch).await?;
-        Ok(received(plan, watch, ended_unmarked))
+        Ok(Received::of(plan, watch, ended_unmarked))
     }
 
     /// Receives a sequence of bytes, sorted by offset in MODE E: a listing, standard output.
@@ -323,7 +323,7 @@ impl DataChannel {
         let account = plan.ty != Type::Ascii;
         let taken = order.hand_over(consumer, stall, watch, account);
         let (ended_unmarked, _) = tokio::try_join!(moved, taken)?;
-        Ok(received(plan, watch, ended_unmarked))
+        Ok(Received::of(plan, watch, ended_unmarked))
     }
 
     /// Receives and discards one MODE E transfer, so that the connections can serve the next one.
@@ -337,7 +337,7 @@ impl DataChannel {
         let forget = |_, _| std::future::ready(Ok(()));
         let delivery = Delivery::Direct { pipes: false };
         let ended_unmarked = self.receive_with(forget, delivery, plan, watch).await?;
-        Ok(received(plan, watch, ended_unmarked))
+        Ok(Received::of(plan, watch, ended_unmarked))
     }
 
     /// Receives, and returns the [`Received::ended_unmarked`].
@@ -472,23 +472,6 @@ impl DataChannel {
             self.idle = used.idle;
             self.idle.served = Some(direction);
         }
-    }
-}
-
-/// The result of a receive after its last write.
-pub(crate) fn received(plan: &ReceivePlan, watch: &Watch, ended_unmarked: bool) -> Received {
-    let ranges = watch.received();
-    let end = if ranges.is_empty() {
-        plan.start
-    } else {
-        ranges.end()
-    };
-    Received {
-        bytes: watch.bytes(),
-        end: plan.base.saturating_add(end),
-        ranges,
-        connections: watch.connections(),
-        ended_unmarked,
     }
 }
 

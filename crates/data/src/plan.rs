@@ -5,6 +5,8 @@ use std::num::NonZero;
 use byte_ranges::{Range64, RangeSet, Share, Stripe};
 use ftp_wire::command::{Mode, Type};
 
+use crate::watch::Watch;
+
 /// The data to send and its form on the network.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -200,4 +202,23 @@ pub struct Received {
     /// Whether a MODE S connection ended without the end mark of its protection, so that the data
     /// may have been cut off on the way.
     pub ended_unmarked: bool,
+}
+
+impl Received {
+    /// The result of a receive after its last write, from its watch.
+    pub fn of(plan: &ReceivePlan, watch: &Watch, ended_unmarked: bool) -> Self {
+        let ranges = watch.received();
+        let end = if ranges.is_empty() {
+            plan.start
+        } else {
+            ranges.end()
+        };
+        Self {
+            bytes: watch.bytes(),
+            end: plan.base.saturating_add(end),
+            ranges,
+            connections: watch.connections(),
+            ended_unmarked,
+        }
+    }
 }

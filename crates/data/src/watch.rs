@@ -9,7 +9,7 @@ use ftp_wire::receipt::Receipt;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
 
-use crate::error::Wait;
+use crate::error::{Result, Wait};
 use crate::head::Head;
 
 const CLOSED: u8 = 0;
@@ -111,16 +111,11 @@ impl Watch {
             .then(|| Receipt::new(bytes, head.digest(bytes)))
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Relaxed)
-    }
-
-    /// The digest of the first bytes. The lock is never held across a wait.
-    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn open(&self, reused: bool) {
+    /// Reports that the data connections are open; `reused` if they served before.
+    ///
+    /// With [`connected`](Self::connected), [`moved`](Self::moved) and [`record`](Self::record) this
+    /// lets a watch follow a transfer that runs on another host.
+    pub fn open(&self, reused: bool) {
         let state = if reused { REUSED } else { FRESH };
         if self
             .opened
@@ -131,12 +126,35 @@ impl Watch {
         }
     }
 
-    pub(crate) fn connected(&self, more: u32) {
+    /// Counts data connections.
+    pub fn connected(&self, more: u32) {
         self.connections.fetch_add(more, Ordering::Relaxed);
     }
 
-    pub(crate) fn moved(&self, bytes: u64) {
+    /// Counts payload bytes.
+    pub fn moved(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds written ranges, in wire offsets.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`](crate::ErrorKind::Limit) when all written ranges are too many.
+    pub fn record(&self, ranges: &RangeSet) -> Result<()> {
+        let mut arrived = self.arrived();
+        for range in ranges.iter() {
+            arrived.record(range.start(), range.len())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    /// The digest of the first bytes. The lock is never held across a wait.
+    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn local(&self, yes: bool) {

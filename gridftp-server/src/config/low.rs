@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use xio::{ByteSize, PortRange, read_value};
 
+use super::cluster::ClusterOptions;
 use super::security::{
     NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty, UserDemand,
 };
@@ -287,6 +288,10 @@ pub struct Options {
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub drain_timeout: Option<u32>,
 
+    /// The options of a front end or a data node; flags of `front` and `node`.
+    #[arg(skip)]
+    pub cluster: Option<ClusterOptions>,
+
     /// Format of the log on stderr: `text` or `json` [default: text].
     #[arg(long, value_name = "FORM", help_heading = "Log")]
     pub log_format: Option<LogFormat>,
@@ -350,7 +355,7 @@ impl Options {
             require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size part_memory anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
             max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
-            log_format log_level
+            cluster log_format log_level
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `Config`: checked once, immutable afterwards.
 
+mod cluster;
 mod low;
 mod reload;
 mod security;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::cluster::{CLUSTER_PORT, ClusterOptions};
 pub use self::low::{Access, LogFormat, LogLevel, Options};
 pub use self::security::{
     DemandOn, NetworkDemand, NetworkOption, Require, SessionReuse, ThirdParty, UserDemand,
@@ -28,6 +30,7 @@ use xio_gsi::Environment;
 use crate::auth::Users;
 pub use crate::grid::BadGrid;
 use crate::grid::Grid;
+use crate::nodes::Front;
 
 /// The port that GridFTP servers listen on.
 pub const DEFAULT_PORT: u16 = 2811;
@@ -68,6 +71,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Least level that is logged.
     pub log_level: LogLevel,
+    /// The data nodes of a front end; `None` for a server that moves data itself.
+    pub(crate) front: Option<Arc<Front>>,
     /// The reloadable part.
     pub policy: Arc<Policy>,
 }
@@ -186,6 +191,11 @@ pub enum BadConfig {
 }
 
 impl Config {
+    /// Has these data nodes move the data.
+    pub fn set_front(&mut self, front: Front) {
+        self.front = Some(Arc::new(front));
+    }
+
     /// Opens the storages as one tree; `None` where the configuration names none.
     ///
     /// # Errors
@@ -254,6 +264,7 @@ impl Config {
             drain_timeout: seconds(options.drain_timeout, 30),
             log_format: options.log_format.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default(),
+            front: None,
             policy: Arc::new(Policy::check(options)?),
         })
     }

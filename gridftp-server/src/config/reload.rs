@@ -8,7 +8,7 @@ impl Config {
         // Destructured without `..`, so that a new option is handled here or left to the policy.
         macro_rules! changed {
             ($($name:literal $option:ident),*) => {{
-                let Self { policy: _, $($option),* } = self;
+                let Self { policy: _, front: _, $($option),* } = self;
                 let options = [$(($name, *$option != new.$option)),*];
                 options.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
             }};

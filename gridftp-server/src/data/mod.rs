@@ -6,6 +6,7 @@ mod mover;
 mod protect;
 mod reporter;
 mod retrieve;
+mod side;
 mod stacks;
 mod store;
 
@@ -19,11 +20,12 @@ use gridftp_data::{DataChannel, Descriptors, Options, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
-pub(crate) use self::mover::{FILE, Mover};
+pub(crate) use self::mover::{Context, FILE, Moved, Mover, take_file};
 pub(crate) use self::protect::{DataLayer, DataTls};
-pub(crate) use self::reporter::{Reporter, every, tenths, tick};
+pub(crate) use self::reporter::{Reporter, StripeBytes, every, tenths, tick};
+pub(crate) use self::side::Side;
 pub(crate) use self::stacks::Stacks;
-use self::store::Store;
+pub(crate) use self::store::Store;
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after
@@ -33,8 +35,8 @@ const DRAINING: Duration = Duration::from_secs(30);
 /// TCP buffers in bytes; 0 for the kernel's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Buffers {
-    send: u64,
-    receive: u64,
+    pub(crate) send: u64,
+    pub(crate) receive: u64,
 }
 
 impl From<&Channel> for Buffers {
@@ -64,6 +66,24 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// Those of a node, for a client whose control connection is elsewhere: our address is the one
+    /// that the kernel uses towards the client.
+    pub(crate) fn towards(peer: IpAddr, own: Option<IpAddr>, advertise: Option<IpAddr>) -> Self {
+        let peer = peer.to_canonical();
+        let any: IpAddr = match peer {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self {
+            local: own
+                .or_else(|| route(any, SocketAddr::new(peer, 9)))
+                .unwrap_or(any),
+            peer,
+            link: 0,
+            advertise,
+        }
+    }
+
     /// Completes an address of a client: a link-local one is on the client's link, since commands
     /// cannot name another (RFC 4007 §6).
     fn on_link(&self, address: SocketAddr) -> SocketAddr {
@@ -85,14 +105,17 @@ impl Ends {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        // Nothing is sent: connecting a UDP socket only selects the route.
-        socket
-            .connect(self.on_link(SocketAddr::new(self.peer, 9)))
-            .ok()?;
-        let chosen = socket.local_addr().ok()?.ip();
+        let chosen = route(any, self.on_link(SocketAddr::new(self.peer, 9)))?;
         (chosen != self.local).then_some(self.local)
     }
+}
+
+/// The address that the kernel uses towards another one.
+fn route(any: IpAddr, to: SocketAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Nothing is sent: connecting a UDP socket only selects the route.
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// One session's data channel.
@@ -158,14 +181,7 @@ impl DataSide {
         ends: Ends,
         (peers, protection): (Peers, Option<DataLayer>),
     ) -> Result<(), Error> {
-        for address in &to {
-            if address.port() < 1024 {
-                return Err(Forbidden::LowPort.into());
-            }
-            if !peers.admits(*address) {
-                return Err(Forbidden::ThirdParty.into());
-            }
-        }
+        admit(&peers, &to)?;
         self.drop_data();
         self.source = if to.iter().all(|address| address.ip() == ends.peer) {
             ends.source()
@@ -200,7 +216,7 @@ impl DataSide {
     }
 
     /// Sets the buffers of later connections.
-    fn settle(&mut self, buffers: Buffers) {
+    pub(crate) fn settle(&mut self, buffers: Buffers) {
         // The listener chooses ports.
         let mut hints = self.stacks.hints(buffers);
         hints.ports = None;
@@ -218,6 +234,22 @@ impl DataSide {
     pub(crate) fn has_unused_port(&self) -> bool {
         self.listens && !self.channel.is_cached()
     }
+}
+
+/// Checks that data may go to these addresses.
+///
+/// # Errors
+/// A port below 1024, or a host that the policy does not admit.
+pub(crate) fn admit(peers: &Peers, to: &[SocketAddr]) -> Result<(), Forbidden> {
+    for address in to {
+        if address.port() < 1024 {
+            return Err(Forbidden::LowPort);
+        }
+        if !peers.admits(*address) {
+            return Err(Forbidden::ThirdParty);
+        }
+    }
+    Ok(())
 }
 
 /// Says whether an address is of the requested family, if any.

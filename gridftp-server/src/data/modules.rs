@@ -42,8 +42,8 @@ impl<D: Dsi> Mover<'_, D> {
         }
         match module {
             RetrieveModule::Tar => {
-                let opening = Archive::open(&self.shared.dsi, self.user, path);
-                let mut archive = self.reporter.run_quietly(opening).await?;
+                let opening = Archive::open(&self.context.shared.dsi, self.context.user, path);
+                let mut archive = self.context.reporter.run_quietly(opening).await?;
                 self.send_all(&mut archive).await.map(Moved::from)
             }
             RetrieveModule::Checksum {
@@ -69,8 +69,8 @@ impl<D: Dsi> Mover<'_, D> {
         length: Option<u64>,
     ) -> Result<(u64, String), Error> {
         let hasher = hasher(algorithm)?;
-        let reading = self.shared.dsi.read(self.user, path);
-        let source = Arc::new(self.reporter.run_patiently(reading).await?);
+        let reading = self.context.shared.dsi.read(self.context.user, path);
+        let source = Arc::new(self.context.reporter.run_patiently(reading).await?);
         let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
         let region = Range64::new(offset, end.min(source.size()));
         let ranges: RangeSet = region.into_iter().collect();
@@ -85,7 +85,7 @@ impl<D: Dsi> Mover<'_, D> {
                 source.unchanged().await.map(|()| digest)
             }
         });
-        let sending = self.side.channel.send(&*source, &plan, self.watch);
+        let sending = self.side.channel.send(&*source, &plan, self.context.watch);
         let both = async {
             let sent = sending.await?;
             match hashing.join_next().await {
@@ -94,7 +94,10 @@ impl<D: Dsi> Mover<'_, D> {
             }
         };
         let recorded = |_| std::future::ready(Ok(()));
-        self.reporter.run(self.watch, both, recorded).await
+        self.context
+            .reporter
+            .run(self.context.watch, both, recorded)
+            .await
     }
 
     /// Stores the input of a module.
@@ -115,9 +118,11 @@ impl<D: Dsi> Mover<'_, D> {
         let store = Store {
             size,
             proof: Some((algorithm, digest)),
-            ..self.plain_store(path, Placement::At(offset))
+            ..self
+                .context
+                .plain_store(path.clone(), Placement::At(offset))
         };
-        self.store(store).await.map(Moved::from)
+        self.store(&store).await.map(Moved::from)
     }
 }
 

@@ -1,8 +1,9 @@
-//! `Mover`: moves the bytes of one transfer between the storage and the data channel.
+//! `Mover`: moves the bytes of one transfer between the storage and the data connections of this
+//! host.
 
-use byte_ranges::RangeSet;
+use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::types::{Channel, Outcome, Placement, TransferKind};
-use gridftp_data::Watch;
+use gridftp_data::{Descriptors, Permit, Watch};
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
 
 use super::modules::Digest;
@@ -15,10 +16,9 @@ use crate::server::Shared;
 pub(crate) const FILE: usize = 3;
 
 /// One transfer: its user, its channel and its reports.
-pub(crate) struct Mover<'a, D: Dsi> {
+pub(crate) struct Context<'a, D: Dsi> {
     pub(crate) shared: &'a Shared<D>,
     pub(crate) user: &'a User,
-    pub(crate) side: &'a mut DataSide,
     pub(crate) channel: &'a Channel,
     /// Tag of the data, which a client may send before the reply.
     pub(crate) tag: Option<u64>,
@@ -60,7 +60,33 @@ impl From<Moved> for Outcome {
     }
 }
 
-impl<D: Dsi> Mover<'_, D> {
+/// A transfer over the data connections of this host.
+pub(crate) struct Mover<'a, D: Dsi> {
+    pub(crate) context: Context<'a, D>,
+    pub(crate) side: &'a mut DataSide,
+    /// The part of a file to send; `None` for all of it.
+    pub(crate) stripe: Option<Stripe>,
+}
+
+/// Takes the descriptors of a file in transfer.
+///
+/// # Errors
+/// `Busy` without descriptors for a file.
+pub(crate) fn take_file(descriptors: &Descriptors) -> Result<Permit, gridftp_dsi::Error> {
+    let taken = descriptors.take(FILE);
+    taken.map_err(|full| gridftp_dsi::Error::new(ErrorKind::Busy, "open").because(full))
+}
+
+impl<'a, D: Dsi> Mover<'a, D> {
+    /// Moves whole files.
+    pub(crate) const fn new(context: Context<'a, D>, side: &'a mut DataSide) -> Self {
+        Self {
+            context,
+            side,
+            stripe: None,
+        }
+    }
+
     /// Runs the transfer to its end. `drains` is the `drains` of a
     /// [`Transfer`](ftp_proto::types::Transfer).
     ///
@@ -68,9 +94,7 @@ impl<D: Dsi> Mover<'_, D> {
     /// Those of [`retrieve`](Self::retrieve), [`list`](Self::list) and [`store`](Self::store), and
     /// `Busy` without descriptors for a file.
     pub(crate) async fn run(mut self, kind: TransferKind, drains: bool) -> Result<Moved, Error> {
-        let descriptors = self.side.channel.descriptors().take(FILE);
-        let _file = descriptors
-            .map_err(|full| gridftp_dsi::Error::new(ErrorKind::Busy, "open").because(full))?;
+        let _file = take_file(self.side.channel.descriptors())?;
         if matches!(
             kind,
             TransferKind::Store { .. } | TransferKind::StoreBy { .. }
@@ -93,15 +117,14 @@ impl<D: Dsi> Mover<'_, D> {
                 modified,
                 checksum,
             } => {
-                let path = dsi_path(&path)?;
                 let store = Store {
                     held,
                     size,
                     modified,
                     checksum,
-                    ..self.plain_store(&path, into)
+                    ..self.context.plain_store(dsi_path(&path)?, into)
                 };
-                self.store(store).await
+                self.store(&store).await
             }
             TransferKind::StoreBy { path, module, size } => {
                 return self.store_by(&dsi_path(&path)?, module, size).await;
@@ -109,9 +132,11 @@ impl<D: Dsi> Mover<'_, D> {
         };
         moved.map(Moved::from)
     }
+}
 
+impl<D: Dsi> Context<'_, D> {
     /// A store without the choices of a client, the way of this server.
-    pub(super) fn plain_store<'p>(&self, path: &'p DsiPath, into: Placement) -> Store<'p> {
+    pub(crate) fn plain_store(&self, path: DsiPath, into: Placement) -> Store {
         Store {
             path,
             into,

@@ -2,6 +2,8 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use byte_ranges::RangeSet;
@@ -19,6 +21,9 @@ const RECORD: Duration = Duration::from_secs(5);
 /// Interval of the signs of life while a file is opened.
 const SIGN: Duration = Duration::from_secs(10);
 
+/// Bytes moved so far by each stripe of a transfer.
+pub(crate) type StripeBytes = Arc<[AtomicU64]>;
+
 /// The events of a running transfer, and its cancellation.
 #[derive(Debug)]
 pub(crate) struct Reporter {
@@ -31,6 +36,8 @@ pub(crate) struct Reporter {
     started: bool,
     /// Set to report the opening before it begins; the value tells whether connections serve again.
     ahead: Option<bool>,
+    /// Bytes moved by each stripe of a transfer on several nodes.
+    stripes: Option<StripeBytes>,
 }
 
 impl Reporter {
@@ -50,7 +57,37 @@ impl Reporter {
             tells: transfer.restart_every.is_some(),
             started: false,
             ahead: None,
+            stripes: None,
         }
+    }
+
+    /// Reports at these intervals; `tells` says whether the receiver of the events takes ranges.
+    pub(crate) const fn at(
+        events: mpsc::Sender<Event>,
+        cancel: oneshot::Receiver<AbortedBy>,
+        perf: Option<Duration>,
+        restart: Option<Duration>,
+    ) -> Self {
+        Self {
+            events,
+            cancel,
+            perf,
+            restart,
+            tells: restart.is_some(),
+            started: false,
+            ahead: None,
+            stripes: None,
+        }
+    }
+
+    /// Interval of restart markers, if the client asks for them.
+    pub(crate) fn restart_every(&self) -> Option<Duration> {
+        self.restart.filter(|_| self.tells)
+    }
+
+    /// Reports the bytes of each stripe from now on.
+    pub(crate) fn set_stripes(&mut self, stripes: StripeBytes) {
+        self.stripes = Some(stripes);
     }
 
     /// Reports the opening of the data connections before it begins: clients of FTP over TLS begin
@@ -216,14 +253,26 @@ impl Reporter {
         self.started = true;
         self.send(Event::Opened { reused }).await;
         if self.perf.is_some() {
-            self.send(perf_event(0)).await;
+            self.moved(&Watch::new()).await;
         }
         // The session runs first, so that the client reads the 150 before the 226.
         tokio::task::yield_now().await;
     }
 
     async fn moved(&self, watch: &Watch) {
-        self.send(perf_event(watch.bytes())).await;
+        let single = [AtomicU64::new(watch.bytes())];
+        let stripes = self.stripes.as_deref().unwrap_or(&single);
+        let count = u32::try_from(stripes.len()).unwrap_or(u32::MAX);
+        for (stripe, bytes) in (0..).zip(stripes) {
+            let bytes = bytes.load(Ordering::Relaxed);
+            self.send(Event::Moved {
+                at: tenths(),
+                stripe,
+                stripes: count,
+                bytes,
+            })
+            .await;
+        }
     }
 
     async fn send(&self, event: Event) {
@@ -235,16 +284,6 @@ impl Reporter {
 /// The cause of a cancellation; a session that ended without a word lost its client.
 fn aborted(by: Result<AbortedBy, oneshot::error::RecvError>) -> Error {
     Error::Aborted(by.unwrap_or(AbortedBy::Client))
-}
-
-/// A 112 marker of a server of one stripe.
-fn perf_event(bytes: u64) -> Event {
-    Event::Moved {
-        at: tenths(),
-        stripe: 0,
-        stripes: 1,
-        bytes,
-    }
 }
 
 /// The wall clock in tenths of a second since 1970.
@@ -289,6 +328,7 @@ mod tests {
             restart: None,
             tells: false,
             started: false,
+            stripes: None,
         };
         let work = async {
             time::sleep(Duration::from_secs(35)).await;
@@ -316,6 +356,7 @@ mod tests {
             restart: None,
             tells: false,
             started: true,
+            stripes: None,
         };
         let work = time::sleep(Duration::from_secs(61));
         reporter.complete(&Watch::new(), work).await;

@@ -23,13 +23,13 @@ impl<D: Dsi> Mover<'_, D> {
         region: Option<(u64, Option<u64>)>,
         held: &RangeSet,
     ) -> Result<u64, Error> {
-        let reading = self.shared.dsi.read(self.user, path);
-        let source = self.reporter.run_patiently(reading).await?;
+        let reading = self.context.shared.dsi.read(self.context.user, path);
+        let source = self.context.reporter.run_patiently(reading).await?;
         if let Some(disk) = &self.side.disk {
-            if region.is_some() || !held.is_empty() || self.channel.ty == Type::Ascii {
+            if region.is_some() || !held.is_empty() || self.context.channel.ty == Type::Ascii {
                 return Err(Error::NotThroughLayers);
             }
-            let mut chunks = self.reporter.run_quietly(disk.read(source)).await?;
+            let mut chunks = self.context.reporter.run_quietly(disk.read(source)).await?;
             return self.send_all(&mut chunks).await;
         }
         let size = source.size();
@@ -51,10 +51,15 @@ impl<D: Dsi> Mover<'_, D> {
             // The region lies within the file, so moving its ranges cannot overflow.
             ranges = ranges.shift_up(base).unwrap_or_default();
         }
-        let plan = self.plan(self.channel.ty, ranges).base(base);
-        let sending = self.side.channel.send(&source, &plan, self.watch);
+        let plan = self.plan(self.context.channel.ty, ranges);
+        let plan = plan.base(base).stripe(self.stripe);
+        let sending = self.side.channel.send(&source, &plan, self.context.watch);
         let recorded = |_| std::future::ready(Ok(()));
-        let sent = self.reporter.run(self.watch, sending, recorded).await?;
+        let sent = self
+            .context
+            .reporter
+            .run(self.context.watch, sending, recorded)
+            .await?;
         Ok(sent.bytes)
     }
 
@@ -63,8 +68,14 @@ impl<D: Dsi> Mover<'_, D> {
     /// # Errors
     /// As [`retrieve`](Self::retrieve).
     pub(super) async fn list(&mut self, path: &DsiPath, form: ListForm) -> Result<u64, Error> {
-        let opening = Lister::open(&self.shared.dsi, self.user, &self.shared.owners, path, form);
-        let mut lister = self.reporter.run_quietly(opening).await?;
+        let opening = Lister::open(
+            &self.context.shared.dsi,
+            self.context.user,
+            &self.context.shared.owners,
+            path,
+            form,
+        );
+        let mut lister = self.context.reporter.run_quietly(opening).await?;
         self.send_all(&mut lister).await
     }
 
@@ -74,16 +85,23 @@ impl<D: Dsi> Mover<'_, D> {
     /// no text.
     pub(super) async fn send_all<C: Chunks>(&mut self, chunks: &mut C) -> Result<u64, Error> {
         let plan = self.plan(Type::Image, RangeSet::new());
-        let sending = self.side.channel.send_chunks(chunks, &plan, self.watch);
+        let sending = self
+            .side
+            .channel
+            .send_chunks(chunks, &plan, self.context.watch);
         let recorded = |_| std::future::ready(Ok(()));
-        let sent = self.reporter.run(self.watch, sending, recorded).await?;
+        let sent = self
+            .context
+            .reporter
+            .run(self.context.watch, sending, recorded)
+            .await?;
         Ok(sent.bytes)
     }
 
     pub(super) fn plan(&mut self, ty: Type, ranges: RangeSet) -> SendPlan {
-        self.side.settle(Buffers::from(self.channel));
-        SendPlan::new(self.channel.mode, ty, ranges)
-            .parallelism(self.channel.parallelism)
-            .tag(self.tag)
+        self.side.settle(Buffers::from(self.context.channel));
+        SendPlan::new(self.context.channel.mode, ty, ranges)
+            .parallelism(self.context.channel.parallelism)
+            .tag(self.context.tag)
     }
 }

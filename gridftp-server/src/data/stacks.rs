@@ -40,7 +40,7 @@ impl Stacks {
     ///
     /// # Errors
     /// A stack that does not parse, or names a driver or an option that clients may not.
-    pub(super) fn net(&self, text: &str) -> Result<DynStack, Error> {
+    pub(crate) fn net(&self, text: &str) -> Result<DynStack, Error> {
         Ok(self.net.stack(text)?)
     }
 
@@ -48,7 +48,7 @@ impl Stacks {
     ///
     /// # Errors
     /// As [`net`](Self::net).
-    pub(super) fn disk(&self, text: &str) -> Result<Option<DiskStack>, Error> {
+    pub(crate) fn disk(&self, text: &str) -> Result<Option<DiskStack>, Error> {
         Ok(DiskStack::new(&self.disk, text)?)
     }
 

@@ -1,5 +1,6 @@
 //! STOR, ESTO and APPE: from the client to the storage, published whole or kept for a restart.
 
+use std::future::Future;
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
@@ -11,7 +12,7 @@ use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Si
 use tokio::time::timeout;
 
 use super::modules::{hasher, prove};
-use super::{Buffers, Mover};
+use super::{Buffers, Context, Mover};
 use crate::error::{Error, Forbidden};
 
 /// Longest delay of the reply to a failed upload while it is recorded; the recording itself
@@ -20,8 +21,8 @@ const KEEPING: Duration = Duration::from_secs(60);
 
 /// An upload, and the server's way of storing.
 #[derive(Debug)]
-pub(crate) struct Store<'a> {
-    pub(crate) path: &'a DsiPath,
+pub(crate) struct Store {
+    pub(crate) path: DsiPath,
     pub(crate) into: Placement,
     /// Ranges held here according to the client, in wire offsets.
     pub(crate) held: RangeSet,
@@ -46,11 +47,17 @@ impl<D: Dsi> Mover<'_, D> {
     /// # Errors
     /// Before the data connection is used, those of opening. After it, the cause of the end; the
     /// received data is kept for a restart.
-    pub(super) async fn store(&mut self, store: Store<'_>) -> Result<u64, Error> {
-        let opening = store.open(&self.shared.dsi, self.user, self.channel);
+    pub(super) async fn store(&mut self, store: &Store) -> Result<u64, Error> {
+        let Context {
+            shared,
+            user,
+            channel,
+            ..
+        } = self.context;
+        let opening = store.open(&shared.dsi, user, channel);
         let Some(disk) = self.side.disk.clone() else {
-            let (sink, base, finish) = self.reporter.run_quietly(opening).await?;
-            return self.receive(&store, sink, base, finish).await;
+            let (sink, base, finish) = self.context.reporter.run_quietly(opening).await?;
+            return self.receive(store, sink, base, finish).await;
         };
         let opening = async {
             if store.into != Placement::Whole || !store.held.is_empty() || store.checksum.is_some()
@@ -60,78 +67,120 @@ impl<D: Dsi> Mover<'_, D> {
             let (sink, base, finish) = opening.await?;
             Ok((disk.write(sink).await?, base, finish))
         };
-        let (sink, base, finish) = self.reporter.run_quietly(opening).await?;
-        self.receive(&store, sink, base, finish).await
+        let (sink, base, finish) = self.context.reporter.run_quietly(opening).await?;
+        self.receive(store, sink, base, finish).await
     }
 
     /// Receives the data, then publishes it or keeps it for a restart.
     async fn receive<S: Sink>(
         &mut self,
-        store: &Store<'_>,
+        store: &Store,
         sink: S,
         base: u64,
-        mut finish: Finish,
+        finish: Finish,
     ) -> Result<u64, Error> {
-        self.side.settle(Buffers::from(self.channel));
-        let plan = ReceivePlan::new(self.channel.mode, self.channel.ty)
+        let context = &mut self.context;
+        self.side.settle(Buffers::from(context.channel));
+        let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(base)
             .start(store.held.first_hole())
-            .tag(self.tag);
-        let mut total = store.held.clone();
-        let receiving = self.side.channel.receive(&sink, &plan, self.watch);
+            .tag(context.tag);
+        let receiving = self.side.channel.receive(&sink, &plan, context.watch);
+        let arrived = store.receive(context, &sink, base, receiving).await?;
+        store.publish(context, sink, finish, arrived).await
+    }
+}
+
+/// The data of an upload that has arrived whole.
+pub(crate) struct Arrived {
+    bytes: u64,
+    /// One past the last byte in the sink.
+    end: u64,
+    /// All ranges of the file here, in wire offsets.
+    here: RangeSet,
+}
+
+impl Store {
+    /// Runs `receiving`, which writes to the sink, and records its progress.
+    ///
+    /// # Errors
+    /// The cause of the end, or of incomplete data; the received data is kept for a restart.
+    pub(crate) async fn receive<D: Dsi, S: Sink, E: Into<Error>>(
+        &self,
+        context: &mut Context<'_, D>,
+        sink: &S,
+        base: u64,
+        receiving: impl Future<Output = Result<Received, E>>,
+    ) -> Result<Arrived, Error> {
+        let mut total = self.held.clone();
         let recorded = |new| {
             total.extend(&new);
             let here = total.shift_up(base).unwrap_or_default();
-            let sink = &sink;
             async move {
-                match store.proof {
-                    None => sink.checkpoint(&here, store.durable).await,
+                match self.proof {
+                    None => sink.checkpoint(&here, self.durable).await,
                     Some(_) => Ok(()),
                 }
             }
         };
-        let result = self.reporter.run(self.watch, receiving, recorded).await;
+        let watch = context.watch;
+        let result = context.reporter.run(watch, receiving, recorded).await;
         let checking = async {
             let received = result?;
-            let here = self.complete(store, &received).await?;
-            if let Some(proof) = &store.proof {
+            let here = self.complete(context, &received).await?;
+            if let Some(proof) = &self.proof {
                 let region = Range64::new(base, base.saturating_add(here.end()));
-                let proving = prove(&sink, region, proof);
-                self.reporter.complete(self.watch, proving).await?;
+                let proving = prove(sink, region, proof);
+                context.reporter.complete(watch, proving).await?;
             }
-            Ok((received, here))
+            Ok(Arrived {
+                bytes: received.bytes,
+                end: received.end,
+                here,
+            })
         };
-        let result = checking.await;
-        let (received, here) = match result {
-            Ok(complete) => complete,
-            Err(error) => {
-                store.keep(&sink, base, self.watch).await;
-                return Err(error);
-            }
-        };
+        let arrived = checking.await;
+        if arrived.is_err() {
+            self.keep(sink, base, watch).await;
+        }
+        arrived
+    }
+
+    /// Publishes a file that has arrived whole; returns the bytes received.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub(crate) async fn publish<D: Dsi, S: Sink>(
+        &self,
+        context: &Context<'_, D>,
+        sink: S,
+        mut finish: Finish,
+        arrived: Arrived,
+    ) -> Result<u64, Error> {
+        let Arrived { bytes, end, here } = arrived;
         // A file changed in place keeps its bytes behind the upload.
-        if store.into == Placement::Whole && (!store.in_place || store.held.is_empty()) {
-            finish.size = Some(received.end.max(here.end()));
+        if self.into == Placement::Whole && (!self.in_place || self.held.is_empty()) {
+            finish.size = Some(end.max(here.end()));
             // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
             finish.held = (!here.is_empty()).then_some(here);
         }
         let finishing = sink.finish(finish);
-        self.reporter.complete(self.watch, finishing).await?;
-        self.reporter.last_marks(self.watch).await;
-        Ok(received.bytes)
+        context.reporter.complete(context.watch, finishing).await?;
+        context.reporter.last_marks(context.watch).await;
+        Ok(bytes)
     }
 
     /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.
-    async fn complete(
-        &mut self,
-        store: &Store<'_>,
+    async fn complete<D: Dsi>(
+        &self,
+        context: &mut Context<'_, D>,
         received: &Received,
     ) -> Result<RangeSet, Error> {
-        let mut here = store.held.clone();
+        let mut here = self.held.clone();
         here.extend(&received.ranges);
         // Lengths of text on the wire and in the file differ, so an announced length has no meaning
         // then.
-        let announced = store.size.filter(|_| self.channel.ty != Type::Ascii);
+        let announced = self.size.filter(|_| context.channel.ty != Type::Ascii);
         if let Some(announced) = announced
             && here.end() < announced
         {
@@ -141,12 +190,12 @@ impl<D: Dsi> Mover<'_, D> {
             });
         }
         let proven = announced == Some(here.end());
-        if received.ended_unmarked && !proven && !(store.empty_unannounced && received.bytes == 0) {
+        if received.ended_unmarked && !proven && !(self.empty_unannounced && received.bytes == 0) {
             return Err(Error::Unmarked { held: here.total() });
         }
-        if self.channel.mode == Mode::Stream
+        if context.channel.mode == Mode::Stream
             && !proven
-            && let Some(by) = self.reporter.cancelled().await
+            && let Some(by) = context.reporter.cancelled().await
         {
             return Err(Error::Aborted(by));
         }
@@ -157,11 +206,9 @@ impl<D: Dsi> Mover<'_, D> {
         }
         Ok(here)
     }
-}
 
-impl Store<'_> {
     /// Opens the sink; returns the position of wire offset 0 in it and its completion.
-    async fn open<D: Dsi>(
+    pub(crate) async fn open<D: Dsi>(
         &self,
         dsi: &D,
         user: &User,
@@ -185,7 +232,7 @@ impl Store<'_> {
         if let Some((algorithm, _)) = &self.proof {
             hasher(algorithm)?;
         }
-        let write = |how| dsi.write(user, self.path, how);
+        let write = |how| dsi.write(user, &self.path, how);
         let sink = match self.into {
             Placement::Whole if self.in_place => {
                 let truncate = self.held.is_empty();
@@ -225,7 +272,7 @@ impl Store<'_> {
     /// In MODE E the ranges are those of our own markers: if their bytes are gone, the file was
     /// replaced, and the restart is refused.
     async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
-        let (path, size) = (self.path, self.size);
+        let (path, size) = (&self.path, self.size);
         let left = dsi.held(user, path).await?;
         let Err(lacking) = must_be_here(&self.held, &left, 0) else {
             return Ok(dsi.write(user, path, Create::Resume { size }).await?);
@@ -233,7 +280,7 @@ impl Store<'_> {
         if mode == Mode::Extended {
             return Err(lacking);
         }
-        let there = match dsi.stat(user, self.path).await {
+        let there = match dsi.stat(user, path).await {
             Ok(stat) => stat.size,
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
             Err(error) => return Err(error.into()),
@@ -307,9 +354,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_told_although_the_disk_does_not_answer() {
-        let path = DsiPath::new(b"/f").unwrap();
         let store = Store {
-            path: &path,
+            path: DsiPath::new(b"/f").unwrap(),
             into: Placement::Whole,
             held: RangeSet::up_to(10),
             size: None,

@@ -23,6 +23,7 @@ mod mode_e;
 mod modules;
 mod names;
 mod narrowed;
+mod nodes;
 #[cfg(feature = "object")]
 mod object;
 mod process;

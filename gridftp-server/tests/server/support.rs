@@ -37,6 +37,14 @@ impl TestServer {
 
     /// The same, with options changed.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::configured(change, |_, _, _| ())
+    }
+
+    /// The same, with the checked configuration changed as well, for this tree.
+    pub(crate) fn configured(
+        change: impl FnOnce(&mut Options),
+        configure: impl FnOnce(&mut Config, &Runtime, &Path),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("tree");
         fs::create_dir(&root).unwrap();
@@ -55,7 +63,8 @@ impl TestServer {
             .enable_all()
             .build()
             .unwrap();
-        let config = Config::check(&options).unwrap();
+        let mut config = Config::check(&options).unwrap();
+        configure(&mut config, &runtime, &root);
         let server = {
             let _inside = runtime.enter();
             Server::bind(config, Posix::open(&root).unwrap()).unwrap()

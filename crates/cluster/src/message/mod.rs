@@ -11,10 +11,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Layout, RangeSet};
 use ftp_proto::security::DataProtection;
-use ftp_proto::types::{Channel, ListForm};
+use ftp_proto::types::{Channel, ListForm, Placement};
 use ftp_wire::command::{Family, StackSide};
+use ftp_wire::facts::TimeVal;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
@@ -132,6 +133,8 @@ pub struct DataIdentity {
     pub expected: Option<String>,
     /// The credential of this end.
     pub credential: Option<Credential>,
+    /// Whether the credential brings its own authorities (`DCSC`).
+    pub own_authorities: bool,
 }
 
 /// A credential with its private key, PEM: never printed, and overwritten when dropped.
@@ -236,6 +239,8 @@ pub enum TransferKind {
         /// Expected number of bytes.
         size: Option<u64>,
     },
+    /// A file from the peer, which this node alone receives and publishes.
+    Whole(Box<Whole>),
     /// A directory listing to the peer.
     List {
         /// The directory or file.
@@ -243,15 +248,6 @@ pub enum TransferKind {
         /// The form of its lines.
         form: ListForm,
     },
-}
-
-/// The distribution of a file over stripes (`OPTS RETR StripeLayout`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// Each stripe sends one part, in equal lengths.
-    Partitioned,
-    /// Blocks of this many bytes, at least 1, go to the stripes by turns.
-    Blocked(u64),
 }
 
 /// The end of a request that failed.
@@ -280,8 +276,27 @@ pub enum Fault {
     Aborted,
 }
 
-/// The result of a transfer that ended well.
+/// A file that one node receives and publishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    /// The final name of the file.
+    pub path: FtpPath,
+    /// The way it is opened, and the position of wire offset 0.
+    pub into: Placement,
+    /// Ranges held according to the peer, relative to wire offset 0.
+    pub held: RangeSet,
+    /// Expected number of bytes.
+    pub size: Option<u64>,
+    /// Modification time to set.
+    pub modified: Option<TimeVal>,
+    /// Algorithm and digest that the complete file must have.
+    pub checksum: Option<(String, String)>,
+    /// Whether the client announces the length of every upload but an empty one.
+    pub empty_unannounced: bool,
+}
+
+/// The result of a transfer that ended well.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transferred {
     /// Payload bytes moved by this node.
     pub bytes: u64,
@@ -291,4 +306,8 @@ pub struct Transferred {
     pub end: u64,
     /// The receipt of a tagged transfer.
     pub receipt: Option<Receipt>,
+    /// Whether a protected connection of MODE S ended without its end mark.
+    pub ended_unmarked: bool,
+    /// Number of data connections.
+    pub connections: u32,
 }

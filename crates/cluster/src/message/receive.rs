@@ -1,11 +1,14 @@
 //! Conversion of messages from their form on the wire, with every field checked.
 
+use std::num::NonZero;
 use std::time::Duration;
 
+use byte_ranges::Layout;
+
 use ftp_proto::security::{DataProtection, Level};
-use ftp_proto::types::{Channel, ListForm};
+use ftp_proto::types::{Channel, ListForm, Placement};
 use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
-use ftp_wire::facts::{Fact, FactSet};
+use ftp_wire::facts::{Fact, FactSet, TimeVal};
 use ftp_wire::opts::MAX_PARALLELISM;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
@@ -16,8 +19,8 @@ use super::bounds::{
     some_text, text,
 };
 use super::{
-    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Layout, Listen, Open, PeerRule,
-    SessionLimits, ToNode, Transfer, TransferKind, Transferred, User,
+    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule,
+    SessionLimits, ToNode, Transfer, TransferKind, Transferred, User, Whole,
 };
 use crate::proto::{self, from_node, peers, to_node, transfer};
 
@@ -175,6 +178,7 @@ fn protection(value: Option<proto::Protection>) -> Result<(DataProtection, DataI
     let identity = DataIdentity {
         expected,
         credential: (length > 0).then_some(credential),
+        own_authorities: value.own_authorities,
     };
     Ok((DataProtection::new(authentication, level), identity))
 }
@@ -225,10 +229,7 @@ impl TryFrom<transfer::Kind> for TransferKind {
                     path: path(get.path)?,
                     region: get.region.map(|region| (region.offset, region.length)),
                     held: ranges(get.held, "retrieve.held")?,
-                    layout: match get.block {
-                        0 => Layout::Partitioned,
-                        bytes => Layout::Blocked(bytes),
-                    },
+                    layout: NonZero::new(get.block).map_or(Layout::Partitioned, Layout::Blocked),
                     stripe,
                     stripes: get.stripes,
                 }
@@ -240,10 +241,36 @@ impl TryFrom<transfer::Kind> for TransferKind {
                 held: ranges(put.held, "store.held")?,
                 size: put.size,
             },
+            transfer::Kind::Whole(whole) => Self::Whole(Box::new(whole.try_into()?)),
             transfer::Kind::List(list) => Self::List {
                 path: path(list.path)?,
                 form: form(list.form)?,
             },
+        })
+    }
+}
+
+impl TryFrom<proto::Whole> for Whole {
+    type Error = Malformed;
+
+    fn try_from(whole: proto::Whole) -> Result<Self> {
+        let algorithm = some_text(whole.algorithm, "whole.algorithm")?;
+        let digest = some_text(whole.digest, "whole.digest")?;
+        Ok(Self {
+            path: path(whole.path)?,
+            into: match whole.into.ok_or(Malformed::new("whole.into"))? {
+                proto::whole::Into::New(_) => Placement::Whole,
+                proto::whole::Into::At(offset) => Placement::At(offset),
+                proto::whole::Into::End(_) => Placement::End,
+            },
+            held: ranges(whole.held, "whole.held")?,
+            size: whole.size,
+            modified: whole.modified.map(|time| TimeVal {
+                seconds: time.seconds,
+                nanos: time.nanos,
+            }),
+            checksum: algorithm.zip(digest),
+            empty_unannounced: whole.empty_unannounced,
         })
     }
 }
@@ -318,6 +345,8 @@ impl TryFrom<proto::Transferred> for Transferred {
             receipt: end
                 .receipt
                 .map(|receipt| Receipt::new(receipt.bytes, receipt.crc32c)),
+            ended_unmarked: end.ended_unmarked,
+            connections: end.connections,
         })
     }
 }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use byte_ranges::Layout;
 use ftp_proto::security::{DataProtection, Level};
-use ftp_proto::types::ListForm;
+use ftp_proto::types::{ListForm, Placement};
 use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
 use ftp_wire::facts::{Fact, FactSet};
 
 use super::bounds::range_list;
 use super::{
-    Connect, DataIdentity, Failed, Fault, FromNode, Layout, Listen, Open, PeerRule, ToNode,
-    Transfer, TransferKind, Transferred,
+    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, ToNode, Transfer,
+    TransferKind, Transferred, Whole,
 };
 use crate::proto::{self, from_node, list, peers, to_node, transfer};
 
@@ -134,6 +135,7 @@ fn protection(protection: DataProtection, identity: DataIdentity) -> proto::Prot
             .credential
             .map(|credential| credential.reveal().to_vec())
             .unwrap_or_default(),
+        own_authorities: identity.own_authorities,
     }
 }
 
@@ -172,7 +174,7 @@ impl From<TransferKind> for transfer::Kind {
                 held: Some(range_list(&held)),
                 block: match layout {
                     Layout::Partitioned => 0,
-                    Layout::Blocked(bytes) => bytes,
+                    Layout::Blocked(bytes) => bytes.get(),
                 },
                 stripe,
                 stripes,
@@ -190,10 +192,34 @@ impl From<TransferKind> for transfer::Kind {
                 held: Some(range_list(&held)),
                 size,
             }),
+            TransferKind::Whole(whole) => Self::Whole((*whole).into()),
             TransferKind::List { path, form } => Self::List(proto::List {
                 path: path.as_bytes().to_vec(),
                 form: Some(form_of(form)),
             }),
+        }
+    }
+}
+
+impl From<Whole> for proto::Whole {
+    fn from(whole: Whole) -> Self {
+        let (algorithm, digest) = whole.checksum.unwrap_or_default();
+        Self {
+            path: whole.path.as_bytes().to_vec(),
+            into: Some(match whole.into {
+                Placement::Whole => proto::whole::Into::New(proto::Empty {}),
+                Placement::At(offset) => proto::whole::Into::At(offset),
+                Placement::End => proto::whole::Into::End(proto::Empty {}),
+            }),
+            held: Some(range_list(&whole.held)),
+            size: whole.size,
+            modified: whole.modified.map(|time| proto::Time {
+                seconds: time.seconds,
+                nanos: time.nanos,
+            }),
+            algorithm,
+            digest,
+            empty_unannounced: whole.empty_unannounced,
         }
     }
 }
@@ -253,6 +279,8 @@ impl From<Transferred> for proto::Transferred {
                 bytes: receipt.bytes,
                 crc32c: receipt.crc32c,
             }),
+            ended_unmarked: end.ended_unmarked,
+            connections: end.connections,
         }
     }
 }

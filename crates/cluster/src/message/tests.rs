@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use prost::Message as _;
+use std::num::NonZero;
 
 use ftp_proto::security::{DataProtection, Level};
 use ftp_wire::command::{Dcau, Mode, Type};
@@ -54,6 +55,7 @@ fn protections() -> Vec<(DataProtection, DataIdentity)> {
             DataIdentity {
                 expected: Some("/O=Grid/CN=Alice".into()),
                 credential: credential.clone(),
+                own_authorities: true,
             },
         ),
         (
@@ -61,6 +63,7 @@ fn protections() -> Vec<(DataProtection, DataIdentity)> {
             DataIdentity {
                 expected: None,
                 credential,
+                own_authorities: false,
             },
         ),
     ]
@@ -91,8 +94,11 @@ fn kinds() -> Vec<TransferKind> {
         .collect();
     for (region, layout) in [
         (None, Layout::Partitioned),
-        (Some((7, None)), Layout::Blocked(1)),
-        (Some((0, Some(u64::MAX))), Layout::Blocked(u64::MAX)),
+        (Some((7, None)), Layout::Blocked(NonZero::<u64>::MIN)),
+        (
+            Some((0, Some(u64::MAX))),
+            Layout::Blocked(NonZero::<u64>::MAX),
+        ),
     ] {
         kinds.push(TransferKind::Retrieve {
             path: path(b"/caf\xc3\xa9 \xff"),
@@ -193,6 +199,8 @@ fn replies() -> Vec<FromNode> {
             ranges: ranges(),
             end: u64::MAX,
             receipt: Some(Receipt::new(1, Some(7))),
+            ended_unmarked: true,
+            connections: 4,
         })),
     ]);
     replies

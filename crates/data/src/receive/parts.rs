@@ -14,7 +14,7 @@ use mode_e::GatherError;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::channel::{DataChannel, received};
+use crate::channel::DataChannel;
 use crate::error::{Error, Result, Wait};
 use crate::options::Options;
 use crate::plan::{ReceivePlan, Received};
@@ -365,7 +365,7 @@ impl DataChannel {
         let ended_unmarked = moved?;
         stored?;
         parts.state().failure.take().map_or(Ok(()), Err)?;
-        Ok(received(plan, watch, ended_unmarked))
+        Ok(Received::of(plan, watch, ended_unmarked))
     }
 }
 

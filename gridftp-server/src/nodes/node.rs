@@ -1,0 +1,88 @@
+//! `DataNode`: serves the sessions that front ends place on this host.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use gridftp_cluster::Open;
+use gridftp_cluster::{Replies, Report, Requests, Serve};
+use gridftp_dsi::Dsi;
+
+use super::served::Served;
+use crate::config::Config;
+use crate::data::Ends;
+use crate::server::Shared;
+
+/// The data connections and the storage of a data node.
+pub struct DataNode<D: Dsi> {
+    shared: Arc<Shared<D>>,
+    capacity: u32,
+    /// Our address for data connections; `None` for the one of the route to the client.
+    address: Option<IpAddr>,
+    running: Arc<AtomicU32>,
+    draining: AtomicBool,
+}
+
+impl<D: Dsi> std::fmt::Debug for DataNode<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DataNode({} transfers)", self.running())
+    }
+}
+
+impl<D: Dsi> DataNode<D> {
+    /// Serves `dsi` by the data options of a configuration; `capacity` is the number of transfers
+    /// that it is meant to run at a time, by which front ends compare nodes.
+    pub fn new(config: Config, dsi: D, capacity: u32) -> Self {
+        let address = config.listen.first().map(|address| address.ip());
+        Self {
+            address: address.filter(|address| !address.is_unspecified()),
+            shared: Shared::new(config, dsi),
+            capacity: capacity.max(1),
+            running: Arc::default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Transfers that run.
+    pub fn running(&self) -> u32 {
+        self.running.load(Ordering::Relaxed)
+    }
+}
+
+impl<D: Dsi> Serve for DataNode<D> {
+    async fn session(&self, open: Open, requests: Requests, replies: Replies) {
+        let advertise = self.shared.config.advertise;
+        let ends = Ends::towards(open.client.ip(), self.address, advertise);
+        let (shared, running) = (Arc::clone(&self.shared), Arc::clone(&self.running));
+        match Served::new(shared, running, &open, ends) {
+            Some(served) => served.run(requests, replies).await,
+            None => tracing::warn!(
+                front = requests.front(),
+                "session refused: its home is no path"
+            ),
+        }
+    }
+
+    fn report(&self) -> Report {
+        let root = self.shared.config.storages.root();
+        let space = root.and_then(|root| rustix::fs::statvfs(root).ok());
+        Report {
+            capacity: self.capacity,
+            running: self.running(),
+            load: load(),
+            free_space: space.map_or(u64::MAX, |space| space.f_bavail * space.f_frsize),
+            draining: self.draining.load(Ordering::Relaxed),
+        }
+    }
+
+    fn drain(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+    }
+}
+
+/// The load average of the last minute.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}

@@ -1,0 +1,298 @@
+//! The part of one client's session that runs on a node.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use byte_ranges::Stripe;
+use ftp_proto::security::DataProtection;
+use ftp_proto::types::{Channel, Event, TransferKind};
+use gridftp_cluster::{
+    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, ToNode, Transfer,
+    TransferKind as NodeKind, Transferred,
+};
+use gridftp_cluster::{Replies, Requests};
+use gridftp_data::{Peers, Watch};
+use gridftp_dsi::{Dsi, DsiPath, User};
+use tokio::sync::{mpsc, oneshot};
+
+use super::joined::Joined;
+use crate::data::{Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter};
+use crate::error::{AbortedBy, Error, Forbidden};
+use crate::grid::GridSession;
+use crate::names::dsi_path;
+use crate::reply_for::reply_for;
+use crate::server::Shared;
+
+/// Most events that wait for the connection to the front end.
+const EVENTS: usize = 4;
+
+/// One session of a client, as this node serves it.
+pub(super) struct Served<D: Dsi> {
+    shared: Arc<Shared<D>>,
+    user: User,
+    ends: Ends,
+    side: DataSide,
+    running: Arc<AtomicU32>,
+}
+
+/// Counts a running transfer.
+struct Counted(Arc<AtomicU32>);
+
+impl Counted {
+    fn new(running: &Arc<AtomicU32>) -> Self {
+        running.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(running))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<D: Dsi> Served<D> {
+    /// Begins a session; `running` counts the transfers of all.
+    pub(super) fn new(
+        shared: Arc<Shared<D>>,
+        running: Arc<AtomicU32>,
+        open: &Open,
+        ends: Ends,
+    ) -> Option<Self> {
+        let mut user = User::new(
+            open.user.name.clone(),
+            DsiPath::new(&open.user.home)?,
+            open.user.may_write,
+        );
+        user.follows_links = open.user.follows_links;
+        let rules = shared.rules();
+        let mut side = shared.data_side(&rules.policy);
+        let limits = side.channel.options_mut();
+        limits.open_within = open.limits.connect_timeout;
+        limits.stall = open.limits.stall_timeout;
+        limits.connections = limits.connections.min(open.limits.max_streams);
+        Some(Self {
+            shared,
+            user,
+            ends,
+            side,
+            running,
+        })
+    }
+
+    /// Serves the requests of the front end until it ends the session.
+    ///
+    /// # Cancel safety
+    /// Dropped, the data connections close; what was received stays in the upload.
+    pub(super) async fn run(mut self, mut requests: Requests, replies: Replies) {
+        while let Some(request) = requests.recv().await {
+            let answer = match request {
+                ToNode::Listen(listen) => self.listen(*listen).await.map(FromNode::Listening),
+                ToNode::Connect(connect) => self.connect(*connect).map(|()| FromNode::Done),
+                ToNode::Stack(side, stack) => self
+                    .side
+                    .set_stack(side, stack.as_deref())
+                    .map(|()| FromNode::Done),
+                ToNode::Transfer(transfer) => {
+                    let ended = self.transfer(*transfer, &mut requests, &replies).await;
+                    let Some(ended) = ended else { return };
+                    ended.map(|done| FromNode::Transferred(Box::new(done)))
+                }
+                // The transfer that it is about has ended.
+                ToNode::Abort { .. } => continue,
+                ToNode::DropData => {
+                    self.side.drop_data();
+                    continue;
+                }
+            };
+            let answer = answer.unwrap_or_else(|error| FromNode::Failed(Box::new(failed(&error))));
+            replies.send(answer).await;
+        }
+    }
+
+    async fn listen(&mut self, listen: Listen) -> Result<std::net::SocketAddr, Error> {
+        let rule = self.rule(listen.peers, &listen.protection, &listen.identity)?;
+        let buffers = Buffers::new(listen.send_buffer, listen.receive_buffer);
+        let (ends, family) = (self.ends, listen.family);
+        self.side.listen(ends, family, buffers, rule).await
+    }
+
+    fn connect(&mut self, connect: Connect) -> Result<(), Error> {
+        let rule = self.rule(connect.peers, &connect.protection, &connect.identity)?;
+        self.side.connect_to(connect.addresses, self.ends, rule)
+    }
+
+    /// The hosts of data connections with this protection, and the layer of it.
+    fn rule(
+        &self,
+        peers: PeerRule,
+        protection: &DataProtection,
+        identity: &DataIdentity,
+    ) -> Result<(Peers, Option<DataLayer>), Error> {
+        let own = self.ends.peer;
+        let peers = match peers {
+            PeerRule::Own => Peers::Only(own),
+            PeerRule::Any => Peers::AnyBeside(own),
+            PeerRule::Among(networks) => {
+                let networks = networks.iter().filter_map(|network| network.parse().ok());
+                Peers::Among(own, networks.collect())
+            }
+        };
+        let mut grid = GridSession::new(self.shared.rules().policy.grid.clone());
+        if let Some(credential) = &identity.credential {
+            grid.take_delegated(credential.reveal(), identity.own_authorities)?;
+        }
+        let layer = grid.layer(protection).map_err(Error::Stack)?;
+        let layer = layer.map(|layer| DataLayer::Grid(Box::new(layer)));
+        if layer.is_none() && protection.is_some() {
+            return Err(Forbidden::NoProtection.into());
+        }
+        Ok((peers, layer))
+    }
+
+    /// Runs a transfer to its end, beside requests to stop it; `None` when the session ended.
+    async fn transfer(
+        &mut self,
+        transfer: Transfer,
+        requests: &mut Requests,
+        replies: &Replies,
+    ) -> Option<Result<Transferred, Error>> {
+        let _counted = Counted::new(&self.running);
+        let (sender, mut events) = mpsc::channel(EVENTS);
+        let (cancel, cancelled) = oneshot::channel();
+        let mut cancel = Some(cancel);
+        let mut reporter = Reporter::at(
+            sender,
+            cancelled,
+            transfer.perf_every,
+            transfer.restart_every,
+        );
+        let watch = Watch::new();
+        let work = self.work(transfer, &watch, &mut reporter);
+        let mut work = std::pin::pin!(work);
+        let result = loop {
+            tokio::select! {
+                biased;
+                Some(event) = events.recv() => tell(replies, event).await,
+                result = &mut work => break result,
+                request = requests.recv() => match request? {
+                    ToNode::Abort { .. } => {
+                        if let Some(cancel) = cancel.take() {
+                            // The transfer may have ended already.
+                            let _ = cancel.send(AbortedBy::Client);
+                        }
+                    }
+                    // A front end waits for the end of a transfer before its next request.
+                    _ => return None,
+                },
+            }
+        };
+        while let Ok(event) = events.try_recv() {
+            tell(replies, event).await;
+        }
+        Some(result)
+    }
+
+    async fn work(
+        &mut self,
+        transfer: Transfer,
+        watch: &Watch,
+        reporter: &mut Reporter,
+    ) -> Result<Transferred, Error> {
+        let shared = Arc::clone(&self.shared);
+        let channel: Channel = transfer.channel;
+        let context = Context {
+            shared: &shared,
+            user: &self.user,
+            channel: &channel,
+            tag: transfer.tag,
+            empty_unannounced: false,
+            watch,
+            reporter,
+        };
+        let mut mover = Mover::new(context, &mut self.side);
+        let mut done = Transferred::default();
+        match transfer.kind {
+            NodeKind::Store {
+                path,
+                upload,
+                base,
+                held,
+                ..
+            } => {
+                let path = dsi_path(&path)?;
+                let received = mover
+                    .join(&Joined {
+                        path: &path,
+                        upload: &upload,
+                        base,
+                        start: held.first_hole(),
+                    })
+                    .await?;
+                done.bytes = received.bytes;
+                done.end = received.end;
+                done.ended_unmarked = received.ended_unmarked;
+                done.ranges = received.ranges;
+            }
+            NodeKind::Retrieve {
+                path,
+                region,
+                held,
+                layout,
+                stripe,
+                stripes,
+            } => {
+                mover.stripe = Stripe::new(layout, stripe, stripes).filter(|_| stripes > 1);
+                let kind = TransferKind::Retrieve { path, region, held };
+                done.bytes = mover.run(kind, transfer.drains).await?.bytes;
+            }
+            NodeKind::List { path, form } => {
+                let kind = TransferKind::List { path, form };
+                done.bytes = mover.run(kind, transfer.drains).await?.bytes;
+            }
+            NodeKind::Whole(whole) => {
+                mover.context.empty_unannounced = whole.empty_unannounced;
+                let kind = TransferKind::Store {
+                    path: whole.path,
+                    into: whole.into,
+                    held: whole.held,
+                    size: whole.size,
+                    modified: whole.modified,
+                    checksum: whole.checksum,
+                };
+                done.bytes = mover.run(kind, transfer.drains).await?.bytes;
+            }
+        }
+        done.connections = watch.connections();
+        Ok(done)
+    }
+}
+
+/// Sends an event to the front end.
+async fn tell(replies: &Replies, event: Event) {
+    let report = match event {
+        Event::Opened { reused } => FromNode::Opened { reused },
+        Event::Received(ranges) => FromNode::Received(ranges),
+        Event::Moved { bytes, .. } => FromNode::Moved(bytes),
+        // The front end opens the file too and tells the client when that takes long; the others
+        // are not of a transfer.
+        Event::Waiting | Event::Lines(_) | Event::Hashed { .. } => return,
+    };
+    replies.send(report).await;
+}
+
+/// The report of a failure, with the reply for the client.
+fn failed(error: &Error) -> Failed {
+    let fault = match error {
+        Error::Storage(_) => Fault::Storage,
+        Error::Data(_) if error.storage().is_some() => Fault::Storage,
+        Error::Data(_) | Error::Unvisited(_) => Fault::Peer,
+        Error::Aborted(_) => Fault::Aborted,
+        _ => Fault::Request,
+    };
+    Failed {
+        reply: reply_for(error),
+        fault,
+        spared: false,
+    }
+}

@@ -1,0 +1,330 @@
+//! `NodeSide`: the data connections of one session of a front end, on its data nodes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ftp_proto::security::DataProtection;
+use ftp_wire::command::{Family, StackSide};
+use gridftp_cluster::{Connect, DataIdentity, Failed, FromNode, Listen, Open, PeerRule, ToNode};
+use gridftp_cluster::{NodeHandle, NodeSession};
+use gridftp_data::{Descriptors, Peers};
+use tokio::time::timeout;
+
+use super::Front;
+use crate::data::{Buffers, Stacks, StripeBytes, admit};
+use crate::error::{Error, NodeFault};
+
+/// Time for a node to open a session, or to listen.
+const ANSWER: Duration = Duration::from_secs(4);
+
+/// Attempts to place a session, each with other nodes.
+const ATTEMPTS: usize = 3;
+
+/// The hosts of data connections, and their protection by the credential of a session.
+pub(crate) struct NodeRule {
+    pub(crate) peers: Peers,
+    pub(crate) protection: DataProtection,
+    pub(crate) identity: DataIdentity,
+}
+
+impl NodeRule {
+    fn peers(&self) -> PeerRule {
+        match &self.peers {
+            Peers::Only(_) => PeerRule::Own,
+            Peers::Among(_, networks) => {
+                PeerRule::Among(networks.iter().map(ToString::to_string).collect())
+            }
+            Peers::AnyBeside(_) | Peers::Any => PeerRule::Any,
+        }
+    }
+}
+
+/// The data connections of one session, on nodes.
+#[derive(Debug)]
+pub(crate) struct NodeSide {
+    front: Arc<Front>,
+    about: Open,
+    stacks: Arc<Stacks>,
+    net: Option<String>,
+    pub(super) disk: Option<String>,
+    /// The sessions with the nodes, in the order of the stripes.
+    pub(super) stripes: Vec<NodeSession>,
+    pub(super) bytes: StripeBytes,
+    pub(super) descriptors: Descriptors,
+    listens: bool,
+    /// Whether connections of the last transfer serve the next one.
+    pub(crate) is_cached: bool,
+    /// Whether a transfer runs, or was given up.
+    pub(super) is_running: bool,
+}
+
+impl NodeSide {
+    /// Opens nothing yet; `about` begins the session with each node.
+    pub(crate) fn new(
+        front: Arc<Front>,
+        about: Open,
+        stacks: Arc<Stacks>,
+        descriptors: Descriptors,
+    ) -> Self {
+        Self {
+            front,
+            about,
+            stacks,
+            net: None,
+            disk: None,
+            stripes: Vec::new(),
+            bytes: Arc::new([]),
+            descriptors,
+            listens: false,
+            is_cached: false,
+            is_running: false,
+        }
+    }
+
+    /// Says whether the sessions with the nodes are begun in this way.
+    pub(crate) fn is_about(&self, about: &Open) -> bool {
+        self.about == *about
+    }
+
+    /// Bytes moved by each stripe.
+    pub(crate) fn stripe_bytes(&self) -> StripeBytes {
+        Arc::clone(&self.bytes)
+    }
+
+    /// Listens on at most `stripes` nodes, and returns their addresses in the order of the stripes.
+    ///
+    /// # Errors
+    /// No node could be reached, or one refused.
+    pub(crate) async fn listen(
+        &mut self,
+        stripes: u32,
+        family: Option<Family>,
+        buffers: Buffers,
+        rule: &NodeRule,
+    ) -> Result<Vec<SocketAddr>, Error> {
+        let request = |_: usize, _: usize| {
+            ToNode::Listen(Box::new(Listen {
+                family,
+                send_buffer: buffers.send,
+                receive_buffer: buffers.receive,
+                peers: rule.peers(),
+                protection: rule.protection.clone(),
+                identity: rule.identity.clone(),
+            }))
+        };
+        let answers = self.set_up(stripes, request).await?;
+        self.listens = true;
+        let addresses = answers.into_iter().zip(&self.stripes);
+        addresses
+            .map(|(answer, node)| match answer {
+                FromNode::Listening(address) => Ok(address),
+                _ => Err(NodeFault::Protocol(node.node().to_owned()).into()),
+            })
+            .collect()
+    }
+
+    /// Has nodes connect to these addresses, one a stripe, when a transfer begins.
+    ///
+    /// # Errors
+    /// No node could be reached, or one refused.
+    pub(crate) async fn connect_to(
+        &mut self,
+        to: &[SocketAddr],
+        rule: &NodeRule,
+    ) -> Result<(), Error> {
+        admit(&rule.peers, to)?;
+        let request = |index: usize, count: usize| {
+            let own = to.iter().skip(index).step_by(count.max(1));
+            ToNode::Connect(Box::new(Connect {
+                addresses: own.copied().collect(),
+                peers: rule.peers(),
+                protection: rule.protection.clone(),
+                identity: rule.identity.clone(),
+            }))
+        };
+        let most = u32::try_from(to.len()).unwrap_or(u32::MAX);
+        self.set_up(most, request).await?;
+        self.listens = false;
+        Ok(())
+    }
+
+    /// Chooses nodes and sends each its request; those that do not answer are replaced by others.
+    async fn set_up(
+        &mut self,
+        stripes: u32,
+        request: impl Fn(usize, usize) -> ToNode,
+    ) -> Result<Vec<FromNode>, Error> {
+        let mut avoid = Vec::new();
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            if let Err(error) = self
+                .place(stripes.min(self.front.stripes), &mut avoid)
+                .await
+            {
+                return Err(last.unwrap_or(error));
+            }
+            match self.ask_all(&request).await {
+                Ok(answers) => return Ok(answers),
+                // The node's own answer: another node would say the same.
+                Err((_, error @ Error::Node(NodeFault::Refused { .. }))) => return Err(error),
+                Err((name, error)) => {
+                    tracing::warn!(node = %name, error = %crate::error::chain(&error), "data node does not answer, trying another");
+                    avoid.push(name);
+                    self.stripes.clear();
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| NodeFault::NoNode.into()))
+    }
+
+    /// Sends every node its request and waits for all answers; an error names the node.
+    async fn ask_all(
+        &mut self,
+        request: &impl Fn(usize, usize) -> ToNode,
+    ) -> Result<Vec<FromNode>, (String, Error)> {
+        let count = self.stripes.len();
+        for (index, node) in self.stripes.iter_mut().enumerate() {
+            let sent = node.send(request(index, count)).await;
+            sent.map_err(|error| (node.node().to_owned(), lost(node, error)))?;
+        }
+        let mut answers = Vec::with_capacity(count);
+        for node in &mut self.stripes {
+            let answer = answer(node).await;
+            answers.push(answer.map_err(|error| (node.node().to_owned(), error))?);
+        }
+        Ok(answers)
+    }
+
+    /// Makes sure of sessions with this number of nodes, or with all there are.
+    async fn place(&mut self, stripes: u32, avoid: &mut Vec<String>) -> Result<(), Error> {
+        let stripes = usize::try_from(stripes.max(1)).unwrap_or(usize::MAX);
+        let usable = !self.is_running && self.stripes.iter().all(NodeSession::is_open);
+        if usable && self.stripes.len() == stripes {
+            self.is_cached = false;
+            return Ok(());
+        }
+        self.close();
+        while self.stripes.len() < stripes {
+            let missing = stripes - self.stripes.len();
+            let names: Vec<&str> = avoid.iter().map(String::as_str).collect();
+            let chosen = self.front.nodes.choose(missing, &names);
+            if chosen.is_empty() {
+                break;
+            }
+            for node in chosen {
+                // Whatever becomes of it, it is not chosen twice.
+                avoid.push(node.name().to_owned());
+                match self.open(&node).await {
+                    Ok(session) => self.stripes.push(session),
+                    Err(error) => {
+                        tracing::warn!(node = node.name(), error = %crate::error::chain(&error), "data node does not answer, trying another");
+                    }
+                }
+            }
+        }
+        if self.stripes.is_empty() {
+            return Err(NodeFault::NoNode.into());
+        }
+        self.bytes = self.stripes.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(())
+    }
+
+    /// Begins a session with a node, with the stacks that the client chose.
+    async fn open(&self, node: &NodeHandle) -> Result<NodeSession, Error> {
+        let opening = timeout(ANSWER, node.session(self.about.clone())).await;
+        let mut session = match opening {
+            Ok(opened) => opened.map_err(|error| NodeFault::Lost {
+                node: node.name().to_owned(),
+                why: Box::new(error),
+            })?,
+            Err(_) => return Err(NodeFault::Silent(node.name().to_owned()).into()),
+        };
+        for (side, stack) in [(StackSide::Net, &self.net), (StackSide::Disk, &self.disk)] {
+            if let Some(stack) = stack {
+                let sent = session.send(ToNode::Stack(side, Some(stack.clone()))).await;
+                sent.map_err(|error| lost(&session, error))?;
+                answer(&mut session).await?;
+            }
+        }
+        Ok(session)
+    }
+
+    /// Builds data connections or files with this stack from now on; `None` for the nodes' choice.
+    ///
+    /// # Errors
+    /// A stack that this server does not allow.
+    pub(crate) fn set_stack(&mut self, side: StackSide, text: Option<&str>) -> Result<(), Error> {
+        match side {
+            StackSide::Net => {
+                text.map(|text| self.stacks.net(text)).transpose()?;
+                self.net = text.map(str::to_owned);
+            }
+            StackSide::Disk => {
+                let layers = text.map(|text| self.stacks.disk(text)).transpose()?;
+                self.disk = layers.flatten().and(text).map(str::to_owned);
+            }
+        }
+        // Nodes learn it when their sessions begin.
+        self.close();
+        Ok(())
+    }
+
+    /// Closes the data connections, and keeps the nodes.
+    pub(crate) fn drop_data(&mut self) {
+        self.listens = false;
+        self.is_cached = false;
+        if self.is_running {
+            self.close();
+        }
+        for node in &mut self.stripes {
+            node.drop_data();
+        }
+    }
+
+    /// Ends the sessions with the nodes.
+    pub(super) fn close(&mut self) {
+        self.stripes.clear();
+        self.listens = false;
+        self.is_cached = false;
+        self.is_running = false;
+    }
+
+    /// Says whether a port is open without a connection.
+    pub(crate) fn has_unused_port(&self) -> bool {
+        self.listens && !self.is_cached
+    }
+
+    /// Sets the counts of all stripes back.
+    pub(super) fn begin(&mut self) {
+        self.is_running = true;
+        for bytes in &*self.bytes {
+            bytes.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The failure of a node's connection.
+pub(super) fn lost(node: &NodeSession, why: gridftp_cluster::Error) -> Error {
+    let (node, why) = (node.node().to_owned(), Box::new(why));
+    NodeFault::Lost { node, why }.into()
+}
+
+/// Waits for the answer of a node.
+async fn answer(node: &mut NodeSession) -> Result<FromNode, Error> {
+    let answered = timeout(ANSWER, node.recv()).await;
+    match answered {
+        Ok(Ok(FromNode::Failed(failed))) => Err(refused(node, *failed)),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(lost(node, error)),
+        Err(_) => Err(NodeFault::Silent(node.node().to_owned()).into()),
+    }
+}
+
+/// The failure that a node reports.
+pub(super) fn refused(node: &NodeSession, failed: Failed) -> Error {
+    let (node, failed) = (node.node().to_owned(), Box::new(failed));
+    NodeFault::Refused { node, failed }.into()
+}

@@ -1,0 +1,179 @@
+//! The set-up of a session's data connections: their hosts, their protection, and the host that has
+//! them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ftp_proto::security::DataProtection;
+use ftp_proto::types::Outcome;
+use ftp_wire::command::Family;
+use gridftp_cluster::{self as message, DataIdentity, Open};
+use gridftp_data::Peers;
+use gridftp_dsi::Dsi;
+
+use crate::action::{Executor, Finished, Work};
+use crate::auth::Admitted;
+use crate::config::ThirdParty;
+use crate::data::{Buffers, DataLayer, DataTls, Side};
+use crate::error::{Error, Forbidden};
+use crate::nodes::NodeRule;
+
+impl<D: Dsi> Executor<D> {
+    /// Takes the data side; makes one on first use, after a loss, and where the client turns from a
+    /// single address to stripes on a front end that serves only these by its nodes.
+    pub(crate) fn side(&mut self, striped: Option<bool>) -> Side {
+        let front = self.shared.config.front.as_ref();
+        let account = self.account.as_ref();
+        let by_nodes = front.zip(account).filter(|(front, _)| {
+            let before = matches!(self.side, Some(Side::Nodes(_)));
+            !front.hybrid || striped.unwrap_or(before)
+        });
+        let by_nodes = by_nodes.map(|(front, account)| (front, self.about(account)));
+        match (self.side.take(), by_nodes) {
+            (Some(Side::Here(side)), None) => Side::Here(side),
+            (Some(Side::Nodes(side)), Some((_, about))) if side.is_about(&about) => {
+                Side::Nodes(side)
+            }
+            (_, None) => Side::Here(Box::new(self.shared.data_side(&self.policy))),
+            (_, Some((front, about))) => {
+                Side::Nodes(Box::new(self.shared.node_side(Arc::clone(front), about)))
+            }
+        }
+    }
+
+    /// The session, as it begins on a node.
+    fn about(&self, account: &Admitted) -> Open {
+        let user = &account.user;
+        Open {
+            task: self.client.task.to_string(),
+            client: SocketAddr::new(self.ends.peer, 0),
+            local: SocketAddr::new(self.ends.local, 0),
+            scope_id: self.ends.link,
+            user: message::User {
+                name: user.name.clone(),
+                home: user.home.as_bytes().to_vec(),
+                may_write: user.may_write,
+                follows_links: user.follows_links,
+                attributes: BTreeMap::new(),
+            },
+            limits: message::SessionLimits {
+                connect_timeout: self.policy.connect_timeout,
+                stall_timeout: self.policy.stall_timeout,
+                max_streams: self.policy.max_streams,
+            },
+            advertise: None,
+        }
+    }
+
+    /// The hosts of data connections with this protection on nodes, and its credential.
+    fn node_rule(&self, protection: &DataProtection) -> Result<NodeRule, Error> {
+        // The session that TLS resumes is here, the certificate of a node another one.
+        if protection.is_tls() {
+            return Err(Forbidden::NoProtection.into());
+        }
+        // An expired credential is refused here, with the remedy.
+        let layer = self.grid.layer(protection).map_err(Error::Stack)?;
+        Ok(NodeRule {
+            peers: self.peers(protection),
+            protection: protection.clone(),
+            identity: match layer {
+                Some(_) => self.grid.for_nodes(),
+                None => DataIdentity::default(),
+            },
+        })
+    }
+
+    /// The hosts of data connections with this protection, and the layer of it.
+    fn rule(&self, protection: &DataProtection) -> Result<(Peers, Option<DataLayer>), Error> {
+        let layer = match (&self.policy.tls, &self.tls) {
+            (Some(tls), Some(session)) if protection.is_tls() => {
+                let tls = DataTls::new(Arc::clone(session), tls.reuse, self.ends.peer);
+                Some(DataLayer::Tls(tls))
+            }
+            _ => {
+                let grid = self.grid.layer(protection).map_err(Error::Stack)?;
+                grid.map(|layer| DataLayer::Grid(Box::new(layer)))
+            }
+        };
+        if layer.is_none() && protection.is_some() {
+            return Err(Forbidden::NoProtection.into());
+        }
+        Ok((self.peers(protection), layer))
+    }
+
+    /// The hosts that data connections with this protection may be of.
+    pub(crate) fn peers(&self, protection: &DataProtection) -> Peers {
+        let own = self.ends.peer;
+        let account = self.account.as_ref();
+        let is_user = account.is_some_and(|account| account.by_password);
+        let is_authenticated = match protection {
+            tls if tls.is_tls() => is_user,
+            // The host's own credential is no proof to others that the user is at work.
+            grid => grid.is_some() && self.grid.user_credential().is_some(),
+        };
+        match &self.shared.config.third_party {
+            // A stranger gets nothing.
+            _ if is_authenticated => Peers::AnyBeside(own),
+            ThirdParty::All => Peers::AnyBeside(own),
+            ThirdParty::Users if is_user => Peers::AnyBeside(own),
+            ThirdParty::Networks(networks) => Peers::Among(own, Arc::clone(networks)),
+            ThirdParty::Off | ThirdParty::Users => Peers::Only(own),
+        }
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        family: Option<Family>,
+        buffers: Buffers,
+        protection: &DataProtection,
+        stripes: Option<u32>,
+    ) -> Work {
+        let ends = self.ends;
+        match self.side(Some(stripes.is_some())) {
+            Side::Here(mut side) => {
+                let rule = self.rule(protection);
+                Box::pin(async move {
+                    let listening = match rule {
+                        Ok(rule) => side.listen(ends, family, buffers, rule).await,
+                        Err(error) => Err(error),
+                    };
+                    let listening = listening.map(|address| Outcome::Listening(vec![address]));
+                    Finished::new(listening).with(Side::Here(side))
+                })
+            }
+            Side::Nodes(mut side) => {
+                let rule = self.node_rule(protection);
+                Box::pin(async move {
+                    let stripes = stripes.unwrap_or(1);
+                    let listening = match rule {
+                        Ok(rule) => side.listen(stripes, family, buffers, &rule).await,
+                        Err(error) => Err(error),
+                    };
+                    Finished::new(listening.map(Outcome::Listening)).with(Side::Nodes(side))
+                })
+            }
+        }
+    }
+
+    pub(crate) fn connect(&mut self, to: Vec<SocketAddr>, protection: &DataProtection) -> Work {
+        match self.side(Some(to.len() > 1)) {
+            Side::Here(mut side) => {
+                let rule = self.rule(protection);
+                let set = rule.and_then(|rule| side.connect_to(to, self.ends, rule));
+                let finished = Finished::new(set.map(|()| Outcome::Done)).with(Side::Here(side));
+                Box::pin(std::future::ready(finished))
+            }
+            Side::Nodes(mut side) => {
+                let rule = self.node_rule(protection);
+                Box::pin(async move {
+                    let set = match rule {
+                        Ok(rule) => side.connect_to(&to, &rule).await,
+                        Err(error) => Err(error),
+                    };
+                    Finished::new(set.map(|()| Outcome::Done)).with(Side::Nodes(side))
+                })
+            }
+        }
+    }
+}
