@@ -9,6 +9,7 @@
 mod bed;
 mod captured;
 mod cases;
+mod cluster;
 mod curl;
 mod foreign;
 mod ftps;

@@ -133,6 +133,8 @@ impl<D: Dsi> NodeMover<'_, D> {
         let recorded = |_| std::future::ready(Ok(()));
         let reporter = &mut *self.context.reporter;
         let done = reporter.run(watch, running, recorded).await?;
+        // The bytes of each stripe, which the client learns in no other way.
+        reporter.last_marks(watch).await;
         Ok(done.iter().map(|done| done.bytes).sum())
     }
 
