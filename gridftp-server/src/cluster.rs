@@ -11,6 +11,7 @@ use gridftp_dsi::Dsi;
 use gridftp_server::config::{CLUSTER_PORT, ClusterOptions, Config};
 use gridftp_server::{DataNode, Front};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 /// The name and version of this program, for the lists of other members.
@@ -120,6 +121,7 @@ pub(crate) async fn begin_front(
     let nodes = Arc::new(Nodes::new(Arc::clone(&member), PROGRAM)?);
     // A front end without the authority asks the first one that it is told of.
     let authority = options.authority.clone().unwrap_or_default();
+    tasks.spawn(reload(Arc::clone(&member), signal(SignalKind::hangup())?));
     tasks.spawn(async move { member.keep_renewed(&authority).await });
     let address = options.front_address();
     let listener = TcpListener::bind(address)
@@ -138,6 +140,15 @@ pub(crate) async fn begin_front(
         false => front,
     });
     Ok(())
+}
+
+/// Reads the certificates again after each signal; a mistake changes nothing.
+async fn reload(member: Arc<Member>, mut signal: Signal) {
+    while signal.recv().await.is_some() {
+        if let Err(error) = member.reload() {
+            tracing::error!(%error, "cluster certificate kept as it was");
+        }
+    }
 }
 
 /// Serves the sessions that front ends place here, until `shutdown` completes and the transfers have
@@ -166,6 +177,7 @@ pub(crate) async fn run_node<D: Dsi>(
     let serve = Arc::new(DataNode::new(config, dsi, options.capacity.unwrap_or(64)));
     let node = Node::new(Arc::clone(&member), Arc::clone(&serve), PROGRAM)?;
     let mut tasks = JoinSet::new();
+    tasks.spawn(reload(Arc::clone(&member), signal(SignalKind::hangup())?));
     if let Some(address) = options.listen {
         let listener = TcpListener::bind(address)
             .await

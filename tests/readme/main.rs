@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +16,13 @@ use workspace_tests::{Daemon, GridLab, Peer, Tree, binary, run};
 const LIMIT: Duration = Duration::from_secs(60);
 /// The port in the pages, which the tests replace by a free one.
 const PORT: &str = "2811";
+/// The port of a front end for its nodes, likewise.
+const CLUSTER_PORT: &str = "2812";
 /// The host in the pages, for which the tests put `localhost`.
 const HOST: &str = "dtn.example.org";
+
+/// A node has no address of its own.
+const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// Returns a file of the repository.
 fn page(path: &str) -> Result<String> {
@@ -43,6 +49,7 @@ struct Shell<'a> {
     path: OsString,
     variables: Vec<(&'static str, String)>,
     server: Option<Daemon>,
+    nodes: Vec<Daemon>,
 }
 
 impl<'a> Shell<'a> {
@@ -55,6 +62,7 @@ impl<'a> Shell<'a> {
             path: env::join_paths([programs].into_iter().chain(env::split_paths(&path)))?,
             variables: Vec::new(),
             server: None,
+            nodes: Vec::new(),
         })
     }
 
@@ -71,6 +79,32 @@ impl<'a> Shell<'a> {
 
     /// Runs a line; one that ends in `&` starts the server, and its port is that of later lines.
     fn run(&mut self, line: &str) -> Result<()> {
+        let cluster = self.server.as_ref().and_then(|server| {
+            let output = server.output();
+            let mut lines = output.lines();
+            let address =
+                lines.find_map(|line| line.strip_prefix("listening for data nodes on "))?;
+            address.rsplit(':').next().map(ToOwned::to_owned)
+        });
+        let line = match cluster {
+            Some(port) => line.replace(CLUSTER_PORT, &port),
+            None => line.replace(CLUSTER_PORT, "0"),
+        };
+        let line = line.as_str();
+        if let Some(node) = line
+            .strip_suffix(" &")
+            .filter(|line| line.contains(" node "))
+        {
+            let line = format!("exec {}", node.replace(HOST, "localhost"));
+            let ready = |line: &str| (line == "serving as a data node").then_some(NOWHERE);
+            let node = Daemon::start(&mut self.command(&line), ready)?;
+            let front = self.server.as_ref().context("a node without a front end")?;
+            self.nodes.push(node);
+            return front.wait_for(&format!(
+                "node registered node=\"node{}\"",
+                self.nodes.len()
+            ));
+        }
         if let Some(background) = line.strip_suffix(" &") {
             let line = format!("exec {}", background.replace(PORT, "0"));
             let ready = |line: &str| line.strip_prefix("listening on ")?.parse().ok();
@@ -118,6 +152,14 @@ fn the_shell_lines_about_tls_succeed() -> Result<()> {
     let tree = Tree::new()?;
     let mut shell = Shell::new(&tree)?;
     let lines = lines(&page("gridftp-server/src/manual/tls.rs")?, "sh")?;
+    lines.iter().try_for_each(|line| shell.run(line))
+}
+
+#[test]
+fn the_shell_lines_about_data_nodes_succeed() -> Result<()> {
+    let tree = Tree::new()?;
+    let mut shell = Shell::new(&tree)?;
+    let lines = lines(&page("gridftp-server/src/manual/cluster.rs")?, "sh")?;
     lines.iter().try_for_each(|line| shell.run(line))
 }
 

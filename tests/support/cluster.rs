@@ -1,7 +1,7 @@
 //! `Cluster`: a front end and its data nodes, over one tree.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub struct Cluster {
     /// The address of the front end for nodes.
     address: SocketAddr,
     folder: Tree,
+    program: PathBuf,
 }
 
 impl Cluster {
@@ -30,10 +31,24 @@ impl Cluster {
 
     /// As [`start`](Self::start), with these flags of the front end and of the nodes.
     pub fn start_with(root: &Path, nodes: usize, front: &[&str], node: &[&str]) -> Result<Self> {
+        Self::of(binary("gridftp-server")?, root, nodes, (front, node))
+    }
+
+    /// As [`start`](Self::start), with the given build of the server.
+    pub fn from_binary(program: &Path, root: &Path, nodes: usize) -> Result<Self> {
+        Self::of(program.to_path_buf(), root, nodes, (&[], &[]))
+    }
+
+    fn of(
+        program: PathBuf,
+        root: &Path,
+        nodes: usize,
+        (front, node): (&[&str], &[&str]),
+    ) -> Result<Self> {
         let folder = Tree::new()?;
-        let mut init = cluster_command("init", &folder.path("front"))?;
+        let mut init = cluster_command(&program, "init", &folder.path("front"));
         run(init.args(["--name", "front"]), LIMIT)?.ok()?;
-        let mut command = Command::new(binary("gridftp-server")?);
+        let mut command = Command::new(&program);
         command
             .args([
                 "front",
@@ -59,6 +74,7 @@ impl Cluster {
             nodes: Vec::new(),
             address,
             folder,
+            program,
         };
         for _ in 0..nodes {
             cluster.add_node(node)?;
@@ -71,11 +87,11 @@ impl Cluster {
         let name = format!("node{}", self.nodes.len() + 1);
         let own = self.folder.path(&name);
         let address = self.address.to_string();
-        let mut token = cluster_command("token", &self.folder.path("front"))?;
+        let mut token = cluster_command(&self.program, "token", &self.folder.path("front"));
         let token = run(token.args(["--address", &address]), LIMIT)?.ok()?;
-        let mut join = cluster_command("join", &own)?;
+        let mut join = cluster_command(&self.program, "join", &own);
         run(join.args(["--name", &name, token.stdout.trim()]), LIMIT)?.ok()?;
-        let mut command = Command::new(binary("gridftp-server")?);
+        let mut command = Command::new(&self.program);
         command
             .args([
                 "node",
@@ -104,7 +120,7 @@ impl Cluster {
 
     /// `gridftp-server nodes` with these flags, at the front end.
     pub fn list(&self, flags: &[&str]) -> Result<Finished> {
-        let mut command = Command::new(binary("gridftp-server")?);
+        let mut command = Command::new(&self.program);
         command
             .args(["nodes", "--front", &self.address.to_string(), "--cluster"])
             .arg(self.folder.path("front"))
@@ -124,8 +140,8 @@ impl Cluster {
 }
 
 /// `gridftp-server cluster COMMAND --cluster FOLDER`.
-fn cluster_command(name: &str, folder: &Path) -> Result<Command> {
-    let mut command = Command::new(binary("gridftp-server")?);
+fn cluster_command(program: &Path, name: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
     command.args(["cluster", name, "--cluster"]).arg(folder);
-    Ok(command)
+    command
 }

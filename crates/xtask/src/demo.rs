@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::striped;
 use anyhow::{Context, Result, bail, ensure};
 use workspace_tests::{
     Digests, Host, Profile, Tree, binaries, run as run_program, sha256, tree_digests,
 };
 
-const LIMIT: Duration = Duration::from_secs(300);
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
 /// The amount of data.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +37,23 @@ impl Size {
 
 /// Builds the programs in release mode and runs the demonstration.
 pub(crate) fn run(words: &[String]) -> Result<()> {
-    let size = match words {
-        [] => Size::FULL,
-        [flag] if flag == "--quick" => Size::QUICK,
-        _ => bail!("demo takes --quick or nothing"),
+    let has = |flag: &str| words.iter().any(|word| word == flag);
+    if let Some(other) = words
+        .iter()
+        .find(|word| !["--quick", "--striped"].contains(&word.as_str()))
+    {
+        bail!("demo takes --quick and --striped, not {other}");
+    }
+    let size = match has("--quick") {
+        true => Size::QUICK,
+        false => Size::FULL,
     };
     println!("building gridftp-server and gridftp-cp (release)");
-    show(&binaries(Profile::Release)?, size)
+    let folder = binaries(Profile::Release)?;
+    match has("--striped") {
+        true => striped::show(&folder, 4 * size.large),
+        false => show(&folder, size),
+    }
 }
 
 /// Runs the demonstration with the programs in `folder`, and prints a row for each copy.

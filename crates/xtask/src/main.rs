@@ -12,6 +12,7 @@ mod demo;
 mod fuzz;
 mod map;
 mod metadata;
+mod striped;
 mod test;
 mod tidy;
 
@@ -23,7 +24,8 @@ use anyhow::{Result, bail, ensure};
 const USAGE: &str = "\
 usage: cargo xtask CHORE
 
-  demo [--quick]             copies files between the programs and compares them
+  demo [--quick]             copies files between the programs and compares them;
+       [--striped]           over a front end and three data nodes, one of which is killed
   test [NAME...]             installs missing peers if possible, then runs all tests
   chaos [--rounds N] [--seed N]
                              injects random faults into random copies and checks every file

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Origin, Peer, Profile, is_root, peers_folder};
 
-use crate::{cargo, chaos, demo, must};
+use crate::{cargo, chaos, demo, must, striped};
 
 /// Runs all tests, or those with one of `words` in their name.
 pub(crate) fn run(words: &[String]) -> Result<()> {
@@ -50,6 +50,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         // The demonstration and the random faults, in small sizes and with the programs built
         // above.
         demo::show(&programs, demo::Size::QUICK)?;
+        striped::show(&programs, 64 << 20)?;
         chaos::series(&programs, chaos::QUICK, chaos::SEED)?;
     }
     if !skipped.is_empty() {

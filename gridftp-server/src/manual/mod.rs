@@ -1,6 +1,7 @@
 //! The administrator's manual.
 
 pub mod archive;
+pub mod cluster;
 pub mod config;
 pub mod deviations;
 pub mod grid;

@@ -1,0 +1,99 @@
+//! Data nodes: one front end for the control connections, many hosts for the data.
+//!
+//! The nodes are processes on hosts that share a storage: a POSIX file system that all mount at the
+//! same place or at different ones, and the front end as well. No data passes the front end. Clients
+//! see one server; a client that asks for stripes (`gridftp-cp` does so for large files,
+//! `globus-url-copy -stripe`) uses all nodes for one file, any other client one node for a transfer.
+//!
+//! # A first cluster
+//!
+//! Here all members are on one host; on several, the `node` lines run on the hosts of the nodes.
+//!
+//! ```sh
+//! gridftp-server cluster init --cluster front --name front
+//! mkdir -p data
+//! gridftp-server front --cluster front --cluster-listen 0.0.0.0:2812 --root data --port 2811 --anonymous rw &
+//! gridftp-server cluster token --cluster front --address dtn.example.org:2812 > token1
+//! gridftp-server cluster join --cluster node1 --name node1 - < token1
+//! gridftp-server node --cluster node1 --front dtn.example.org:2812 --root data &
+//! gridftp-server cluster token --cluster front --address dtn.example.org:2812 > token2
+//! gridftp-server cluster join --cluster node2 --name node2 - < token2
+//! gridftp-server node --cluster node2 --front dtn.example.org:2812 --root data &
+//! gridftp-server nodes --cluster front --front dtn.example.org:2812
+//! head -c 100000000 /dev/urandom > run7
+//! gridftp-cp run7 ftp://dtn.example.org:2811/run7
+//! gridftp-cp ftp://dtn.example.org:2811/run7 back
+//! cmp run7 back
+//! ```
+//!
+//! `cluster init` makes the cluster's own certificate authority and the certificate of this front
+//! end. A token lets one host join once, within an hour (`--valid`); it holds the address of the front
+//! end and the digest of the authority, so the new host talks to nobody else. `--front` makes a token
+//! for a further front end over the same nodes; a node then names both by `--front`. The folders hold
+//! private keys: keep them for the user of the server alone. The default is `/etc/gridftp/cluster`.
+//!
+//! The options can stand in the file of `--config` as well, those of the cluster in a section:
+//!
+//! ```toml
+//! [cluster]
+//! folder = "/etc/gridftp/cluster"
+//! fronts = ["dtn.example.org:2812"]
+//! capacity = 64
+//! ```
+//!
+//! # Ports
+//!
+//! | Port | Of | For |
+//! | --- | --- | --- |
+//! | 2811 | the front end | clients |
+//! | 2812 (`--cluster-listen`) | the front end | nodes, and hosts that join; TLS with certificates of both ends |
+//! | `--data-ports` | the nodes | data of clients |
+//!
+//! A node needs no port that anybody knows beforehand, and no root. Where nodes may not dial out, they
+//! listen (`--cluster-listen`), and the front end dials them (`--node HOST:PORT`). Only control crosses
+//! these connections. A node tells clients the address that it has towards them; `--bind` and
+//! `--advertise` of the node choose another.
+//!
+//! # Nodes that come and go
+//!
+//! A front end uses every node that is connected, the one with the fewest transfers for its
+//! `--capacity` first, and at most `--stripes` of them for one transfer. Nodes come and go without a
+//! restart. `--drain` places no more sessions on a node, so that it can be stopped once `running` is 0;
+//! SIGTERM at the node does the same by itself and waits `--drain-timeout`.
+//!
+//! ```sh
+//! gridftp-server nodes --cluster front --front dtn.example.org:2812 --drain node1
+//! gridftp-server nodes --cluster front --front dtn.example.org:2812 --json
+//! gridftp-server nodes --cluster front --front dtn.example.org:2812 --undrain node1
+//! ```
+//!
+//! A node that dies or stands still fails its transfers within four seconds: the client is told the
+//! ranges that are on stable storage (111), then 426, and continues with the nodes that are left;
+//! others do not notice. An upload appears under its name once every node has flushed its bytes, and
+//! the front end has found every reported range in the file.
+//!
+//! With `--hybrid` the front end itself serves clients that ask for no stripes.
+//!
+//! # Security
+//!
+//! Sessions, accounts, policy and the checks of certificates are the front end's. For data channels
+//! with authentication (`DCAU`, `PROT` under Grid security) the node gets the credential of the
+//! session for as long as the session lasts; it needs `--ca-dir` and a host credential of its own for
+//! the authorities. Protection by TLS without Grid security (`AUTH TLS`, `PROT P`) ends at the front
+//! end and is refused for data on nodes, unless `--hybrid` lets the front end move it.
+//!
+//! Members renew their certificates by themselves. A new authority comes in beside the old one, which
+//! is trusted until it is retired; SIGHUP has the front end read its folder again:
+//!
+//! ```sh
+//! gridftp-server cluster rotate --cluster front
+//! ```
+//!
+//! `gridftp-server cluster retire` ends it, after all members have renewed: a certificate holds 30
+//! days and is renewed ten days before its end.
+//!
+//! # Limits
+//!
+//! Several nodes share an upload in storages of the kind `posix`; with others, a client gets one node
+//! (`SPAS` returns one address). The modules `tar` and `checksum` of ERET and ESTO do not run on nodes.
+//! Checksums and listings on the control channel are made at the front end.
