@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
-use ftp_wire::command::Secret;
+use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::path::FtpPath;
 use gridftp_data::Peers;
 use gridftp_dsi::Dsi;
@@ -51,6 +51,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) account: Option<Arc<Admitted>>,
     /// Lent to the running action; lost if that is dropped.
     pub(crate) side: Option<Side>,
+    /// The stacks that the client chose.
+    pub(crate) stacks: Vec<(StackSide, String)>,
     pub(crate) client: Client,
     /// The TLS session of the control connection.
     pub(crate) tls: Option<Arc<TlsSession>>,
@@ -149,6 +151,10 @@ impl<D: Dsi> Executor<D> {
             Action::Stack(of, stack) => {
                 let mut side = self.side(None);
                 let changed = side.set_stack(of, stack.as_deref());
+                if changed.is_ok() {
+                    self.stacks.retain(|(other, _)| *other != of);
+                    self.stacks.extend(stack.map(|stack| (of, stack)));
+                }
                 let changed = changed.map(|()| Outcome::Done);
                 Box::pin(std::future::ready(Finished::new(changed).with(side)))
             }

@@ -141,6 +141,9 @@ pub(crate) enum NodeFault {
     /// No node is connected that could take the transfer.
     #[error("data nodes: none is connected and free, try again later")]
     NoNode,
+    /// The set-up of the data connections is gone, or there was none.
+    #[error("data nodes: no data connection is set up, send PASV, SPAS, PORT or SPOR first")]
+    NoChannel,
     /// The connection to a node ended.
     #[error("data node {node}: lost")]
     Lost {

@@ -206,12 +206,13 @@ impl GridSession {
         Ok(())
     }
 
-    /// The identity of data connections that a node opens for this session.
+    /// The identity of data connections that a node opens for this session: the host's own
+    /// credential stays here.
     pub(crate) fn for_nodes(&self) -> DataIdentity {
         DataIdentity {
             expected: None,
             credential: self
-                .credential()
+                .user_credential()
                 .map(|own| message::Credential::new(own.to_pem().as_bytes())),
             own_authorities: self.given.is_some(),
         }

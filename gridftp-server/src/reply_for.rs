@@ -74,7 +74,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         },
         Error::Unvisited(_) => (Code::of::<425>(), CHANNEL),
         Error::Node(fault) => match fault {
-            NodeFault::NoNode => (Code::of::<425>(), None),
+            NodeFault::NoNode | NodeFault::NoChannel => (Code::of::<425>(), None),
             NodeFault::Refused { failed, .. } => (failed.reply.code(), None),
             NodeFault::Lost { .. } | NodeFault::Silent(_) | NodeFault::Protocol(_) => {
                 (Code::of::<426>(), CHANNEL)

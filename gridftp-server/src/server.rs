@@ -362,6 +362,7 @@ impl<D: Dsi> Shared<D> {
             person,
             account: None,
             side: None,
+            stacks: Vec::new(),
             tls: None,
             client: Client::default(),
             permit,
@@ -432,6 +433,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
             true => front.stripes,
             false => 1,
         });
+        settings.data_elsewhere = !front.hybrid;
         // The receipts of tagged data are made where the data is, on the nodes.
         settings.tags = false;
     }

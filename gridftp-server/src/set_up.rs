@@ -16,7 +16,7 @@ use crate::action::{Executor, Finished, Work};
 use crate::auth::Admitted;
 use crate::config::ThirdParty;
 use crate::data::{Buffers, DataLayer, DataTls, Side};
-use crate::error::{Error, Forbidden};
+use crate::error::{Error, Forbidden, chain};
 use crate::nodes::NodeRule;
 
 impl<D: Dsi> Executor<D> {
@@ -30,23 +30,31 @@ impl<D: Dsi> Executor<D> {
             !front.hybrid || striped.unwrap_or(before)
         });
         let by_nodes = by_nodes.map(|(front, account)| (front, self.about(account)));
-        match (self.side.take(), by_nodes) {
-            (Some(Side::Here(side)), None) => Side::Here(side),
+        let mut side = match (self.side.take(), by_nodes) {
+            (Some(Side::Here(side)), None) => return Side::Here(side),
             (Some(Side::Nodes(side)), Some((_, about))) if side.is_about(&about) => {
-                Side::Nodes(side)
+                return Side::Nodes(side);
             }
             (_, None) => Side::Here(Box::new(self.shared.data_side(&self.policy))),
             (_, Some((front, about))) => {
                 Side::Nodes(Box::new(self.shared.node_side(Arc::clone(front), about)))
             }
+        };
+        for (of, stack) in &self.stacks {
+            if let Err(error) = side.set_stack(*of, Some(stack)) {
+                // It was allowed when the client chose it.
+                tracing::error!(error = %chain(&error), "the stack of a session is lost");
+            }
         }
+        side
     }
 
     /// The session, as it begins on a node.
     fn about(&self, account: &Admitted) -> Open {
         let user = &account.user;
         Open {
-            task: self.client.task.to_string(),
+            // Control characters would not be taken by the nodes, nor belong in their logs.
+            task: self.client.task.escape_debug().take(256).collect(),
             client: SocketAddr::new(self.ends.peer, 0),
             local: SocketAddr::new(self.ends.local, 0),
             scope_id: self.ends.link,

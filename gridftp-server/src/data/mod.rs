@@ -25,7 +25,7 @@ pub(crate) use self::protect::{DataLayer, DataTls};
 pub(crate) use self::reporter::{Reporter, StripeBytes, every, tenths, tick};
 pub(crate) use self::side::Side;
 pub(crate) use self::stacks::Stacks;
-pub(crate) use self::store::Store;
+pub(crate) use self::store::{NotArrived, Store};
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after

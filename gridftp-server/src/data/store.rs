@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::modules::{hasher, prove};
 use super::{Buffers, Context, Mover};
-use crate::error::{Error, Forbidden};
+use crate::error::{Error, Forbidden, NodeFault};
 
 /// Longest delay of the reply to a failed upload while it is recorded; the recording itself
 /// continues.
@@ -91,6 +91,19 @@ impl<D: Dsi> Mover<'_, D> {
     }
 }
 
+/// The failure of an upload.
+pub(crate) struct NotArrived {
+    pub(crate) error: Error,
+    /// Whether the received data is recorded for a restart.
+    pub(crate) kept: bool,
+}
+
+impl From<NotArrived> for Error {
+    fn from(failed: NotArrived) -> Self {
+        failed.error
+    }
+}
+
 /// The data of an upload that has arrived whole.
 pub(crate) struct Arrived {
     bytes: u64,
@@ -111,7 +124,7 @@ impl Store {
         sink: &S,
         base: u64,
         receiving: impl Future<Output = Result<Received, E>>,
-    ) -> Result<Arrived, Error> {
+    ) -> Result<Arrived, NotArrived> {
         let mut total = self.held.clone();
         let recorded = |new| {
             total.extend(&new);
@@ -139,11 +152,17 @@ impl Store {
                 here,
             })
         };
-        let arrived = checking.await;
-        if arrived.is_err() {
-            self.keep(sink, base, watch).await;
+        match checking.await {
+            Ok(arrived) => Ok(arrived),
+            // Some of the data is not where it was reported.
+            Err(error @ Error::Node(NodeFault::Absent { .. })) => {
+                Err(NotArrived { error, kept: false })
+            }
+            Err(error) => {
+                let kept = self.keep(sink, base, watch).await;
+                Err(NotArrived { error, kept })
+            }
         }
-        arrived
     }
 
     /// Publishes a file that has arrived whole; returns the bytes received.
@@ -294,16 +313,16 @@ impl Store {
         }
     }
 
-    /// Keeps the received data for a restart.
-    async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) {
+    /// Keeps the received data for a restart; says whether it is recorded.
+    async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) -> bool {
         let mut here = self.held.clone();
         here.extend(&watch.received());
         if here.is_empty() || self.proof.is_some() {
-            return;
+            return false;
         }
         let here = here.shift_up(base).unwrap_or_default();
         match timeout(KEEPING, sink.checkpoint(&here, self.durable)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => {
                 tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
             }
@@ -311,6 +330,7 @@ impl Store {
                 tracing::warn!(path = %self.path, "the storage takes long to record the partial file of a failed upload");
             }
         }
+        false
     }
 }
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
 use super::side::{lost, refused};
-use crate::data::{Context, Moved, Store, take_file};
+use crate::data::{Context, Moved, NotArrived, Store, take_file};
 use crate::error::{Error, Forbidden, NodeFault};
 use crate::names::dsi_path;
 
@@ -53,6 +53,10 @@ impl<D: Dsi> NodeMover<'_, D> {
     /// # Errors
     /// Those of a transfer on this host, those of a node, and the loss of one.
     pub(crate) async fn run(mut self, kind: TransferKind, drains: bool) -> Result<Moved, Error> {
+        // A layer may change the length, so that offsets of stripes mean nothing.
+        if self.side.disk.is_some() && self.side.stripes.len() > 1 {
+            return Err(Error::NotThroughLayers);
+        }
         let _file = take_file(&self.side.descriptors)?;
         let bytes = match kind {
             TransferKind::Retrieve { path, region, held } => {
@@ -91,7 +95,9 @@ impl<D: Dsi> NodeMover<'_, D> {
         held: &RangeSet,
     ) -> Result<u64, Error> {
         let reading = self.context.shared.dsi.read(self.context.user, path);
-        let source = self.context.reporter.run_quietly(reading).await?;
+        let source = self.context.reporter.run_patiently(reading).await?;
+        let examining = self.context.shared.dsi.stat(self.context.user, path);
+        let before = self.context.reporter.run_quietly(examining).await?;
         let rest = source.size();
         let rest = region.map_or(rest, |(offset, length)| {
             let rest = rest.saturating_sub(offset);
@@ -112,6 +118,19 @@ impl<D: Dsi> NodeMover<'_, D> {
         });
         let requests: Vec<_> = requests.collect();
         let sent = self.send(requests).await?;
+        // Each node opened the file by itself: all opened the same one if it is still there.
+        let after = self
+            .context
+            .shared
+            .dsi
+            .stat(self.context.user, path)
+            .await?;
+        if (before.inode, before.modified, before.size) != (after.inode, after.modified, after.size)
+        {
+            return Err(gridftp_dsi::Error::new(ErrorKind::Changed, "read")
+                .at(path)
+                .into());
+        }
         // A file behind layers, or text, has another length on the wire.
         let is_plain = self.side.disk.is_none() && self.context.channel.ty != Type::Ascii;
         if is_plain && sent != wanted {
@@ -179,12 +198,19 @@ impl<D: Dsi> NodeMover<'_, D> {
             there(&sink, &before, base, &received).await?;
             Ok::<_, Error>(received)
         };
-        let arrived = store.receive(context, &sink, base, receiving).await;
-        if arrived.is_err() {
-            // The other nodes reported their last durable ranges after the failure.
-            context.reporter.last_marks(context.watch).await;
+        match store.receive(context, &sink, base, receiving).await {
+            Ok(arrived) => store.publish(context, sink, finish, arrived).await,
+            Err(NotArrived { error, kept }) => {
+                if let Error::Node(NodeFault::Absent { .. }) = error {
+                    // Whatever was recorded before may be as wrong.
+                    sink.checkpoint(&RangeSet::new(), store.durable).await?;
+                } else if kept {
+                    // The other nodes reported their last durable ranges after the failure.
+                    context.reporter.last_marks(context.watch).await;
+                }
+                Err(error)
+            }
         }
-        store.publish(context, sink, finish, arrived?).await
     }
 
     /// Has one node store a file, for a storage whose uploads cannot be shared.
@@ -267,13 +293,40 @@ async fn there<S: Sink>(
 /// After the first failure the others are told to stop; they report what they made durable.
 ///
 /// # Cancel safety
-/// Dropping the future ends the sessions with the nodes, and their transfers with them.
+/// Dropping the future ends the sessions with the nodes at once, and their transfers with them.
 async fn run(
     side: &mut NodeSide,
     requests: Vec<Transfer>,
     watch: &Watch,
 ) -> Result<Vec<Transferred>, Error> {
+    if side.stripes.is_empty() || side.stripes.len() < requests.len() {
+        return Err(NodeFault::NoChannel.into());
+    }
+    side.settle_disk().await?;
+    let running = RunningSide(side);
+    let results = run_all(running.0, requests, watch).await?;
+    running.0.is_running = false;
+    Ok(results)
+}
+
+/// Ends the sessions with the nodes unless their transfers ended well.
+struct RunningSide<'a>(&'a mut NodeSide);
+
+impl Drop for RunningSide<'_> {
+    fn drop(&mut self) {
+        if self.0.is_running {
+            self.0.close();
+        }
+    }
+}
+
+async fn run_all(
+    side: &mut NodeSide,
+    requests: Vec<Transfer>,
+    watch: &Watch,
+) -> Result<Vec<Transferred>, Error> {
     side.begin();
+    let takes_all = requests.len() == side.stripes.len();
     let stop = CancellationToken::new();
     let counts = side.stripe_bytes();
     let mut running = FuturesUnordered::new();
@@ -288,7 +341,7 @@ async fn run(
     while let Some(ended) = running.next().await {
         match ended {
             Ok(done) => results.push(done),
-            // The cause comes first; the others end because they are told to.
+            // The others end because they are told to; the first failure is mostly the cause.
             Err(error) => {
                 stop.cancel();
                 failure.get_or_insert(error);
@@ -298,14 +351,10 @@ async fn run(
     drop(running);
     match failure {
         None => {
-            side.is_running = false;
-            side.is_cached = is_extended;
+            side.is_cached = is_extended && takes_all;
             Ok(results)
         }
-        Some(error) => {
-            side.close();
-            Err(error)
-        }
+        Some(error) => Err(error),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use byte_ranges::Stripe;
+use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::security::DataProtection;
 use ftp_proto::types::{Channel, Event, TransferKind};
 use gridftp_cluster::{
@@ -12,7 +12,7 @@ use gridftp_cluster::{
 };
 use gridftp_cluster::{Replies, Requests};
 use gridftp_data::{Peers, Watch};
-use gridftp_dsi::{Dsi, DsiPath, User};
+use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
 use super::joined::Joined;
@@ -25,6 +25,13 @@ use crate::server::Shared;
 
 /// Most events that wait for the connection to the front end.
 const EVENTS: usize = 4;
+
+/// Most ranges in one report.
+const RANGES: usize = 32_768;
+
+/// Most separate ranges of an upload on one node: with the blocks of other nodes between them, the
+/// blocks of this one never join.
+const PARTS: usize = 1 << 20;
 
 /// One session of a client, as this node serves it.
 pub(super) struct Served<D: Dsi> {
@@ -70,6 +77,7 @@ impl<D: Dsi> Served<D> {
         let limits = side.channel.options_mut();
         limits.open_within = open.limits.connect_timeout;
         limits.stall = open.limits.stall_timeout;
+        limits.ranges = PARTS;
         limits.connections = limits.connections.min(open.limits.max_streams);
         Some(Self {
             shared,
@@ -200,6 +208,7 @@ impl<D: Dsi> Served<D> {
         reporter: &mut Reporter,
     ) -> Result<Transferred, Error> {
         let shared = Arc::clone(&self.shared);
+        self.side.set_draining(transfer.drains);
         let channel: Channel = transfer.channel;
         let context = Context {
             shared: &shared,
@@ -232,7 +241,6 @@ impl<D: Dsi> Served<D> {
                 done.bytes = received.bytes;
                 done.end = received.end;
                 done.ended_unmarked = received.ended_unmarked;
-                done.ranges = received.ranges;
             }
             NodeKind::Retrieve {
                 path,
@@ -272,7 +280,20 @@ impl<D: Dsi> Served<D> {
 async fn tell(replies: &Replies, event: Event) {
     let report = match event {
         Event::Opened { reused } => FromNode::Opened { reused },
-        Event::Received(ranges) => FromNode::Received(ranges),
+        Event::Received(mut ranges) => {
+            // A message has room for so many.
+            while ranges.len() > RANGES {
+                let mut some = RangeSet::new();
+                for range in ranges.iter().take(RANGES) {
+                    some.insert(range);
+                }
+                for range in some.iter() {
+                    ranges.remove(range);
+                }
+                replies.send(FromNode::Received(some)).await;
+            }
+            FromNode::Received(ranges)
+        }
         Event::Moved { bytes, .. } => FromNode::Moved(bytes),
         // The front end opens the file too and tells the client when that takes long; the others
         // are not of a transfer.
@@ -284,6 +305,8 @@ async fn tell(replies: &Replies, event: Event) {
 /// The report of a failure, with the reply for the client.
 fn failed(error: &Error) -> Failed {
     let fault = match error {
+        Error::Storage(error) if error.kind() == ErrorKind::Busy => Fault::Node,
+        Error::Data(error) if error.kind() == gridftp_data::ErrorKind::Full => Fault::Node,
         Error::Storage(_) => Fault::Storage,
         Error::Data(_) if error.storage().is_some() => Fault::Storage,
         Error::Data(_) | Error::Unvisited(_) => Fault::Peer,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ftp_proto::security::DataProtection;
 use ftp_wire::command::{Family, StackSide};
-use gridftp_cluster::{Connect, DataIdentity, Failed, FromNode, Listen, Open, PeerRule, ToNode};
+use gridftp_cluster::{
+    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, ToNode,
+};
 use gridftp_cluster::{NodeHandle, NodeSession};
 use gridftp_data::{Descriptors, Peers};
 use tokio::time::timeout;
@@ -49,6 +51,8 @@ pub(crate) struct NodeSide {
     stacks: Arc<Stacks>,
     net: Option<String>,
     pub(super) disk: Option<String>,
+    /// Whether the nodes do not know `disk` yet.
+    is_disk_new: bool,
     /// The sessions with the nodes, in the order of the stripes.
     pub(super) stripes: Vec<NodeSession>,
     pub(super) bytes: StripeBytes,
@@ -74,6 +78,7 @@ impl NodeSide {
             stacks,
             net: None,
             disk: None,
+            is_disk_new: false,
             stripes: Vec::new(),
             bytes: Arc::new([]),
             descriptors,
@@ -85,7 +90,10 @@ impl NodeSide {
 
     /// Says whether the sessions with the nodes are begun in this way.
     pub(crate) fn is_about(&self, about: &Open) -> bool {
-        self.about == *about
+        // The task is for the log alone.
+        let mut own = self.about.clone();
+        own.task.clone_from(&about.task);
+        own == *about
     }
 
     /// Bytes moved by each stripe.
@@ -117,12 +125,16 @@ impl NodeSide {
         let answers = self.set_up(stripes, request).await?;
         self.listens = true;
         let addresses = answers.into_iter().zip(&self.stripes);
-        addresses
+        let addresses: Result<Vec<_>, Error> = addresses
             .map(|(answer, node)| match answer {
                 FromNode::Listening(address) => Ok(address),
                 _ => Err(NodeFault::Protocol(node.node().to_owned()).into()),
             })
-            .collect()
+            .collect();
+        if addresses.is_err() {
+            self.close();
+        }
+        addresses
     }
 
     /// Has nodes connect to these addresses, one a stripe, when a transfer begins.
@@ -167,12 +179,14 @@ impl NodeSide {
             }
             match self.ask_all(&request).await {
                 Ok(answers) => return Ok(answers),
-                // The node's own answer: another node would say the same.
-                Err((_, error @ Error::Node(NodeFault::Refused { .. }))) => return Err(error),
                 Err((name, error)) => {
+                    // The other nodes have answers that nobody waits for.
+                    self.close();
+                    if !is_of_the_node(&error) {
+                        return Err(error);
+                    }
                     tracing::warn!(node = %name, error = %crate::error::chain(&error), "data node does not answer, trying another");
                     avoid.push(name);
-                    self.stripes.clear();
                     last = Some(error);
                 }
             }
@@ -209,17 +223,17 @@ impl NodeSide {
         self.close();
         while self.stripes.len() < stripes {
             let missing = stripes - self.stripes.len();
-            let names: Vec<&str> = avoid.iter().map(String::as_str).collect();
+            let taken = self.stripes.iter().map(NodeSession::node);
+            let names: Vec<&str> = avoid.iter().map(String::as_str).chain(taken).collect();
             let chosen = self.front.nodes.choose(missing, &names);
             if chosen.is_empty() {
                 break;
             }
             for node in chosen {
-                // Whatever becomes of it, it is not chosen twice.
-                avoid.push(node.name().to_owned());
                 match self.open(&node).await {
                     Ok(session) => self.stripes.push(session),
                     Err(error) => {
+                        avoid.push(node.name().to_owned());
                         tracing::warn!(node = node.name(), error = %crate::error::chain(&error), "data node does not answer, trying another");
                     }
                 }
@@ -267,8 +281,22 @@ impl NodeSide {
                 self.disk = layers.flatten().and(text).map(str::to_owned);
             }
         }
-        // Nodes learn it when their sessions begin.
-        self.close();
+        match side {
+            // Nodes learn it when their sessions begin.
+            StackSide::Net => self.close(),
+            StackSide::Disk => self.is_disk_new = true,
+        }
+        Ok(())
+    }
+
+    /// Tells the nodes of the layers over files, if the client has changed them.
+    pub(super) async fn settle_disk(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_disk_new) {
+            let disk = self.disk.clone();
+            let request = |_: usize, _: usize| ToNode::Stack(StackSide::Disk, disk.clone());
+            let told = self.ask_all(&request).await;
+            told.map_err(|(_, error)| error)?;
+        }
         Ok(())
     }
 
@@ -320,6 +348,14 @@ async fn answer(node: &mut NodeSession) -> Result<FromNode, Error> {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(lost(node, error)),
         Err(_) => Err(NodeFault::Silent(node.node().to_owned()).into()),
+    }
+}
+
+/// Says whether another node might succeed.
+fn is_of_the_node(error: &Error) -> bool {
+    match error {
+        Error::Node(NodeFault::Refused { failed, .. }) => failed.fault == Fault::Node,
+        _ => true,
     }
 }
 

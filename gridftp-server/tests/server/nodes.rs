@@ -244,6 +244,8 @@ fn a_client_of_one_address_is_served_by_one_node() {
     let farm = Farm::new(2);
     let content = bytes(300_000);
     let mut ftp = farm.server.login();
+    // Its reply would name a port of the front end.
+    ftp.ok("EPSV", 502);
     let mut conn = ftp.data();
     let host = conn.0.peer_addr().unwrap().ip();
     assert!(host.to_string().starts_with("127.0.0.1") && host != IpAddr::from([127, 0, 0, 1]));
@@ -454,4 +456,52 @@ fn false_reports_of_a_node_are_found() {
         "{refused:?}"
     );
     fs::remove_file(farm.server.root.join("there")).unwrap();
+}
+
+/// Changes of a session in the middle of a set-up lose no data in silence.
+#[test]
+fn a_transfer_without_its_nodes_is_refused() {
+    let farm = Farm::new(2);
+    farm.server.put("f", bytes(1000));
+    let mut ftp = farm.server.login();
+    ftp.pasv();
+    ftp.ok("SITE RESTRICT /", 250);
+    ftp.send("STOR f");
+    let refused = last(&mut ftp);
+    assert_eq!(refused.code, 425, "{refused:?}");
+    assert!(
+        farm.server.get("f") == bytes(1000),
+        "an empty file was published"
+    );
+    // The name of a task changes nothing.
+    let mut ftp = farm.server.login();
+    let to = ftp.pasv();
+    ftp.ok("SITE TASKID a\tb", 250);
+    ftp.send("STOR f");
+    let mut conn = Data::connect(to);
+    conn.write(b"new");
+    conn.finish();
+    assert_eq!(last(&mut ftp).code, 226);
+    assert!(farm.server.get("f") == b"new");
+}
+
+/// The ranges of one node never join: the other nodes have the blocks between them.
+#[test]
+fn an_upload_of_many_blocks_over_two_nodes_is_taken() {
+    const MANY: usize = 10_000;
+    const SMALL: usize = 512;
+    let farm = Farm::new(2);
+    let content = bytes(MANY * SMALL);
+    let mut ftp = farm.extended();
+    let to = spas(&mut ftp);
+    ftp.send("STOR f");
+    let mut conns: Vec<_> = to.into_iter().map(Data::connect).collect();
+    for (n, block) in content.chunks(SMALL).enumerate() {
+        conns[n % 2].block(0, (n * SMALL) as u64, block);
+    }
+    for mut conn in conns {
+        conn.end(1);
+    }
+    assert_eq!(last(&mut ftp).code, 226);
+    assert!(farm.server.get("f") == content);
 }

@@ -265,6 +265,11 @@ impl LoggedIn {
 
     /// `EPSV`.
     pub(super) fn extended_passive(&mut self, argument: Epsv, cx: &mut Cx<'_>) {
+        if cx.settings.data_elsewhere {
+            let fact =
+                "EPSV names no host, and data ports are on other hosts here: send PASV or SPAS.";
+            return cx.out.say::<502>(fact);
+        }
         match argument {
             Epsv::All => {
                 self.data.only_epsv = true;

@@ -316,3 +316,15 @@ fn a_tag_has_no_receipt_of_several_stripes() {
     rig.line("ESTO tag=1 f");
     assert!(matches!(rig.action().1, Action::Transfer(transfer) if transfer.tag == Some(1)));
 }
+
+#[test]
+fn epsv_is_refused_where_data_is_on_other_hosts() {
+    let mut settings = striped();
+    settings.data_elsewhere = true;
+    let mut rig = Rig::logged_in_with(settings);
+    for line in ["EPSV", "EPSV 1", "EPSV ALL"] {
+        let said = rig.line(line).take();
+        assert!(said.starts_with("502 EPSV names no host"), "{line}: {said}");
+    }
+    assert_eq!(wanted(&mut rig, "PASV"), None);
+}
