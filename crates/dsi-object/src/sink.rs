@@ -9,6 +9,7 @@ use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Finish, Kind, Result, Sink, Stat, WriteModel};
 use object_store::Error as StoreError;
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
@@ -16,7 +17,7 @@ use crate::checksum;
 use crate::error::{kind, of, refused};
 use crate::journal::{Journal, Kept, Stored};
 use crate::parts::Upload;
-use crate::store::{MOST_PARTS, Store};
+use crate::store::{MOST_PARTS, Store, part_of};
 
 /// An object open for writing.
 #[derive(Debug)]
@@ -94,7 +95,13 @@ impl ObjectSink {
             Err(error) if error.kind() == ErrorKind::Busy => {}
             Err(error) => return Err(error),
         }
-        Ok(Self::new(store, path, key, store.part_for(size), size))
+        Ok(Self::new(
+            store,
+            path,
+            key,
+            part_of(store, path, size)?,
+            size,
+        ))
     }
 
     /// Continues the kept upload, or begins a new one.
@@ -105,11 +112,23 @@ impl ObjectSink {
         size: Option<u64>,
     ) -> Result<Self> {
         let Some((journal, kept)) = lock(store, path, &key).await? else {
-            return Ok(Self::new(store, path, key, store.part_for(size), size));
+            return Ok(Self::new(
+                store,
+                path,
+                key,
+                part_of(store, path, size)?,
+                size,
+            ));
         };
         let Some(kept) = kept.filter(|kept| !kept.parts.is_empty()) else {
             discard(store, path, journal, None).await?;
-            return Ok(Self::new(store, path, key, store.part_for(size), size));
+            return Ok(Self::new(
+                store,
+                path,
+                key,
+                part_of(store, path, size)?,
+                size,
+            ));
         };
         let size = size.or(kept.size);
         let mut sink = Self::new(store, path, key, kept.upload.part, size);
@@ -416,6 +435,11 @@ impl Sink for ObjectSink {
                 return Err(self.to.refused(ErrorKind::Unsupported, why));
             }
             _ => {
+                let there = self.to.store.objects.head(&self.to.key);
+                if done.checksum.is_some() && there.await.is_ok() {
+                    let why = "the digest of parts is known too late for the old object: remove it";
+                    return Err(self.to.refused(ErrorKind::Unsupported, why));
+                }
                 let published = self.complete(&parts, size).await;
                 if self.state().is_over {
                     self.forget().await;
@@ -430,8 +454,7 @@ impl Sink for ObjectSink {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        stat.modified = (seconds, now.subsec_nanos());
+        stat.modified = (now.as_secs().cast_signed(), now.subsec_nanos());
         Ok(stat)
     }
 }

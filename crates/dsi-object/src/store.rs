@@ -335,6 +335,24 @@ impl Store {
     }
 }
 
+/// The largest object of S3, in bytes; a client announces any size.
+const MOST: u64 = 5 << 40;
+
+/// The bytes of a part of an object of this size.
+///
+/// # Errors
+/// `TooLarge` for an object that no store takes: its parts would take the memory of the server.
+pub(crate) fn part_of(
+    store: &Store,
+    path: &gridftp_dsi::DsiPath,
+    size: Option<u64>,
+) -> Result<u64> {
+    match size {
+        Some(size) if size > MOST => Err(Error::new(ErrorKind::TooLarge, "write").at(path)),
+        _ => Ok(store.part_for(size)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use bytes::Bytes;
+use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink as _, User};
 use gridftp_dsi_object::{Config, Objects};
 
 #[tokio::test]
@@ -20,4 +22,52 @@ async fn a_local_directory_is_a_store() {
     let store = Objects::open(&config).unwrap();
     let report = xio_testkit::dsi_suite::run(&store).await;
     assert!(report.passed.len() > 20, "{report:?}");
+}
+
+/// A store of parts of 64 KiB in a folder.
+fn small_parts(dir: &std::path::Path) -> Objects {
+    let root = dir.join("root");
+    std::fs::create_dir(&root).unwrap();
+    let mut config = Config::new(format!("file://{}", root.display()), dir.join("index"));
+    config.part = Some(64 << 10);
+    Objects::open(&config).unwrap()
+}
+
+/// The digest of parts is known only after they are published.
+#[tokio::test]
+async fn a_digest_of_parts_costs_no_older_object() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = small_parts(dir.path());
+    let user = User::new("ann", DsiPath::root(), true);
+    let path = DsiPath::new(b"/f").unwrap();
+    let put = async |finish: Finish| {
+        let how = Create::Whole {
+            size: Some(128 << 10),
+        };
+        let sink = store.write(&user, &path, how).await.unwrap();
+        for part in 0..2 {
+            let data = Bytes::from(vec![7; 64 << 10]);
+            sink.write_at(part << 16, data).await.unwrap();
+        }
+        sink.finish(finish).await
+    };
+    put(Finish::whole(128 << 10)).await.unwrap();
+    let wrong = Finish::whole(128 << 10).with_checksum(ChecksumAlgorithm::Sha256, "00");
+    let refused = put(wrong).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    assert_eq!(store.stat(&user, &path).await.unwrap().size, 128 << 10);
+}
+
+/// A client announces any size; parts of it would take the memory of the server.
+#[tokio::test]
+async fn a_size_that_no_store_takes_is_refused_before_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = small_parts(dir.path());
+    let user = User::new("ann", DsiPath::root(), true);
+    let path = DsiPath::new(b"/f").unwrap();
+    let how = Create::Whole {
+        size: Some(9 << 60),
+    };
+    let refused = store.write(&user, &path, how).await;
+    assert!(matches!(refused, Err(error) if error.kind() == ErrorKind::TooLarge));
 }

@@ -131,7 +131,10 @@ fn name(entry: &DirEntry) -> Option<String> {
 /// Whether an account is of the pool `.PREFIX`.
 fn is_of(pool: &str, account: &str) -> bool {
     let prefix = pool.strip_prefix('.').unwrap_or(pool);
-    !prefix.is_empty() && account.starts_with(prefix)
+    let number = account.strip_prefix(prefix);
+    let is_number = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    // An account of the pool `.atlasprod` is none of `.atlas`.
+    !prefix.is_empty() && number.is_some_and(is_number)
 }
 
 /// Notes the time, by which administrators find leases that nobody uses.
@@ -171,7 +174,7 @@ mod tests {
     fn leases_are_those_of_the_globus_programs() {
         let folder = tempfile::tempdir().unwrap();
         let pool = folder.path();
-        for account in ["gam2", "gam1", "other1", ".gam0", "%gam"] {
+        for account in ["gam2", "gam1", "gamprod1", "other1", ".gam0", "%gam"] {
             fs::write(pool.join(account), "").unwrap();
         }
         fs::create_dir(pool.join("gam0")).unwrap();

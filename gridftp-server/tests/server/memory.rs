@@ -448,7 +448,8 @@ fn ten_thousand_pasvs_leave_one_port() {
         for _ in 0..500 {
             assert_eq!(ftp.reply().code, 227);
         }
-        assert_eq!(descriptors(&daemon), open);
+        // The connection of the session before may have been open when they were counted.
+        assert!(descriptors(&daemon) <= open);
     }
     at_most(&daemon, before, SESSION + 4 * MIB);
     assert_eq!(ftp.fetch("warm").len(), 100_000);
