@@ -135,7 +135,8 @@ impl Error {
                 peer: peer.into(),
                 reason: printable(status.message()),
             },
-            _ => Self::connection(peer, status),
+            // Its text names types of libraries.
+            _ => Self::connection(peer, "it broke off, or the process ended"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Finish, Listing, Result, Sink, Source, Stat};
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::{Errno, pread, pwrite};
 use tonic::Streaming;
 
@@ -44,6 +44,14 @@ impl Open {
         let raw = fstat(&self.file).map_err(|errno| self.error("open", errno))?;
         if FileType::from_raw_mode(raw.st_mode) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::NotRegular, "open").at(&self.path));
+        }
+        // A write would go to the end, wherever it belongs.
+        let flags = fcntl_getfl(&self.file).map_err(|errno| self.error("open", errno))?;
+        if flags.contains(OFlags::APPEND) {
+            let why = "the process opened the file for appending";
+            return Err(Error::new(ErrorKind::Unsupported, "open")
+                .at(&self.path)
+                .because(why));
         }
         Ok(Facts {
             size: u64::try_from(raw.st_size).unwrap_or(0),

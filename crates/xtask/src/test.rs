@@ -42,7 +42,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     let programs = workspace_tests::programs_folder(Profile::Dev)?;
     must(
         cargo()
-            .args(["test", "--workspace", "--"])
+            .args(["test", "--workspace", "--no-fail-fast", "--"])
             .args(words)
             .env("GRIDFTP_BIN_DIR", &programs),
     )?;

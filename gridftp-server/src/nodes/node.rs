@@ -1,8 +1,9 @@
 //! `DataNode`: serves the sessions that front ends place on this host.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gridftp_cluster::Open;
 use gridftp_cluster::{Replies, Report, Requests, Serve};
@@ -21,6 +22,31 @@ pub struct DataNode<D: Dsi> {
     address: Option<IpAddr>,
     running: Arc<AtomicU32>,
     draining: AtomicBool,
+    free: Arc<FreeSpace>,
+}
+
+/// The free bytes of the storage, measured beside the reports: a file system may not answer.
+#[derive(Debug, Default)]
+struct FreeSpace {
+    bytes: AtomicU64,
+    is_measured: AtomicBool,
+}
+
+impl FreeSpace {
+    /// Returns the last measure, and begins another unless one is under way.
+    fn of(self: &Arc<Self>, root: PathBuf) -> u64 {
+        if !self.is_measured.swap(true, Ordering::Relaxed) {
+            let own = Arc::clone(self);
+            tokio::task::spawn_blocking(move || {
+                if let Ok(space) = rustix::fs::statvfs(&root) {
+                    own.bytes
+                        .store(space.f_bavail * space.f_frsize, Ordering::Relaxed);
+                }
+                own.is_measured.store(false, Ordering::Relaxed);
+            });
+        }
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 impl<D: Dsi> std::fmt::Debug for DataNode<D> {
@@ -40,6 +66,7 @@ impl<D: Dsi> DataNode<D> {
             capacity: capacity.max(1),
             running: Arc::default(),
             draining: AtomicBool::new(false),
+            free: Arc::default(),
         }
     }
 
@@ -65,12 +92,11 @@ impl<D: Dsi> Serve for DataNode<D> {
 
     fn report(&self) -> Report {
         let root = self.shared.config.storages.root();
-        let space = root.and_then(|root| rustix::fs::statvfs(root).ok());
         Report {
             capacity: self.capacity,
             running: self.running(),
             load: load(),
-            free_space: space.map_or(u64::MAX, |space| space.f_bavail * space.f_frsize),
+            free_space: root.map_or(u64::MAX, |root| self.free.of(root)),
             draining: self.draining.load(Ordering::Relaxed),
         }
     }
