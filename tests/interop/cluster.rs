@@ -254,7 +254,14 @@ fn nodes_are_listed_added_and_drained() -> Result<()> {
         listed.report()
     );
     cluster.list(&["--drain", "node1"])?.ok()?;
-    let listed = cluster.list(&[])?.ok()?;
+    // A report from before the drain may still be on its way.
+    let mut listed = cluster.list(&[])?.ok()?;
+    for _ in 0..200 {
+        if listed.stdout.contains("node1 draining") {
+            break;
+        }
+        listed = cluster.list(&[])?.ok()?;
+    }
     ensure!(
         listed.stdout.contains("node1 draining"),
         "{}",
