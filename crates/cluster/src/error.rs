@@ -131,6 +131,7 @@ impl Error {
             | Code::ResourceExhausted
             | Code::Unauthenticated
             | Code::OutOfRange
+            | Code::NotFound
             | Code::Unimplemented => Self::Refused {
                 peer: peer.into(),
                 reason: printable(status.message()),
