@@ -1,4 +1,4 @@
-//! The choice among nodes, as a function of their reports and of what was placed since.
+//! The choice among nodes, as a function of their reports and of later placements.
 
 use std::cmp::Ordering;
 

@@ -53,7 +53,7 @@ struct Connected {
     placed: AtomicU32,
 }
 
-/// The last report of a node, and what came after it.
+/// The last report of a node, and the placements since.
 #[derive(Debug, Clone, Copy)]
 struct Use {
     report: Report,
