@@ -26,6 +26,8 @@ pub struct Abilities {
     pub dcsc: bool,
     /// `SPAS` and `SPOR`: it may have several hosts for data connections.
     pub stripes: bool,
+    /// `NODES`: its data connections are on other hosts, which `SPAS` tells.
+    pub nodes: bool,
     /// Checksum algorithms and their relative costs.
     pub checksums: Vec<(ChecksumAlgorithm, u32)>,
 }
@@ -49,6 +51,7 @@ impl Abilities {
                 .parameters("DCSC")
                 .is_some_and(|kinds| kinds.contains('P')),
             stripes: known.has("SPAS").is_yes() && known.has("SPOR").is_yes(),
+            nodes: known.has("NODES").is_yes(),
             checksums,
         }
     }

@@ -73,7 +73,8 @@
 //! upload asks where they listen (`SPAS`) and deals blocks to them as they take them; for a download
 //! all connect to one port of ours (`SPOR`), and the hosts that `SPAS` tells may do so; between two
 //! servers the source gets all addresses of the destination, or the one that it has (`PORT`). A
-//! server that refuses, or tells one address, is asked once a session.
+//! server that refuses, or tells one address, is asked once a session. Those of a front end of ours
+//! (`NODES` in its `FEAT`) are hosts of all other data connections as well.
 //!
 //! Hosts of stripes are others than the server's own. A server gives none to which its own address
 //! could not lead: no loopback, link-local or private one unless it has such an address itself, and

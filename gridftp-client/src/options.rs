@@ -40,7 +40,8 @@ pub struct ConnectOptions {
     /// Stack that servers put over their files, `file` at its bottom; `None` for plain files.
     pub disk_stack: Option<String>,
     /// Whether the address in a PASV reply is used although it is not that of the server's control
-    /// connection. Off, such an address is replaced: a server must not aim us at third parties.
+    /// connection, and the hosts that SPAS tells may connect to us. Off, such an address is replaced
+    /// unless the server has data nodes: a server must not aim us at third parties.
     pub trust_pasv: bool,
     /// Password sent with `anonymous`.
     pub anonymous_password: String,

@@ -70,8 +70,8 @@ impl Client {
     /// `layout` if it has stripes; the server will connect to us. Does nothing when it is set up
     /// already.
     ///
-    /// Without stripes nothing is awaited but our own socket: commands that use the channel may
-    /// follow at once.
+    /// Without stripes and data nodes nothing is awaited but our own socket: commands that use the
+    /// channel may follow at once.
     pub(crate) async fn set_up_pull(
         &mut self,
         width: Width,
@@ -92,7 +92,8 @@ impl Client {
                 return Ok(ahead);
             }
         }
-        let at = self.listen(Peers::Only(self.control.peer())).await?;
+        let peers = Box::pin(self.senders()).await?;
+        let at = self.listen(peers).await?;
         ahead.must(self.control.send(active(at)));
         self.state.ready = Some(Ready::Pull(Width::of_streams(width.streams)));
         Ok(ahead)
@@ -211,7 +212,7 @@ impl Client {
     pub(crate) fn at_its_host(&self, mut to: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let peer = self.control.peer();
         for address in &mut to {
-            if address.ip().to_canonical() != peer && !self.options.trust_pasv {
+            if !self.may_listen_at(*address) {
                 self.note(&format!(
                     "{}: gives data address {address}; using its own",
                     self.site()
@@ -277,8 +278,11 @@ impl Client {
         self.channel.get().reset();
         self.state.ready = None;
         self.state.passive = None;
-        // One of them may be gone.
-        self.state.nodes.take_if(|nodes| nodes.len() > 1);
+        // One of them may be gone, or another may have come.
+        let has_nodes = self.abilities.nodes;
+        self.state
+            .nodes
+            .take_if(|nodes| has_nodes || nodes.len() > 1);
     }
 
     pub(crate) fn data_error(&self, path: &str, cause: gridftp_data::Error) -> TransferError {

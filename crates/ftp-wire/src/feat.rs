@@ -41,6 +41,8 @@ pub enum Feature {
     Mlsr,
     /// `MLST facts`: machine listings, and the facts printed by default.
     Mlst(FactSet),
+    /// `NODES`, ours: data connections are on other hosts, which `SPAS` tells.
+    Nodes,
     /// `PARALLEL`: MODE E over several connections.
     Parallel,
     /// `PASV AllowDelayed;`.
@@ -92,6 +94,7 @@ impl Feature {
             ("MLSC", _) => Self::Mlsc,
             ("MLSR", _) => Self::Mlsr,
             ("MLST", _) => Self::Mlst(parse_marked(params)),
+            ("NODES", _) => Self::Nodes,
             ("PARALLEL", _) => Self::Parallel,
             ("PASV", _) if has_item(params, "AllowDelayed") => Self::PasvDelayed,
             ("REST", _) if params.eq_ignore_ascii_case("STREAM") => Self::RestStream,
@@ -159,6 +162,7 @@ impl fmt::Display for Feature {
             Self::Esto => "ESTO",
             Self::GetPut => "GETPUT",
             Self::Held => "HELD",
+            Self::Nodes => "NODES",
             Self::Mdtm => "MDTM",
             Self::Mfmt => "MFMT",
             Self::Mlsc => "MLSC",

@@ -34,7 +34,10 @@ impl Visit<'_> {
         let listed = tokio::time::timeout(limit, listing).await;
         let peer = client.control.peer();
         let told = self.told(peer);
-        if let Some((at, _)) = told.filter(|(at, _)| at.ip().to_canonical() != peer) {
+        let is_other = |at: SocketAddr| {
+            at.ip().to_canonical() != peer && (self.options.trust_pasv || !client.may_listen_at(at))
+        };
+        if let Some((at, _)) = told.filter(|(at, _)| is_other(*at)) {
             let fact = format!("the server tells the data address {at}, and itself is {peer}");
             let remedy = match self.options.trust_pasv {
                 true => "it was used, as --trust-pasv-address asks",

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Duration;
 
 use byte_ranges::Layout;
@@ -126,6 +127,12 @@ fn is_plausible(peer: IpAddr, at: SocketAddr) -> bool {
     ip == peer || (at.port() >= 1024 && scope(ip) <= scope(peer))
 }
 
+/// The hosts of these addresses.
+fn networks(nodes: &[SocketAddr]) -> Arc<[Network]> {
+    let hosts = nodes.iter().map(|node| Network::from(node.ip()));
+    hosts.collect()
+}
+
 impl Client {
     /// The facts that decide the data connections of a file that this server sends.
     pub(crate) fn path_facts(&self) -> PathFacts {
@@ -180,6 +187,28 @@ impl Client {
         Ok(None)
     }
 
+    /// Says whether a data connection may lead to this address.
+    pub(crate) fn may_listen_at(&self, at: SocketAddr) -> bool {
+        let peer = self.control.peer();
+        at.ip().to_canonical() == peer
+            || self.options.trust_pasv
+            || (self.abilities.nodes && is_plausible(peer, at))
+    }
+
+    /// The hosts that may connect to us, where there are no stripes.
+    pub(crate) async fn senders(&mut self) -> Result<Peers, TransferError> {
+        let peer = self.control.peer();
+        let has_nodes = self.abilities.stripes && self.options.trust_pasv;
+        if !has_nodes && !self.abilities.nodes {
+            return Ok(Peers::Only(peer));
+        }
+        let nodes = match self.state.nodes.clone() {
+            Some(nodes) => nodes,
+            None => self.ask_stripes().await?,
+        };
+        Ok(Peers::Among(peer, networks(&nodes)))
+    }
+
     /// Has the stripes of the server connect to us, at most so many; says whether it does.
     pub(crate) async fn listen_for_stripes(
         &mut self,
@@ -193,8 +222,7 @@ impl Client {
         if nodes.len() < 2 {
             return Ok(false);
         }
-        let hosts = nodes.iter().map(|node| Network::from(node.ip()));
-        let peers = Peers::Among(self.control.peer(), hosts.collect());
+        let peers = Peers::Among(self.control.peer(), networks(&nodes));
         let at = self.listen(peers).await?;
         let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
         // Each stripe ends its connections by itself, so all may have one port.

@@ -97,4 +97,6 @@
 //! Several nodes share an upload in storages of the kind `posix`; with others, a client gets one node
 //! (`SPAS` returns one address). The modules `tar` and `checksum` of ERET and ESTO do not run on nodes.
 //! Checksums and listings on the control channel are made at the front end. `EPSV` is refused, since
-//! its reply names no host: clients that speak IPv6 to the front end need `SPAS`, or `--hybrid`.
+//! its reply names no host: clients that speak IPv6 to the front end need `SPAS`, or `--hybrid`. So
+//! do clients that put the address of the server in place of the one that `PASV` tells, as curl does
+//! without `--no-ftp-skip-pasv-ip`.

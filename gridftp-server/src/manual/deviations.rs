@@ -50,6 +50,8 @@
 //!   Announce the digest of the whole file by `SITE STORATTR x.checksum.sha256=…;` before
 //!   continuing: only the digest shows whose bytes those are. A server that writes in place has no
 //!   `HELD`: there, `SIZE` and `CKSM` tell the same.
+//! - `NODES` in `FEAT` is an extension: data connections are on other hosts than the control
+//!   connection, those that `SPAS` tells, for transfers with a single address as well.
 //! - `NLST` with a pattern answers with paths, which `RETR` accepts as they are; the Globus server
 //!   knows no patterns.
 //! - `FEAT` marks the facts chosen by `OPTS MLST`; the Globus server goes on marking the default

@@ -326,5 +326,6 @@ fn epsv_is_refused_where_data_is_on_other_hosts() {
         let said = rig.line(line).take();
         assert!(said.starts_with("502 EPSV names no host"), "{line}: {said}");
     }
+    assert!(rig.ask("FEAT").contains("\r\n NODES\r\n"));
     assert_eq!(wanted(&mut rig, "PASV"), None);
 }

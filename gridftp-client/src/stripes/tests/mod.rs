@@ -83,6 +83,33 @@ async fn a_server_without_stripes_is_asked_once() {
 }
 
 #[tokio::test]
+async fn data_nodes_serve_transfers_with_a_single_address() {
+    let replies = vec![
+        ("MODE", "200 E".to_owned()),
+        ("SPAS", told(&["127,0,0,12,100,1"])),
+        ("PORT", "200 well".to_owned()),
+        ("QUIT", "221 bye".to_owned()),
+    ];
+    let (mut client, server) = scripted::session(replies).await;
+    let using = async {
+        let node = "127.0.0.12:5000".parse().unwrap();
+        assert!(!client.may_listen_at(node), "a server without nodes");
+        (client.abilities.extended, client.abilities.nodes) = (true, true);
+        assert!(client.may_listen_at(node));
+        assert!(!client.may_listen_at("127.0.0.12:25".parse().unwrap()));
+        let ahead = client.set_up_pull(Width::of_streams(1), None).await;
+        ahead.unwrap().settle().await.unwrap();
+        client.close().await;
+    };
+    let ((), received) = tokio::join!(using, server);
+    let [mode, spas, port, _quit] = received.as_slice() else {
+        panic!("{received:?}")
+    };
+    assert_eq!((mode.as_str(), spas.as_str()), ("MODE E", "SPAS"));
+    assert!(port.starts_with("PORT "), "{port}");
+}
+
+#[tokio::test]
 async fn stripes_connect_to_one_port() {
     let replies = vec![
         ("MODE", "200 E".to_owned()),
