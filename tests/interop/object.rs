@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use gridftp_dsi_object::{Config, Objects};
 use workspace_tests::{Host, ObjectServer, ObjectServerKind, Tree, binary, run, same_file};
 
@@ -49,14 +49,6 @@ const SIZE: u64 = 100 << 20;
 /// Most memory of a server that moves one such file: the pool, the parts and the read-ahead.
 const MEMORY: u64 = 256 << 20;
 
-/// The most memory that a process has held so far.
-fn peak(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kilobytes.context("no VmHWM")?.trim().parse::<u64>()? << 10)
-}
-
 /// Copies a file up and down through our server, in both modes, and names of all kinds.
 fn through_the_server(kind: ObjectServerKind) -> Result<()> {
     let Some(server) = ObjectServer::start(kind)? else {
@@ -65,13 +57,7 @@ fn through_the_server(kind: ObjectServerKind) -> Result<()> {
     let tree = Tree::new()?;
     let file = tree.file("file", SIZE, 7)?;
     let index = server.dir("index")?;
-    let storage = format!(
-        "object:url=s3://bucket;endpoint={};region=us-east-1;credentials={};index={}",
-        server.endpoint(),
-        server.keys().display(),
-        index.display()
-    );
-    let host = Host::ours_with(tree.root(), &["--storage", &storage])?;
+    let host = Host::ours_with(tree.root(), &["--storage", &server.storage()?])?;
     let cp = |words: &[&str]| -> Result<()> {
         run(Command::new(binary("gridftp-cp")?).args(words), LIMIT)?.ok()?;
         Ok(())
@@ -84,7 +70,7 @@ fn through_the_server(kind: ObjectServerKind) -> Result<()> {
         cp(&["-p", streams, "--verify", &url, &copy.display().to_string()])?;
         same_file(&file, &copy)?;
     }
-    let held = peak(host.pid())?;
+    let held = host.peak_memory()?;
     ensure!(held < MEMORY, "the server took {held} bytes");
     ensure!(server.orphans() == 0, "parts are left");
     ensure!(fs::read_dir(&index)?.count() == 0, "journals are left");

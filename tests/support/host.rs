@@ -1,5 +1,6 @@
 //! `Host`: one GridFTP server over one tree, ours or the Globus one, addressed by URLs.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -133,6 +134,14 @@ impl Host {
     /// Returns the process number.
     pub fn pid(&self) -> u32 {
         self.daemon.pid()
+    }
+
+    /// Returns the most memory that the server process has held so far, in bytes.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kilobytes.context("no VmHWM")?.trim().parse::<u64>()? << 10)
     }
 
     /// Sends a signal to the server process.

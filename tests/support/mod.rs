@@ -30,7 +30,7 @@ mod sshd;
 mod tree;
 mod xioperf;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, ClusterPlan, Place};
 pub use daemon::Daemon;
 pub use digest::{Digests, same_file, same_tree, sha256, sha256_of, sha256_range, tree_digests};
 pub use ftp_server::{FtpServer, FtpServerKind, FtpTls, python};

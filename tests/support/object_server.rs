@@ -35,9 +35,10 @@ pub struct ObjectServer {
     daemon: Daemon,
 }
 
-const ACCESS: &str = "someone";
-
 impl ObjectServer {
+    /// The access key of its user.
+    pub const ACCESS: &str = "someone";
+
     /// The secret key of its user.
     pub const SECRET: &str = "a-secret-of-tests";
 
@@ -52,7 +53,8 @@ impl ObjectServer {
         };
         let tree = Tree::new()?;
         let keys = format!(
-            "AWS_ACCESS_KEY_ID={ACCESS}\nAWS_SECRET_ACCESS_KEY={}\n",
+            "AWS_ACCESS_KEY_ID={}\nAWS_SECRET_ACCESS_KEY={}\n",
+            Self::ACCESS,
             Self::SECRET
         );
         fs::write(tree.path("keys"), keys)?;
@@ -67,6 +69,16 @@ impl ObjectServer {
     /// The URL of the service.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.addr)
+    }
+
+    /// The option `--storage` of our server for the bucket.
+    pub fn storage(&self) -> Result<String> {
+        Ok(format!(
+            "object:url=s3://bucket;endpoint={};region=us-east-1;credentials={};index={}",
+            self.endpoint(),
+            self.keys().display(),
+            self.dir("index")?.display()
+        ))
     }
 
     /// The file of credentials.
@@ -111,7 +123,7 @@ fn versitygw(program: &Path, tree: &Tree) -> Result<(Daemon, SocketAddr)> {
         .arg(&socket)
         .arg("posix")
         .arg(tree.path("files"))
-        .env("ROOT_ACCESS_KEY", ACCESS)
+        .env("ROOT_ACCESS_KEY", ObjectServer::ACCESS)
         .env("ROOT_SECRET_KEY", ObjectServer::SECRET);
     let ready = |line: &str| {
         line.contains("service listening on")

@@ -1,7 +1,7 @@
 //! `Relay`: forwards one server's control and data connections, and breaks them after some bytes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -65,6 +65,16 @@ struct Shared {
     control: Mutex<Vec<TcpStream>>,
     data: Mutex<Vec<TcpStream>>,
     listeners: Mutex<Vec<SocketAddr>>,
+    /// Hosts whose data connections carry nothing more.
+    cut: Mutex<Vec<IpAddr>>,
+    mark: Mutex<Option<Mark>>,
+}
+
+/// A moment, and the first byte of a data connection that was opened after it.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Instant,
+    first_byte: Option<Instant>,
 }
 
 impl Relay {
@@ -90,6 +100,8 @@ impl Relay {
             control: Mutex::default(),
             data: Mutex::default(),
             listeners: Mutex::new(vec![addr]),
+            cut: Mutex::default(),
+            mark: Mutex::default(),
         });
         shared.clone().accept(listener, server, Shared::control);
         Ok(Self(shared))
@@ -115,6 +127,29 @@ impl Relay {
     /// Returns whether the fault was injected.
     pub fn broke(&self) -> bool {
         self.0.broken.load(Ordering::SeqCst)
+    }
+
+    /// Opens a port whose connections are forwarded to `to` as data connections.
+    pub fn forward(&self, to: SocketAddr) -> Result<SocketAddr> {
+        Ok(self.0.clone().data_port(to)?)
+    }
+
+    /// Forwards no more data from and to a host, as if its network were cut off: its connections
+    /// stay open.
+    pub fn cut(&self, host: IpAddr) {
+        lock(&self.0.cut).push(host);
+    }
+
+    /// Begins to wait for a byte of a data connection that is opened from now on.
+    pub fn mark(&self) {
+        let (at, first_byte) = (Instant::now(), None);
+        *lock(&self.0.mark) = Some(Mark { at, first_byte });
+    }
+
+    /// Returns the time from the mark to that byte.
+    pub fn resumed(&self) -> Option<Duration> {
+        let mark = (*lock(&self.0.mark))?;
+        Some(mark.first_byte?.duration_since(mark.at))
     }
 
     /// Waits until the fault was injected.
@@ -236,13 +271,14 @@ impl Shared {
     fn data(self: Arc<Self>, near: TcpStream, far: TcpStream) {
         remember(&self.data, &near);
         remember(&self.data, &far);
+        let opened = Instant::now();
         for (from, to) in [(&near, &far), (&far, &near)] {
             let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
                 return;
             };
             let shared = self.clone();
             thread::spawn(move || {
-                if shared.bytes(&from, &to).is_err() {
+                if shared.bytes(&from, &to, opened).is_err() {
                     reset(&from);
                     reset(&to);
                 }
@@ -251,19 +287,29 @@ impl Shared {
         }
     }
 
-    fn bytes(&self, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+    fn bytes(&self, mut from: &TcpStream, mut to: &TcpStream, opened: Instant) -> io::Result<()> {
+        let hosts = [from.peer_addr()?.ip(), to.peer_addr()?.ip()];
         let mut block = vec![0; 16 << 10];
         loop {
             if let Break::Stall { after } = self.plan
                 && self.passed.load(Ordering::SeqCst) >= after
             {
-                let goes_on = |_: &mut bool| !self.stopped.load(Ordering::SeqCst);
-                drop(self.released.wait_while(lock(&self.holds), goes_on));
+                self.stand_still();
                 return Ok(());
             }
-            let n = from.read(&mut block)?;
+            let read = from.read(&mut block);
+            if lock(&self.cut).iter().any(|host| hosts.contains(host)) {
+                self.stand_still();
+                return Ok(());
+            }
+            let n = read?;
             if n == 0 {
                 return Ok(());
+            }
+            if let Some(mark) = &mut *lock(&self.mark)
+                && opened > mark.at
+            {
+                mark.first_byte.get_or_insert_with(Instant::now);
             }
             if !self.broken.load(Ordering::SeqCst)
                 && let Some(pause) = (n as u64 * 1_000_000).checked_div(self.rate)
@@ -291,6 +337,12 @@ impl Shared {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
         }
+    }
+
+    /// Waits for the end of the relay.
+    fn stand_still(&self) {
+        let goes_on = |_: &mut bool| !self.stopped.load(Ordering::SeqCst);
+        drop(self.released.wait_while(lock(&self.holds), goes_on));
     }
 }
 
