@@ -1,7 +1,7 @@
 //! The figures: parameters, table and picture of each.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -234,13 +234,13 @@ impl Figure {
             None => (
                 Command::new(&program),
                 Command::new(&program),
-                Ipv4Addr::LOCALHOST,
+                Ipv4Addr::LOCALHOST.into(),
             ),
         };
         // Pinned to one processor, the time includes every instruction of both ends. The emulated
         // link needs the others.
         let pin = if link.is_none() { "pin" } else { "free" };
-        far.args(["far", pin, &IpAddr::from(at).to_string()]);
+        far.args(["far", pin, &at.to_string()]);
         let mut far = Worker::start(far.args(variants.iter().map(|(_, word)| word)))?;
         let turns = options
             .turns

@@ -17,5 +17,6 @@ pub mod ratio;
 pub mod records;
 pub mod session;
 pub mod shape;
+pub mod star;
 pub mod usage;
 pub mod way;
