@@ -160,6 +160,9 @@ pub(super) fn buffer_size(size: u64, cx: &mut Cx<'_>) {
     cx.out.say::<200>(format!("PBSZ={size}"));
 }
 
+/// The reason why TLS protects no data on other hosts.
+const ELSEWHERE: &str = "Data connections are on other hosts, without the TLS session of this channel: send PROT C, or log in behind AUTH GSSAPI.";
+
 /// `PROT`.
 pub(super) fn set_level(letter: char, cx: &mut Cx<'_>) {
     let tls = cx.security.protection.by == Some(Mechanism::Tls);
@@ -171,6 +174,8 @@ pub(super) fn set_level(letter: char, cx: &mut Cx<'_>) {
     let level = match letter {
         'C' => Level::Clear,
         'S' if grid => Level::Integrity,
+        // RFC 2228 §3: data connections of other hosts do not have the session of this channel.
+        'P' if tls && cx.settings.data_elsewhere => return cx.out.say::<536>(ELSEWHERE),
         'P' if grid || tls => Level::Private,
         _ => {
             return cx
@@ -264,6 +269,9 @@ impl LoggedIn {
                     Level::Clear | Level::Integrity => "Integrity",
                 }
             )),
+            Some(Mechanism::Tls) if cx.settings.data_elsewhere => cx.out.say::<521>(
+                "Data connection cannot be opened in clear: log in behind AUTH GSSAPI.",
+            ),
             Some(Mechanism::Tls) => cx.out.say::<521>(
                 "Data connection cannot be opened with this PROT setting: send PBSZ 0 and PROT P.",
             ),

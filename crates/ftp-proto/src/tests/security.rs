@@ -415,3 +415,21 @@ fn a_session_may_begin_with_the_handshake() {
     assert_eq!(rig.session.protection().level(), Level::Private);
     assert!(rig.ask("AUTH TLS").starts_with("503 "));
 }
+
+/// RFC 2228 §3: 536 to a level that the mechanism does not have here.
+#[test]
+fn tls_protects_no_data_on_other_hosts() {
+    let mut settings = secure();
+    settings.data_elsewhere = true;
+    let mut rig = Rig::from(REMOTE, settings);
+    rig.line("AUTH TLS").take();
+    rig.input(Input::Upgraded(Protection::new(Mechanism::Tls)));
+    rig.take();
+    rig.line("PBSZ 0").take();
+    let refused = rig.ask("PROT P");
+    assert!(
+        refused.starts_with("536 Data connections are on other hosts"),
+        "{refused}"
+    );
+    assert!(rig.ask("PROT C").starts_with("200 "));
+}
