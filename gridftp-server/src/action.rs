@@ -287,7 +287,7 @@ impl<D: Dsi> Executor<D> {
                 user: &account.user,
                 channel: &transfer.channel,
                 tag: transfer.tag,
-                empty_unannounced: globus,
+                rules: shared.config.store_rules(globus),
                 watch: &line.watch,
                 reporter: &mut reporter,
             };

@@ -71,6 +71,19 @@ pub(crate) enum Command {
         cluster: Option<PathBuf>,
     },
 
+    /// Refuses every certificate that a member has now, and ends its connections, since its key may
+    /// be stolen; with a new token it joins again
+    Revoke {
+        /// Name of the member.
+        name: String,
+        /// Folder of this front end [default: /etc/gridftp/cluster].
+        #[arg(long, value_name = "DIR")]
+        cluster: Option<PathBuf>,
+        /// Whether the member is a front end, rather than a data node.
+        #[arg(long)]
+        front: bool,
+    },
+
     /// Trusts the old authorities no more, once every member has renewed its certificate
     Retire {
         /// Folder of this front end [default: /etc/gridftp/cluster].
@@ -246,6 +259,15 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
             let name = name.unwrap_or_else(host_name);
             let identity = wait(gridftp_cluster::join(&folder, &token, &name))??;
             println!("made {identity} in {}", folder.display());
+        }
+        Command::Revoke {
+            name,
+            cluster,
+            front,
+        } => {
+            let role = if front { Role::Front } else { Role::Node };
+            let identity = gridftp_cluster::revoke(folder(cluster), role, &name)?;
+            println!("revoked the certificates of {identity}");
         }
         Command::Rotate { cluster } => gridftp_cluster::rotate(folder(cluster))?,
         Command::Retire { cluster } => gridftp_cluster::retire(folder(cluster))?,

@@ -185,9 +185,6 @@ pub(crate) enum NodeFault {
         /// First byte that is not there.
         at: u64,
     },
-    /// Modules of ERET and ESTO do not run on nodes.
-    #[error("data nodes: only the module P of ERET and A of ESTO run on them")]
-    Module,
     /// Several nodes cannot store one file in this storage.
     #[error(
         "data nodes: this storage takes an upload from one node only, send PASV instead of SPAS"

@@ -210,7 +210,6 @@ impl GridSession {
     /// credential stays here.
     pub(crate) fn for_nodes(&self) -> DataIdentity {
         DataIdentity {
-            expected: None,
             credential: self
                 .user_credential()
                 .map(|own| message::Credential::new(own.to_pem().as_bytes())),

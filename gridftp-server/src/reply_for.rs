@@ -82,7 +82,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             NodeFault::Amount { .. } | NodeFault::Absent { .. } => {
                 (Code::of::<451>(), Some("INTERNAL_ERROR"))
             }
-            NodeFault::NotShared | NodeFault::Module => (Code::of::<504>(), None),
+            NodeFault::NotShared => (Code::of::<504>(), None),
         },
         Error::Forbidden(Forbidden::Family(_)) => (Code::of::<522>(), None),
         Error::Forbidden(

@@ -395,10 +395,10 @@ impl<D: Dsi> Shared<D> {
         )
     }
 
-    /// A data side on nodes, whose sessions begin like `about`.
-    pub(crate) fn node_side(&self, front: Arc<Front>, about: Open) -> NodeSide {
+    /// A data side on nodes, whose sessions begin with this message.
+    pub(crate) fn node_side(&self, front: Arc<Front>, opening: Open) -> NodeSide {
         let descriptors = self.descriptors.share(SHARE, LEAST);
-        NodeSide::new(front, about, Arc::clone(&self.stacks), descriptors)
+        NodeSide::new(front, opening, Arc::clone(&self.stacks), descriptors)
     }
 
     fn set_policy(&self, policy: Arc<Policy>) {

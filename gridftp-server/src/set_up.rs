@@ -1,7 +1,6 @@
 //! The set-up of a session's data connections: their hosts, their protection, and the host that has
 //! them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -29,15 +28,15 @@ impl<D: Dsi> Executor<D> {
             let before = matches!(self.side, Some(Side::Nodes(_)));
             !front.hybrid || striped.unwrap_or(before)
         });
-        let by_nodes = by_nodes.map(|(front, account)| (front, self.about(account)));
+        let by_nodes = by_nodes.map(|(front, account)| (front, self.opening(account)));
         let mut side = match (self.side.take(), by_nodes) {
             (Some(Side::Here(side)), None) => return Side::Here(side),
-            (Some(Side::Nodes(side)), Some((_, about))) if side.is_about(&about) => {
+            (Some(Side::Nodes(side)), Some((_, opening))) if side.opens_with(&opening) => {
                 return Side::Nodes(side);
             }
             (_, None) => Side::Here(Box::new(self.shared.data_side(&self.policy))),
-            (_, Some((front, about))) => {
-                Side::Nodes(Box::new(self.shared.node_side(Arc::clone(front), about)))
+            (_, Some((front, opening))) => {
+                Side::Nodes(Box::new(self.shared.node_side(Arc::clone(front), opening)))
             }
         };
         for (of, stack) in &self.stacks {
@@ -49,28 +48,24 @@ impl<D: Dsi> Executor<D> {
         side
     }
 
-    /// The session, as it begins on a node.
-    fn about(&self, account: &Admitted) -> Open {
+    /// The first message of this session to a node.
+    fn opening(&self, account: &Admitted) -> Open {
         let user = &account.user;
         Open {
             // Control characters would not be taken by the nodes, nor belong in their logs.
             task: self.client.task.escape_debug().take(256).collect(),
             client: SocketAddr::new(self.ends.peer, 0),
-            local: SocketAddr::new(self.ends.local, 0),
-            scope_id: self.ends.link,
             user: message::User {
                 name: user.name.clone(),
                 home: user.home.as_bytes().to_vec(),
                 may_write: user.may_write,
                 follows_links: user.follows_links,
-                attributes: BTreeMap::new(),
             },
             limits: message::SessionLimits {
                 connect_timeout: self.policy.connect_timeout,
                 stall_timeout: self.policy.stall_timeout,
                 max_streams: self.policy.max_streams,
             },
-            advertise: None,
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 /// Validity of an authority.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Most that the clock of a member may be behind.
-const SKEW: Duration = Duration::from_secs(3600);
+pub(crate) const SKEW: Duration = Duration::from_secs(3600);
 
 /// Makes a cluster: its authority, and the certificate of its first front end, in `folder`.
 ///

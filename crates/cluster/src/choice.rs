@@ -41,7 +41,7 @@ pub(crate) fn choose(candidates: &[Candidate<'_>], n: usize) -> Vec<usize> {
     let mut usable: Vec<(usize, &Candidate<'_>)> = candidates
         .iter()
         .enumerate()
-        .filter(|(_, candidate)| candidate.report.capacity > 0 && !candidate.report.draining)
+        .filter(|(_, candidate)| candidate.report.takes_sessions())
         .collect();
     usable.sort_by(|(_, one), (_, other)| one.compare(other));
     usable.into_iter().take(n).map(|(index, _)| index).collect()

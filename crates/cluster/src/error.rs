@@ -96,6 +96,20 @@ pub enum Error {
     /// A token to join is not valid.
     #[error("cluster: join token: {0}")]
     Token(&'static str),
+    /// Two processes have the name of one node.
+    #[error(
+        "cluster: another node {name} is connected from {address}: give each node a name of its \
+         own, with a certificate of its own by `cluster join`"
+    )]
+    Rival {
+        /// The name.
+        name: String,
+        /// The address of the first one.
+        address: String,
+    },
+    /// The certificate was revoked.
+    #[error("cluster: the certificate of {0} is revoked: it joins again with a token")]
+    Revoked(String),
     /// No node of this name is connected.
     #[error("cluster: no node {0} is connected")]
     NoNode(String),

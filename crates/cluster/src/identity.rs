@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 
+use crate::authority::SKEW;
 use crate::error::{Error, Result};
 
 const SCHEME: &str = "gridftp-cluster://";
@@ -14,7 +15,7 @@ const SCHEME: &str = "gridftp-cluster://";
 const MAX_NAME: usize = 64;
 
 /// The part that a member of a cluster plays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "a cluster has two kinds of members"
@@ -33,6 +34,12 @@ impl Role {
             Self::Front => "front",
             Self::Node => "node",
         }
+    }
+
+    /// The role of this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let roles = [Self::Front, Self::Node];
+        roles.into_iter().find(|role| role.name() == name)
     }
 
     /// The role at the other end of a connection.
@@ -116,10 +123,7 @@ impl FromStr for Identity {
         let (Some(cluster), Some(role), Some(name), None) = parts else {
             return Err(BadIdentity);
         };
-        let role = [Role::Front, Role::Node]
-            .into_iter()
-            .find(|known| known.name() == role)
-            .ok_or(BadIdentity)?;
+        let role = Role::from_name(role).ok_or(BadIdentity)?;
         Self::new(cluster, role, name).ok_or(BadIdentity)
     }
 }
@@ -128,6 +132,8 @@ impl FromStr for Identity {
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) identity: Identity,
+    /// The issue of its certificate.
+    pub(crate) issued: SystemTime,
     /// The end of its certificate's validity.
     pub(crate) not_after: SystemTime,
 }
@@ -167,11 +173,14 @@ impl Peer {
         let (Some(member), None) = (members.next(), members.next()) else {
             return Err(bad("does not name a member of a cluster"));
         };
-        let seconds = parsed.validity().not_after.timestamp();
-        let seconds = u64::try_from(seconds).unwrap_or_default();
+        let time = |time: x509_parser::time::ASN1Time| {
+            let seconds = u64::try_from(time.timestamp()).unwrap_or_default();
+            UNIX_EPOCH + Duration::from_secs(seconds)
+        };
         Ok(Self {
             identity: member.parse().map_err(bad_identity)?,
-            not_after: UNIX_EPOCH + Duration::from_secs(seconds),
+            issued: time(parsed.validity().not_before) + SKEW,
+            not_after: time(parsed.validity().not_after),
         })
     }
 

@@ -107,8 +107,7 @@ impl Calls {
     fn check_front(&self) -> Result<(), Status> {
         let denied = || Status::permission_denied("needs the certificate of a front end");
         let peer = self.peer.as_ref().ok_or_else(denied)?;
-        let own = self.nodes.member().identity();
-        let checked = peer.check(own, Role::Front, SystemTime::now());
+        let checked = self.nodes.member().check(peer, Role::Front);
         checked.map_err(|error| Status::permission_denied(error.to_string()))
     }
 }
@@ -121,7 +120,7 @@ impl Service for Calls {
     ) -> Result<Response<proto::NodesReply>, Status> {
         self.check_front()?;
         let nodes = self.nodes.list().into_iter().map(|node| proto::NodeState {
-            report: Some(node.report.into_message(&node.name, None)),
+            report: Some(node.report.into_message(&node.name)),
             name: node.name,
             address: node.address,
             version: Some(node.version.into()),
@@ -147,17 +146,13 @@ impl Service for Calls {
         &self,
         request: Request<proto::JoinRequest>,
     ) -> Result<Response<proto::Issued>, Status> {
-        let proto::JoinRequest {
-            secret,
-            name,
-            request,
-        } = request.into_inner();
-        let secret = zeroize::Zeroizing::new(secret);
+        let join = request.into_inner();
         self.issue(move |member, authority| {
-            let known = token::look_up(&member.folder, &secret, &name, SystemTime::now())?;
-            let identity = authority.member(known.role, &name)?;
+            let now = SystemTime::now();
+            let known = token::look_up(&member.folder, &join.secret, &join.name, now)?;
+            let identity = authority.member(known.role, &join.name)?;
             // A request that cannot be signed does not use the token up.
-            let chain = authority.issue(&request, &identity, LIFETIME)?;
+            let chain = authority.issue(&join.request, &identity, LIFETIME)?;
             known.use_up()?;
             Ok((identity, chain))
         })
@@ -173,8 +168,7 @@ impl Service for Calls {
         let peer = peer.ok_or_else(|| Status::unauthenticated(denied))?;
         let request = request.into_inner().request;
         self.issue(move |member, authority| {
-            let role = peer.identity.role;
-            peer.check(&member.identity, role, SystemTime::now())?;
+            member.check(&peer, peer.identity.role)?;
             let chain = authority.issue(&request, &peer.identity, LIFETIME)?;
             Ok((peer.identity, chain))
         })

@@ -41,6 +41,7 @@
 //! | `cert.pem` | the member's certificate, and the rest of its chain |
 //! | `key.pem` | its key |
 //! | `tokens/` | digests of the tokens to join that are still valid |
+//! | `revoked` | members whose certificates are refused, with the times of the revocation |
 //!
 //! [`init`] makes a cluster and its first front end. A further member needs a token, made by
 //! [`create_token`] on that front end and used once by [`join()`]: it carries the digest of the
@@ -49,6 +50,9 @@
 //! address. [`Member::keep_renewed`] gets new certificates in time, on every member; connections
 //! with an old one are replaced, and end with their last session. [`rotate`] and [`retire`] replace
 //! the authority while the cluster runs.
+//!
+//! A stolen key is of no use after [`revoke`]: handshakes and calls with the certificates of that
+//! member are refused from then on, and its connections end within a second.
 //!
 //! A member with another major version of the service is refused, and both ends log it.
 //!
@@ -105,7 +109,9 @@ mod message;
 mod node;
 mod nodes;
 mod proto;
+mod registration;
 mod report;
+mod revocations;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -119,10 +125,11 @@ pub use join::join;
 pub use member::Member;
 pub use message::{
     Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Malformed, Open, PeerRule,
-    SessionLimits, ToNode, Transfer, TransferKind, Transferred, User, Whole,
+    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, User, Whole,
 };
 pub use node::{Node, Replies, Requests, Serve};
 pub use nodes::{NodeHandle, NodeInfo, Nodes};
 pub use report::{Report, VERSION, Version};
+pub use revocations::revoke;
 pub use session::NodeSession;
 pub use token::{JoinToken, create_token};

@@ -10,13 +10,15 @@ use tokio::sync::watch;
 use crate::error::{Error, Result};
 use crate::folder::Folder;
 use crate::identity::{Identity, Peer, Role};
-use crate::tls::{self, AUTHORITY, Certificate, Credentials, NODE};
+use crate::revocations::Revocations;
+use crate::tls::{self, AUTHORITY, Certificate, Credentials, NODE, Own};
 
 /// This program as a member of a cluster: its identity, certificates and key.
 #[derive(Debug)]
 pub struct Member {
     pub(crate) folder: Folder,
     pub(crate) identity: Identity,
+    revocations: Arc<Revocations>,
     current: RwLock<Arc<Current>>,
     changes: watch::Sender<()>,
 }
@@ -44,10 +46,12 @@ impl Member {
     /// A file is missing, others may read the key, or the files do not fit together.
     pub fn load(folder: impl Into<PathBuf>) -> Result<Arc<Self>> {
         let folder = Folder::new(folder);
-        let (identity, current) = read(&folder)?;
+        let revocations = Arc::new(Revocations::load(&folder)?);
+        let (identity, current) = read(&folder, &revocations)?;
         Ok(Arc::new(Self {
             folder,
             identity,
+            revocations,
             current: RwLock::new(Arc::new(current)),
             changes: watch::Sender::new(()),
         }))
@@ -69,7 +73,7 @@ impl Member {
     ///
     /// As [`Self::load`], or the files are those of another member; the old ones stay in force.
     pub fn reload(&self) -> Result<()> {
-        let (identity, current) = read(&self.folder)?;
+        let (identity, current) = read(&self.folder, &self.revocations)?;
         if identity != self.identity {
             let fact = format!("is of {identity}, not of {}", self.identity);
             return Err(Error::certificate(
@@ -80,6 +84,20 @@ impl Member {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(current);
         self.changes.send_replace(());
         Ok(())
+    }
+
+    /// Checks that a peer may make or answer a call now: cluster, role, validity, revocations.
+    pub(crate) fn check(&self, peer: &Peer, role: Role) -> Result<()> {
+        peer.check(&self.identity, role, SystemTime::now())?;
+        self.revocations.check(peer)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn own(&self) -> Own<'_> {
+        Own {
+            identity: &self.identity,
+            revocations: &self.revocations,
+        }
     }
 
     pub(crate) fn current(&self) -> Arc<Current> {
@@ -94,7 +112,7 @@ impl Member {
 }
 
 /// Reads the files of a member.
-fn read(folder: &Folder) -> Result<(Identity, Current)> {
+fn read(folder: &Folder, revocations: &Arc<Revocations>) -> Result<(Identity, Current)> {
     let credentials = Credentials {
         chain: folder.certificates("cert.pem")?,
         key: folder.key("key.pem")?,
@@ -105,6 +123,7 @@ fn read(folder: &Folder) -> Result<(Identity, Current)> {
     let Peer {
         identity,
         not_after,
+        ..
     } = Peer::of_certificate(leaf)?;
     let other = identity.role.other();
     // A program that joins knows the authority by its digest only, so it is shown the certificate.
@@ -114,12 +133,16 @@ fn read(folder: &Folder) -> Result<(Identity, Current)> {
         roots: credentials.roots.clone(),
     };
     let mandatory = Certificate::Mandatory;
+    let own = Own {
+        identity: &identity,
+        revocations,
+    };
     let current = Current {
         not_after,
-        accept: tls::server(&credentials, &identity, Some(other), mandatory, NODE)?,
-        dial: tls::client(&credentials, &identity, other, NODE)?,
-        issue: tls::server(&shown, &identity, None, Certificate::Optional, AUTHORITY)?,
-        renew: tls::client(&credentials, &identity, Role::Front, AUTHORITY)?,
+        accept: tls::server(&credentials, own, Some(other), mandatory, NODE)?,
+        dial: tls::client(&credentials, own, other, NODE)?,
+        issue: tls::server(&shown, own, None, Certificate::Optional, AUTHORITY)?,
+        renew: tls::client(&credentials, own, Role::Front, AUTHORITY)?,
         credentials,
     };
     Ok((identity, current))

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +13,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
+use crate::authority::random;
 use crate::connections::{self, Registration, State, connect};
 use crate::error::{Error, Result};
 use crate::identity::{Peer, Role};
@@ -96,6 +96,8 @@ pub struct Node<S> {
     member: Arc<Member>,
     serve: Arc<S>,
     pub(crate) version: Version,
+    /// A random number, by which front ends tell this process from another one of the same name.
+    process: u64,
 }
 
 impl<S> Clone for Node<S> {
@@ -104,6 +106,7 @@ impl<S> Clone for Node<S> {
             member: Arc::clone(&self.member),
             serve: Arc::clone(&self.serve),
             version: self.version.clone(),
+            process: self.process,
         }
     }
 }
@@ -125,6 +128,7 @@ impl<S: Serve> Node<S> {
             member,
             serve,
             version: Version::of_program(program),
+            process: u64::from_ne_bytes(random()?),
         })
     }
 
@@ -196,10 +200,8 @@ struct Calls<S> {
 impl<S: Serve> Calls<S> {
     /// Checks at each call that the peer is a front end of this cluster, with a valid certificate.
     fn check(&self) -> Result<(), Status> {
-        let own = self.node.member.identity();
-        self.peer
-            .check(own, Role::Front, SystemTime::now())
-            .map_err(|error| Status::permission_denied(error.to_string()))
+        let checked = self.node.member.check(&self.peer, Role::Front);
+        checked.map_err(|error| Status::permission_denied(error.to_string()))
     }
 }
 
@@ -349,9 +351,12 @@ impl<S: Serve> Stream for Reports<S> {
         if self.changes.has_changed().unwrap_or_default() {
             return Poll::Ready(None);
         }
-        let version = std::mem::take(&mut self.first).then(|| self.node.version.clone());
         let name = &self.node.member.identity().name;
-        let report = self.node.serve.report().into_message(name, version);
+        let mut report = self.node.serve.report().into_message(name);
+        if std::mem::take(&mut self.first) {
+            report.version = Some(self.node.version.clone().into());
+            report.process = self.node.process;
+        }
         Poll::Ready(Some(Ok(report)))
     }
 }

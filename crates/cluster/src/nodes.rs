@@ -4,21 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use tonic::codegen::http::Uri;
-use tracing::{info, warn};
 
 use crate::choice::{self, Candidate};
-use crate::connections::{Registration, State};
 use crate::error::{Error, Result};
 use crate::handshakes::Rate;
 use crate::identity::{Peer, Role};
-use crate::link::{self, BEAT, Caller, Io, OPENING, SILENCE};
+use crate::link::{BEAT, Caller, SILENCE};
 use crate::member::Member;
-use crate::message::{MAX_MESSAGE, Open};
+use crate::message::Open;
 use crate::proto;
 use crate::proto::node_client::NodeClient;
 use crate::report::{Report, Version};
@@ -36,27 +32,29 @@ pub struct Nodes {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) member: Arc<Member>,
-    version: Version,
+    pub(crate) version: Version,
     table: Mutex<BTreeMap<String, Arc<Connected>>>,
-    changes: watch::Sender<()>,
+    pub(crate) changes: watch::Sender<()>,
     /// Limits requests for certificates.
     pub(crate) requests: Rate,
 }
 
 /// One registered connection of a node.
-struct Connected {
-    peer: Peer,
-    address: String,
-    version: Version,
-    client: Client,
-    usage: Mutex<Use>,
-    placed: AtomicU32,
+pub(crate) struct Connected {
+    pub(crate) peer: Peer,
+    pub(crate) address: String,
+    pub(crate) version: Version,
+    /// A number of the process.
+    pub(crate) process: u64,
+    pub(crate) client: Client,
+    pub(crate) usage: Mutex<Use>,
+    pub(crate) placed: AtomicU32,
 }
 
 /// The last report of a node, and the placements since.
 #[derive(Debug, Clone, Copy)]
-struct Use {
-    report: Report,
+pub(crate) struct Use {
+    pub(crate) report: Report,
     at: Instant,
     /// Placements since.
     recent: u32,
@@ -213,35 +211,17 @@ impl Nodes {
         Ok(())
     }
 
-    /// Calls the node at the other end of a connection: registers it and keeps it until it is
-    /// lost, or replaced and no longer used.
-    ///
-    /// # Errors
-    ///
-    /// The connection broke, or the node was silent or refused.
-    pub(crate) async fn attend(
-        &self,
-        stream: impl Io,
-        peer: Peer,
-        address: &str,
-        state: State,
-    ) -> Result<()> {
-        let name = peer.identity.name.clone();
-        let lost = |error: hyper::Error| Error::connection(&name, error);
-        let (caller, connection) = link::call(stream).await.map_err(lost)?;
-        let mut connection = std::pin::pin!(connection);
-        let kept = self.shared.keep(caller, peer, address, &state);
-        tokio::select! {
-            end = &mut connection => return end.map_err(lost),
-            kept = kept => kept?,
-        }
-        // Its sessions go on until they end.
-        connection.await.map_err(lost)
+    /// Says whether sessions are placed on this node: it is connected, reports and does not drain.
+    pub fn places_on(&self, name: &str) -> bool {
+        self.shared.lock().get(name).is_some_and(|node| {
+            let usage = node.usage();
+            usage.report.takes_sessions() && !usage.is_late()
+        })
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Connected>>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Connected>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -250,188 +230,17 @@ impl Shared {
     }
 
     /// Checks that a peer is a node of this cluster with a valid certificate.
-    fn check(&self, peer: &Peer) -> Result<()> {
-        peer.check(self.member.identity(), Role::Node, SystemTime::now())
-    }
-
-    /// Registers the node of a connection, and follows its reports until another connection of the
-    /// same node replaces this one.
-    async fn keep(
-        self: &Arc<Self>,
-        caller: Caller,
-        peer: Peer,
-        address: &str,
-        state: &State,
-    ) -> Result<()> {
-        self.check(&peer)?;
-        let name = peer.identity.name.clone();
-        let mut changes = self.member.changes();
-        let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"))
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
-        let request = proto::RegisterRequest {
-            front: self.member.identity().name.clone(),
-            version: Some(self.version.clone().into()),
-        };
-        let reports = timeout(SILENCE, client.register(request)).await;
-        let reports = reports.map_err(|_| silent(&name))?;
-        let reports = reports.map_err(|status| Error::of_call(&name, status))?;
-        let mut reports = Reports {
-            stream: reports.into_inner(),
-            name: &name,
-        };
-        let first = reports.next().await?;
-        let (report, version) = first.ok_or_else(|| Error::Ended { peer: name.clone() })?;
-        let version = Version::try_from(version).map_err(|source| Error::Malformed {
-            peer: name.clone(),
-            source,
-        })?;
-        if let Err(error) = self.check_version(&mut client, &name, &version).await {
-            state.send_replace(Registration::Refused);
-            return Err(error);
-        }
-        info!(node = name, address, %version, "node registered");
-        state.send_replace(Registration::Registered);
-        let registered = self.register(Connected {
-            peer: peer.clone(),
-            address: address.into(),
-            version,
-            client,
-            usage: Mutex::new(Use::new(report)),
-            placed: AtomicU32::new(0),
-        });
-        loop {
-            let next = tokio::select! {
-                next = reports.next() => next?,
-                // The own certificate is new, and needs a new connection.
-                _ = changes.changed() => None,
-            };
-            let Some((report, _)) = next else { break };
-            self.check(&peer)?;
-            if !registered.update(report) {
-                return Ok(());
-            }
-        }
-        // The end that dials makes another connection, which replaces this one.
-        drop(reports);
-        Registration::release(state);
-        let mut changes = self.changes.subscribe();
-        let replaced =
-            async { while registered.is_current() && changes.changed().await.is_ok() {} };
-        // Without another one in time, the node is lost.
-        let _ = timeout(2 * OPENING, replaced).await;
-        Ok(())
-    }
-
-    /// Refuses a node of another major version, and tells it.
-    async fn check_version(
-        &self,
-        client: &mut Client,
-        name: &str,
-        version: &Version,
-    ) -> Result<()> {
-        let ours = self.version.major;
-        if version.major == ours {
-            return Ok(());
-        }
-        let reason = format!(
-            "node {name} speaks version {} of the service, and the front end {ours}: run the same \
-             release on every member",
-            version.major
-        );
-        warn!(node = name, %version, reason, "node refused");
-        // The connection is closed in any case.
-        let _ = timeout(SILENCE, client.refuse(proto::RefuseRequest { reason })).await;
-        Err(Error::Version {
-            peer: name.into(),
-            theirs: version.major,
-            ours,
-        })
-    }
-
-    /// Enters a node in the table, in place of an earlier connection of the same name.
-    fn register(self: &Arc<Self>, node: Connected) -> Registered {
-        let node = Arc::new(node);
-        self.lock()
-            .insert(node.peer.identity.name.clone(), Arc::clone(&node));
-        self.changes.send_replace(());
-        Registered {
-            shared: Arc::clone(self),
-            node,
-        }
-    }
-}
-
-/// An entry of the table, removed when dropped.
-struct Registered {
-    shared: Arc<Shared>,
-    node: Arc<Connected>,
-}
-
-impl Registered {
-    /// Says whether no other connection has replaced this one.
-    fn is_current(&self) -> bool {
-        let table = self.shared.lock();
-        let entry = table.get(&self.node.peer.identity.name);
-        entry.is_some_and(|entry| Arc::ptr_eq(entry, &self.node))
-    }
-
-    /// Stores a report; false if another connection has replaced this one.
-    fn update(&self, report: Report) -> bool {
-        let before = std::mem::replace(&mut *self.node.lock(), Use::new(report));
-        if before.report != report {
-            self.shared.changes.send_replace(());
-        }
-        self.is_current()
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let name = &self.node.peer.identity.name;
-        let mut table = self.shared.lock();
-        if table
-            .get(name)
-            .is_some_and(|entry| Arc::ptr_eq(entry, &self.node))
-        {
-            table.remove(name);
-            drop(table);
-            warn!(node = name, "node lost");
-            self.shared.changes.send_replace(());
-        }
-    }
-}
-
-/// The reports of a node.
-struct Reports<'a> {
-    stream: tonic::Streaming<proto::Report>,
-    name: &'a str,
-}
-
-impl Reports<'_> {
-    /// The next report, with the version in the first; `None` if the node ends the registration.
-    async fn next(&mut self) -> Result<Option<(Report, Option<proto::Version>)>> {
-        let message = timeout(SILENCE, self.stream.message()).await;
-        let message = message.map_err(|_| silent(self.name))?;
-        let message = message.map_err(|status| Error::of_call(self.name, status))?;
-        let Some(message) = message else {
-            return Ok(None);
-        };
-        let report = Report::of_message(&message, self.name);
-        let report = report.map_err(|source| Error::Malformed {
-            peer: self.name.into(),
-            source,
-        })?;
-        Ok(Some((report, message.version)))
+    pub(crate) fn check(&self, peer: &Peer) -> Result<()> {
+        self.member.check(peer, Role::Node)
     }
 }
 
 impl Connected {
-    fn lock(&self) -> MutexGuard<'_, Use> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Use> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn usage(&self) -> Use {
+    pub(crate) fn usage(&self) -> Use {
         *self.lock()
     }
 
@@ -449,7 +258,7 @@ impl Connected {
 }
 
 impl Use {
-    fn new(report: Report) -> Self {
+    pub(crate) fn new(report: Report) -> Self {
         Self {
             report,
             at: Instant::now(),
@@ -457,7 +266,7 @@ impl Use {
         }
     }
 
-    fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         self.at.elapsed() > 2 * BEAT
     }
 }

@@ -18,7 +18,25 @@
 
 use std::fmt;
 
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
+
 tonic::include_proto!("gridftp.cluster");
+
+impl Drop for Protection {
+    fn drop(&mut self) {
+        self.credential.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Protection {}
+
+impl Drop for JoinRequest {
+    fn drop(&mut self) {
+        self.secret.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for JoinRequest {}
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

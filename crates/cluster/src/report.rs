@@ -76,11 +76,17 @@ impl TryFrom<Option<proto::Version>> for Version {
 }
 
 impl Report {
+    /// Says whether new sessions may be placed on the node.
+    pub(crate) const fn takes_sessions(&self) -> bool {
+        self.capacity > 0 && !self.draining
+    }
+
     /// The message of a node with this name.
-    pub(crate) fn into_message(self, name: &str, version: Option<Version>) -> proto::Report {
+    pub(crate) fn into_message(self, name: &str) -> proto::Report {
         proto::Report {
             name: name.into(),
-            version: version.map(Into::into),
+            version: None,
+            process: 0,
             capacity: self.capacity,
             running: self.running,
             load: self.load,

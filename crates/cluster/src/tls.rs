@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature,
-    verify_tls13_signature,
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -14,12 +13,13 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError,
-    RootCertStore, ServerConfig, SignatureScheme,
+    PeerIncompatible, RootCertStore, ServerConfig, SignatureScheme,
 };
 
 use crate::authority::sha256;
 use crate::error::{Error, Result};
 use crate::identity::{Identity, Peer, Role};
+use crate::revocations::Revocations;
 
 /// The protocol of a connection on which the front end calls the node.
 pub(crate) const NODE: &[u8] = b"gridftp-cluster";
@@ -34,8 +34,39 @@ pub(crate) struct Credentials {
     pub(crate) roots: Vec<CertificateDer<'static>>,
 }
 
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    aws_lc_rs::default_provider().signature_verification_algorithms
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
+}
+
+/// The methods of both verifiers that concern signatures. TLS 1.2 is not offered.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Err(PeerIncompatible::Tls12NotOffered.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            verify_tls13_signature(message, certificate, signature, &algorithms())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            algorithms().supported_schemes()
+        }
+    };
 }
 
 /// Accepts members of one cluster with one role, or of both where it is `None`.
@@ -46,6 +77,14 @@ struct Members {
     /// The cluster; `None` where the root is known to be the cluster's own.
     cluster: Option<String>,
     role: Option<Role>,
+    revocations: Option<Arc<Revocations>>,
+}
+
+/// The end that checks a peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) revocations: &'a Arc<Revocations>,
 }
 
 impl Members {
@@ -55,6 +94,9 @@ impl Members {
             rustls::Error::InvalidCertificate(CertificateError::Other(error))
         };
         let peer = Peer::of_certificate(certificate).map_err(refuse)?;
+        if let Some(revocations) = &self.revocations {
+            revocations.check(&peer).map_err(refuse)?;
+        }
         let role = self.role.unwrap_or(peer.identity.role);
         let Identity { cluster, .. } = &peer.identity;
         let of_cluster = self.cluster.as_ref().is_none_or(|own| own == cluster);
@@ -90,34 +132,16 @@ impl ClientCertVerifier for Members {
         Ok(verified)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.chain
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.chain
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
-    }
+    signatures!();
 }
 
-/// The same check at the end that dials.
+/// The same check at the end that dials, with authorities that are known, or that the peer shows.
 #[derive(Debug)]
-struct Dialled(Members);
+enum Dialled {
+    Members(Members),
+    /// A front end of the authority with this SHA-256, which it shows itself.
+    Pinned([u8; 32]),
+}
 
 impl ServerCertVerifier for Dialled {
     fn verify_server_cert(
@@ -128,34 +152,28 @@ impl ServerCertVerifier for Dialled {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.0
+        let pinned;
+        let members = match self {
+            Self::Members(members) => members,
+            Self::Pinned(authority) => {
+                let root = intermediates
+                    .iter()
+                    .find(|certificate| sha256(certificate) == *authority)
+                    .ok_or(CertificateError::UnknownIssuer)?
+                    .clone()
+                    .into_owned();
+                let front = Some(Role::Front);
+                pinned = members(&[root], None, front, Certificate::Mandatory)
+                    .map_err(|error| rustls::Error::General(error.to_string()))?;
+                &pinned
+            }
+        };
+        members
             .verify_client_cert(end_entity, intermediates, now)
             .map(|_| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
+    signatures!();
 }
 
 /// Whether a peer may come without a certificate.
@@ -167,7 +185,7 @@ pub(crate) enum Certificate {
 
 fn members(
     roots: &[CertificateDer<'static>],
-    cluster: Option<&Identity>,
+    own: Option<Own<'_>>,
     role: Option<Role>,
     certificate: Certificate,
 ) -> Result<Members> {
@@ -187,8 +205,9 @@ fn members(
         .map_err(|error| Error::certificate("ca.pem", error))?;
     Ok(Members {
         chain,
-        cluster: cluster.map(|own| own.cluster.clone()),
+        cluster: own.map(|own| own.identity.cluster.clone()),
         role,
+        revocations: own.map(|own| Arc::clone(own.revocations)),
     })
 }
 
@@ -199,7 +218,7 @@ fn bad_pair(error: rustls::Error) -> Error {
 /// The end that accepts connections of one protocol.
 pub(crate) fn server(
     credentials: &Credentials,
-    own: &Identity,
+    own: Own<'_>,
     role: Option<Role>,
     certificate: Certificate,
     protocol: &[u8],
@@ -221,7 +240,7 @@ pub(crate) fn server(
 /// The end that dials a member with this role.
 pub(crate) fn client(
     credentials: &Credentials,
-    own: &Identity,
+    own: Own<'_>,
     role: Role,
     protocol: &[u8],
 ) -> Result<Arc<ClientConfig>> {
@@ -235,7 +254,7 @@ pub(crate) fn client(
         .with_protocol_versions(&[&TLS13])
         .map_err(bad_pair)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Dialled(verifier)))
+        .with_custom_certificate_verifier(Arc::new(Dialled::Members(verifier)))
         .with_client_auth_cert(credentials.chain.clone(), credentials.key.clone_key())
         .map_err(bad_pair)?;
     Ok(Arc::new(dialling(config, protocol)))
@@ -244,69 +263,13 @@ pub(crate) fn client(
 /// The end that dials a front end of the authority whose certificate has this SHA-256, and that has
 /// no certificate itself.
 pub(crate) fn pinned(authority: [u8; 32]) -> Result<Arc<ClientConfig>> {
-    let algorithms = provider().signature_verification_algorithms;
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(bad_pair)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned {
-            authority,
-            algorithms,
-        }))
+        .with_custom_certificate_verifier(Arc::new(Dialled::Pinned(authority)))
         .with_no_client_auth();
     Ok(Arc::new(dialling(config, AUTHORITY)))
-}
-
-/// Accepts front ends of the authority with a known digest, which they show themselves.
-#[derive(Debug)]
-struct Pinned {
-    authority: [u8; 32],
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let root = intermediates
-            .iter()
-            .find(|certificate| sha256(certificate) == self.authority)
-            .ok_or(CertificateError::UnknownIssuer)?
-            .clone()
-            .into_owned();
-        let front = Some(Role::Front);
-        members(&[root], None, front, Certificate::Mandatory)
-            .map_err(|error| rustls::Error::General(error.to_string()))?
-            .verify_client_cert(end_entity, intermediates, now)
-            .map(|_| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }
 
 /// Sets the options that every dialling end has.

@@ -22,6 +22,7 @@ pub use self::security::{
 pub(crate) use self::security::{Requirements, TlsPolicy};
 pub(crate) use self::storage::Storages;
 pub use self::storage::{StorageOption, StorageSection};
+use gridftp_cluster::StoreRules;
 use gridftp_dsi::DynDsi;
 use xio::{ByteSize, Entry, PortRange};
 
@@ -194,6 +195,15 @@ impl Config {
     /// Has these data nodes move the data.
     pub fn set_front(&mut self, front: Front) {
         self.front = Some(Arc::new(front));
+    }
+
+    /// The way of storing for a client that does or does not announce every length but 0.
+    pub(crate) const fn store_rules(&self, empty_unannounced: bool) -> StoreRules {
+        StoreRules {
+            in_place: self.in_place,
+            durable: self.sync_writes,
+            empty_unannounced,
+        }
     }
 
     /// Opens the storages as one tree; `None` where the configuration names none.

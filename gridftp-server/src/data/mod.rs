@@ -20,12 +20,13 @@ use gridftp_data::{DataChannel, Descriptors, Options, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
+pub(crate) use self::modules::Digest;
 pub(crate) use self::mover::{Context, FILE, Moved, Mover, take_file};
 pub(crate) use self::protect::{DataLayer, DataTls};
 pub(crate) use self::reporter::{Reporter, StripeBytes, every, tenths, tick};
 pub(crate) use self::side::Side;
 pub(crate) use self::stacks::Stacks;
-pub(crate) use self::store::{NotArrived, Store};
+pub(crate) use self::store::{Store, Verdict};
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after

@@ -13,7 +13,7 @@ use gridftp_dsi_posix::checksum::Hasher;
 use tokio::task::JoinSet;
 
 use super::mover::Moved;
-use super::{Mover, Store};
+use super::{Context, Mover, Store};
 use crate::archive::Archive;
 use crate::error::Error;
 
@@ -110,19 +110,29 @@ impl<D: Dsi> Mover<'_, D> {
         module: StoreModule,
         size: Option<u64>,
     ) -> Result<Moved, Error> {
+        let store = self.context.module_store(path.clone(), module, size);
+        self.store(&store).await.map(Moved::from)
+    }
+}
+
+impl<D: Dsi> Context<'_, D> {
+    /// The store of a module.
+    pub(crate) fn module_store(
+        &self,
+        path: DsiPath,
+        module: StoreModule,
+        size: Option<u64>,
+    ) -> Store {
         let StoreModule::Checksum {
             algorithm,
             digest,
             offset,
         } = module;
-        let store = Store {
+        Store {
             size,
             proof: Some((algorithm, digest)),
-            ..self
-                .context
-                .plain_store(path.clone(), Placement::At(offset))
-        };
-        self.store(&store).await.map(Moved::from)
+            ..self.plain_store(path, Placement::At(offset))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::types::{Channel, Outcome, Placement, TransferKind};
+use gridftp_cluster::StoreRules;
 use gridftp_data::{Descriptors, Permit, Watch};
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
 
@@ -22,8 +23,8 @@ pub(crate) struct Context<'a, D: Dsi> {
     pub(crate) channel: &'a Channel,
     /// Tag of the data, which a client may send before the reply.
     pub(crate) tag: Option<u64>,
-    /// Whether the client announces the length of every upload but an empty one.
-    pub(crate) empty_unannounced: bool,
+    /// The way of storing, of this server or of the front end of this node.
+    pub(crate) rules: StoreRules,
     pub(crate) watch: &'a Watch,
     pub(crate) reporter: &'a mut Reporter,
 }
@@ -135,19 +136,17 @@ impl<'a, D: Dsi> Mover<'a, D> {
 }
 
 impl<D: Dsi> Context<'_, D> {
-    /// A store without the choices of a client, the way of this server.
+    /// A store without the choices of a client.
     pub(crate) fn plain_store(&self, path: DsiPath, into: Placement) -> Store {
         Store {
             path,
             into,
             held: RangeSet::new(),
             size: None,
-            empty_unannounced: self.empty_unannounced,
             modified: None,
             checksum: None,
             proof: None,
-            in_place: self.shared.config.in_place,
-            durable: self.shared.config.sync_writes,
+            rules: self.rules,
         }
     }
 }

@@ -11,6 +11,7 @@ use ftp_proto::types::{Event, Transfer};
 use gridftp_data::Watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{AbortedBy, Error};
 
@@ -24,15 +25,27 @@ const SIGN: Duration = Duration::from_secs(10);
 /// Bytes moved so far by each stripe of a transfer.
 pub(crate) type StripeBytes = Arc<[AtomicU64]>;
 
+/// Asks the front end of a transfer on a node for its consent to a publication; dropped without an
+/// answer, the transfer is aborted.
+pub(crate) type Consent = mpsc::Sender<oneshot::Sender<()>>;
+
 /// The events of a running transfer, and its cancellation.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     events: mpsc::Sender<Event>,
     cancel: oneshot::Receiver<AbortedBy>,
+    /// The side that cancelled.
+    cancelled: Option<AbortedBy>,
+    /// Stops work that is not to be dropped, since its end tells the state of other hosts.
+    stop: Option<CancellationToken>,
+    /// Set where the session is on another host.
+    consent: Option<Consent>,
     perf: Option<Duration>,
     restart: Option<Duration>,
     /// Whether recorded ranges are sent to the client.
     tells: bool,
+    /// Received ranges that are not recorded yet.
+    unrecorded: RangeSet,
     started: bool,
     /// Set to report the opening before it begins; the value tells whether connections serve again.
     ahead: Option<bool>,
@@ -46,23 +59,16 @@ impl Reporter {
         cancel: oneshot::Receiver<AbortedBy>,
         transfer: &Transfer,
     ) -> Self {
-        Self {
-            events,
-            cancel,
-            perf: transfer.perf_every,
-            restart: match transfer.restart_every {
-                None if !transfer.is_sending() => Some(RECORD),
-                every => every,
-            },
-            tells: transfer.restart_every.is_some(),
-            started: false,
-            ahead: None,
-            stripes: None,
+        let (perf, restart) = (transfer.perf_every, transfer.restart_every);
+        let mut reporter = Self::at(events, cancel, perf, restart);
+        if !transfer.is_sending() {
+            reporter.restart.get_or_insert(RECORD);
         }
+        reporter
     }
 
     /// Reports at these intervals; `tells` says whether the receiver of the events takes ranges.
-    pub(crate) const fn at(
+    pub(crate) fn at(
         events: mpsc::Sender<Event>,
         cancel: oneshot::Receiver<AbortedBy>,
         perf: Option<Duration>,
@@ -71,13 +77,32 @@ impl Reporter {
         Self {
             events,
             cancel,
+            cancelled: None,
+            stop: None,
+            consent: None,
             perf,
             restart,
             tells: restart.is_some(),
+            unrecorded: RangeSet::new(),
             started: false,
             ahead: None,
             stripes: None,
         }
+    }
+
+    /// Has a cancellation stop the work of [`run`](Self::run) by this token, and awaits its end.
+    pub(crate) fn set_stop(&mut self, stop: CancellationToken) {
+        self.stop = Some(stop);
+    }
+
+    /// Asks for consent before a file is published whose end may be that of the client.
+    pub(crate) fn set_consent(&mut self, consent: Consent) {
+        self.consent = Some(consent);
+    }
+
+    /// The way of events to the session.
+    pub(crate) fn events(&self) -> mpsc::Sender<Event> {
+        self.events.clone()
     }
 
     /// Interval of restart markers, if the client asks for them.
@@ -101,7 +126,8 @@ impl Reporter {
     /// `kept` makes received ranges durable; a 111 names only such ranges.
     ///
     /// # Errors
-    /// Those of `work`, and [`Error::Aborted`] when the session cancelled: `work` is dropped then.
+    /// Those of `work`, and [`Error::Aborted`] when the session cancelled: `work` is dropped then,
+    /// or it has failed after [`set_stop`](Self::set_stop).
     pub(crate) async fn run<T, E, K>(
         &mut self,
         watch: &Watch,
@@ -118,7 +144,7 @@ impl Reporter {
         if let Some(reused) = self.ahead.take() {
             self.opened(reused).await;
         }
-        loop {
+        let result = loop {
             tokio::select! {
                 biased;
                 reused = watch.opened(), if !self.started => self.opened(reused).await,
@@ -128,37 +154,50 @@ impl Reporter {
                         let reused = watch.opened().await;
                         self.opened(reused).await;
                     }
-                    return result.map_err(Into::into);
+                    break result;
                 }
-                by = &mut self.cancel => return Err(aborted(by)),
+                by = self.cancellation(), if self.cancelled.is_none() => self.stop(by)?,
                 () = tick(&mut restart), if self.started => {
-                    let new = watch.take_received();
-                    if new.is_empty() {
+                    self.unrecorded.extend(&watch.take_received());
+                    if self.unrecorded.is_empty() {
                         continue;
                     }
                     // Concurrently with the transfer, since saving may wait for a disk.
-                    let mut saving = pin!(kept(new.clone()));
-                    let ended = tokio::select! {
-                        biased;
-                        saved = &mut saving => { self.received(saved, new).await; None }
-                        result = &mut work => {
-                            let saved = tokio::select! {
-                                biased;
-                                saved = saving => saved,
-                                by = &mut self.cancel => return Err(aborted(by)),
-                            };
-                            self.received(saved, new).await;
-                            Some(result)
+                    let mut saving = pin!(kept(self.unrecorded.clone()));
+                    let mut ended = None;
+                    let saved = loop {
+                        tokio::select! {
+                            biased;
+                            saved = &mut saving => break saved,
+                            result = &mut work, if ended.is_none() => ended = Some(result),
+                            by = self.cancellation(), if self.cancelled.is_none() => self.stop(by)?,
                         }
-                        by = &mut self.cancel => return Err(aborted(by)),
                     };
+                    self.recorded(saved).await;
                     if let Some(result) = ended {
-                        return result.map_err(Into::into);
+                        break result;
                     }
                 }
                 () = tick(&mut perf), if self.started => self.moved(watch).await,
             }
+        };
+        result.map_err(|error| self.cancelled.map_or_else(|| error.into(), Error::Aborted))
+    }
+
+    /// Waits for the session to cancel; one that ended without a word lost its client.
+    async fn cancellation(&mut self) -> AbortedBy {
+        if let Some(by) = self.cancelled {
+            return by;
         }
+        let by = (&mut self.cancel).await.unwrap_or(AbortedBy::Client);
+        *self.cancelled.insert(by)
+    }
+
+    /// Stops the work that is cancelled, or has it dropped.
+    fn stop(&self, by: AbortedBy) -> Result<(), Error> {
+        let stop = self.stop.as_ref().ok_or(Error::Aborted(by))?;
+        stop.cancel();
+        Ok(())
     }
 
     /// Runs the completion of a receive, which is not cancelled, and reports progress at intervals:
@@ -175,17 +214,13 @@ impl Reporter {
         }
     }
 
-    /// The last markers of a receive that ended well and is safely stored.
-    pub(crate) async fn last_marks(&self, watch: &Watch) {
+    /// The last markers of a receive whose data is all recorded.
+    pub(crate) async fn last_marks(&mut self, watch: &Watch) {
         if self.perf.is_some() {
             self.moved(watch).await;
         }
-        if self.tells {
-            let new = watch.take_received();
-            if !new.is_empty() {
-                self.send(Event::Received(new)).await;
-            }
-        }
+        self.unrecorded.extend(&watch.take_received());
+        self.recorded(Ok(())).await;
     }
 
     /// Returns the side that cancelled, after a chance for the session to cancel.
@@ -193,10 +228,26 @@ impl Reporter {
     /// The end of a MODE S upload and the death of the client look the same on the data connection;
     /// a client that died has lost its control connection too.
     pub(crate) async fn cancelled(&mut self) -> Option<AbortedBy> {
-        for _ in 0..2 {
-            tokio::task::yield_now().await;
+        if self.cancelled.is_some() {
+            return self.cancelled;
         }
-        self.cancel.try_recv().ok()
+        let Some(consent) = self.consent.clone() else {
+            for _ in 0..2 {
+                tokio::task::yield_now().await;
+            }
+            return self.cancel.try_recv().ok();
+        };
+        let (give, given) = oneshot::channel();
+        let asking = async {
+            // The session ends without an answer.
+            drop(consent.send(give).await);
+            given.await.err().map(|_| AbortedBy::Client)
+        };
+        tokio::select! {
+            biased;
+            by = self.cancellation() => Some(by),
+            refused = asking => refused,
+        }
     }
 
     /// Runs `work` without reports, unless the session cancels it.
@@ -210,7 +261,7 @@ impl Reporter {
         tokio::select! {
             biased;
             result = work => result.map_err(Into::into),
-            by = &mut self.cancel => Err(aborted(by)),
+            by = self.cancellation() => Err(Error::Aborted(by)),
         }
     }
 
@@ -229,17 +280,22 @@ impl Reporter {
             tokio::select! {
                 biased;
                 result = &mut work => return result.map_err(Into::into),
-                by = &mut self.cancel => return Err(aborted(by)),
+                by = self.cancellation() => return Err(Error::Aborted(by)),
                 () = tick(&mut signs) => self.send(Event::Waiting).await,
             }
         }
     }
 
-    /// Reports durable ranges; a failure to record does not end the transfer.
-    async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
+    /// Reports ranges that were recorded. After a failure to record, which does not end the
+    /// transfer, they wait for the next time.
+    async fn recorded(&mut self, saved: gridftp_dsi::Result<()>) {
         match saved {
-            Ok(()) if self.tells => self.send(Event::Received(new)).await,
-            Ok(()) => {}
+            Ok(()) => {
+                let recorded = std::mem::take(&mut self.unrecorded);
+                if self.tells && !recorded.is_empty() {
+                    self.send(Event::Received(recorded)).await;
+                }
+            }
             Err(error) if !self.tells => {
                 tracing::debug!(%error, "an upload could not be recorded while it goes on");
             }
@@ -281,11 +337,6 @@ impl Reporter {
     }
 }
 
-/// The cause of a cancellation; a session that ended without a word lost its client.
-fn aborted(by: Result<AbortedBy, oneshot::error::RecvError>) -> Error {
-    Error::Aborted(by.unwrap_or(AbortedBy::Client))
-}
-
 /// The wall clock in tenths of a second since 1970.
 pub(crate) fn tenths() -> u64 {
     let since = SystemTime::now()
@@ -320,16 +371,7 @@ mod tests {
     async fn opening_gives_signs_of_life() {
         let (events, mut told) = mpsc::channel(64);
         let (_never, cancel) = oneshot::channel();
-        let mut reporter = Reporter {
-            ahead: None,
-            events,
-            cancel,
-            perf: None,
-            restart: None,
-            tells: false,
-            started: false,
-            stripes: None,
-        };
+        let mut reporter = Reporter::at(events, cancel, None, None);
         let work = async {
             time::sleep(Duration::from_secs(35)).await;
             Ok::<_, Error>(())
@@ -348,16 +390,7 @@ mod tests {
     async fn completing_gives_signs_of_life() {
         let (events, mut told) = mpsc::channel(64);
         let (_never, cancel) = oneshot::channel();
-        let reporter = Reporter {
-            ahead: None,
-            events,
-            cancel,
-            perf: Some(Duration::from_secs(5)),
-            restart: None,
-            tells: false,
-            started: true,
-            stripes: None,
-        };
+        let reporter = Reporter::at(events, cancel, Some(Duration::from_secs(5)), None);
         let work = time::sleep(Duration::from_secs(61));
         reporter.complete(&Watch::new(), work).await;
         drop(reporter);
@@ -367,5 +400,62 @@ mod tests {
             signs += 1;
         }
         assert_eq!(signs, 12);
+    }
+
+    /// Ranges whose recording failed are told once they are recorded.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_recording_loses_no_marker() {
+        let (events, mut told) = mpsc::channel(64);
+        let (_never, cancel) = oneshot::channel();
+        let every = Some(Duration::from_secs(1));
+        let mut reporter = Reporter::at(events, cancel, None, every);
+        let watch = Watch::new();
+        watch.open(false);
+        watch.record(&RangeSet::up_to(10)).unwrap();
+        let work = async {
+            time::sleep(Duration::from_millis(2500)).await;
+            Ok::<_, Error>(())
+        };
+        let mut failures = 1;
+        let kept = |_| {
+            let fails = std::mem::take(&mut failures) > 0;
+            let io = || gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::Io, "sync");
+            std::future::ready(if fails { Err(io()) } else { Ok(()) })
+        };
+        reporter.run(&watch, work, kept).await.unwrap();
+        drop(reporter);
+        assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
+        assert_eq!(
+            told.recv().await,
+            Some(Event::Received(RangeSet::up_to(10)))
+        );
+        assert_eq!(told.recv().await, None);
+    }
+
+    /// Ranges that are being recorded when the session cancels are among the last markers.
+    #[tokio::test(start_paused = true)]
+    async fn a_cancellation_while_recording_loses_no_marker() {
+        let (events, mut told) = mpsc::channel(64);
+        let (abort, cancel) = oneshot::channel();
+        let every = Some(Duration::from_secs(1));
+        let mut reporter = Reporter::at(events, cancel, None, every);
+        let watch = Watch::new();
+        watch.open(false);
+        watch.record(&RangeSet::up_to(10)).unwrap();
+        let work = std::future::pending::<Result<(), Error>>();
+        let mut abort = Some(abort);
+        let kept = |_| {
+            abort.take().unwrap().send(AbortedBy::Client).unwrap();
+            std::future::pending()
+        };
+        let ended = reporter.run(&watch, work, kept).await;
+        assert!(matches!(ended, Err(Error::Aborted(_))), "{ended:?}");
+        reporter.last_marks(&watch).await;
+        drop(reporter);
+        assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
+        assert_eq!(
+            told.recv().await,
+            Some(Event::Received(RangeSet::up_to(10)))
+        );
     }
 }

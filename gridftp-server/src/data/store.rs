@@ -7,13 +7,14 @@ use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::facts::TimeVal;
+use gridftp_cluster::StoreRules;
 use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 use tokio::time::timeout;
 
 use super::modules::{hasher, prove};
 use super::{Buffers, Context, Mover};
-use crate::error::{Error, Forbidden, NodeFault};
+use crate::error::{Error, Forbidden};
 
 /// Longest delay of the reply to a failed upload while it is recorded; the recording itself
 /// continues.
@@ -28,17 +29,12 @@ pub(crate) struct Store {
     pub(crate) held: RangeSet,
     /// Announced end of the file, in wire offsets.
     pub(crate) size: Option<u64>,
-    /// Whether the client announces every length but 0.
-    pub(crate) empty_unannounced: bool,
     pub(crate) modified: Option<TimeVal>,
     pub(crate) checksum: Option<(String, String)>,
     /// Algorithm and digest of the bytes sent, which are published with that digest only: the file
     /// is changed whole, and nothing is kept of a failed store.
     pub(crate) proof: Option<(String, String)>,
-    /// Whether files are written under their final names.
-    pub(crate) in_place: bool,
-    /// Whether data is flushed before markers and publication.
-    pub(crate) durable: bool,
+    pub(crate) rules: StoreRules,
 }
 
 impl<D: Dsi> Mover<'_, D> {
@@ -47,7 +43,7 @@ impl<D: Dsi> Mover<'_, D> {
     /// # Errors
     /// Before the data connection is used, those of opening. After it, the cause of the end; the
     /// received data is kept for a restart.
-    pub(super) async fn store(&mut self, store: &Store) -> Result<u64, Error> {
+    pub(crate) async fn store(&mut self, store: &Store) -> Result<u64, Error> {
         let Context {
             shared,
             user,
@@ -86,22 +82,20 @@ impl<D: Dsi> Mover<'_, D> {
             .start(store.held.first_hole())
             .tag(context.tag);
         let receiving = self.side.channel.receive(&sink, &plan, context.watch);
-        let arrived = store.receive(context, &sink, base, receiving).await?;
+        let trusted = async |_: &RangeSet| Ok(Verdict::Sound);
+        let arrived = store
+            .receive(context, &sink, base, receiving, trusted)
+            .await?;
         store.publish(context, sink, finish, arrived).await
     }
 }
 
-/// The failure of an upload.
-pub(crate) struct NotArrived {
-    pub(crate) error: Error,
-    /// Whether the received data is recorded for a restart.
-    pub(crate) kept: bool,
-}
-
-impl From<NotArrived> for Error {
-    fn from(failed: NotArrived) -> Self {
-        failed.error
-    }
+/// The result of comparing received ranges with the sink.
+pub(crate) enum Verdict {
+    /// Their bytes are there.
+    Sound,
+    /// Some are not, by this error: nothing is kept, since ranges recorded before may be as wrong.
+    False(Error),
 }
 
 /// The data of an upload that has arrived whole.
@@ -114,7 +108,8 @@ pub(crate) struct Arrived {
 }
 
 impl Store {
-    /// Runs `receiving`, which writes to the sink, and records its progress.
+    /// Runs `receiving`, which writes to the sink, and records its progress. At its end `examine`
+    /// compares the ranges, in wire offsets, with the sink.
     ///
     /// # Errors
     /// The cause of the end, or of incomplete data; the received data is kept for a restart.
@@ -124,22 +119,30 @@ impl Store {
         sink: &S,
         base: u64,
         receiving: impl Future<Output = Result<Received, E>>,
-    ) -> Result<Arrived, NotArrived> {
+        examine: impl AsyncFnOnce(&RangeSet) -> Result<Verdict, Error>,
+    ) -> Result<Arrived, Error> {
         let mut total = self.held.clone();
         let recorded = |new| {
             total.extend(&new);
             let here = total.shift_up(base).unwrap_or_default();
             async move {
                 match self.proof {
-                    None => sink.checkpoint(&here, self.durable).await,
+                    None => sink.checkpoint(&here, self.rules.durable).await,
                     Some(_) => Ok(()),
                 }
             }
         };
         let watch = context.watch;
         let result = context.reporter.run(watch, receiving, recorded).await;
+        let examined = examine(&watch.received()).await;
+        if let Ok(Verdict::False(error)) = examined {
+            sink.checkpoint(&RangeSet::new(), self.rules.durable)
+                .await?;
+            return Err(error);
+        }
         let checking = async {
             let received = result?;
+            examined?;
             let here = self.complete(context, &received).await?;
             if let Some(proof) = &self.proof {
                 let region = Range64::new(base, base.saturating_add(here.end()));
@@ -152,17 +155,11 @@ impl Store {
                 here,
             })
         };
-        match checking.await {
-            Ok(arrived) => Ok(arrived),
-            // Some of the data is not where it was reported.
-            Err(error @ Error::Node(NodeFault::Absent { .. })) => {
-                Err(NotArrived { error, kept: false })
-            }
-            Err(error) => {
-                let kept = self.keep(sink, base, watch).await;
-                Err(NotArrived { error, kept })
-            }
+        let checked = checking.await;
+        if checked.is_err() && self.keep(sink, base, watch).await {
+            context.reporter.last_marks(watch).await;
         }
+        checked
     }
 
     /// Publishes a file that has arrived whole; returns the bytes received.
@@ -171,14 +168,14 @@ impl Store {
     /// Those of the storage.
     pub(crate) async fn publish<D: Dsi, S: Sink>(
         &self,
-        context: &Context<'_, D>,
+        context: &mut Context<'_, D>,
         sink: S,
         mut finish: Finish,
         arrived: Arrived,
     ) -> Result<u64, Error> {
         let Arrived { bytes, end, here } = arrived;
         // A file changed in place keeps its bytes behind the upload.
-        if self.into == Placement::Whole && (!self.in_place || self.held.is_empty()) {
+        if self.into == Placement::Whole && (!self.rules.in_place || self.held.is_empty()) {
             finish.size = Some(end.max(here.end()));
             // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
             finish.held = (!here.is_empty()).then_some(here);
@@ -209,7 +206,8 @@ impl Store {
             });
         }
         let proven = announced == Some(here.end());
-        if received.ended_unmarked && !proven && !(self.empty_unannounced && received.bytes == 0) {
+        let is_empty = self.rules.empty_unannounced && received.bytes == 0;
+        if received.ended_unmarked && !proven && !is_empty {
             return Err(Error::Unmarked { held: here.total() });
         }
         if context.channel.mode == Mode::Stream
@@ -253,7 +251,7 @@ impl Store {
         }
         let write = |how| dsi.write(user, &self.path, how);
         let sink = match self.into {
-            Placement::Whole if self.in_place => {
+            Placement::Whole if self.rules.in_place => {
                 let truncate = self.held.is_empty();
                 write(Create::InPlace { truncate }).await?
             }
@@ -321,7 +319,7 @@ impl Store {
             return false;
         }
         let here = here.shift_up(base).unwrap_or_default();
-        match timeout(KEEPING, sink.checkpoint(&here, self.durable)).await {
+        match timeout(KEEPING, sink.checkpoint(&here, self.rules.durable)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => {
                 tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
@@ -379,12 +377,13 @@ mod tests {
             into: Placement::Whole,
             held: RangeSet::up_to(10),
             size: None,
-            empty_unannounced: false,
             modified: None,
             checksum: None,
             proof: None,
-            in_place: false,
-            durable: true,
+            rules: StoreRules {
+                durable: true,
+                ..StoreRules::default()
+            },
         };
         let watch = Watch::new();
         let keeping = store.keep(&Endless, 0, &watch);

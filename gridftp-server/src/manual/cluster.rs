@@ -76,11 +76,11 @@
 //!
 //! # Security
 //!
-//! Sessions, accounts, policy and the checks of certificates are the front end's. For data channels
-//! with authentication (`DCAU`, `PROT` under Grid security) the node gets the credential of the
-//! session for as long as the session lasts; it needs `--ca-dir` and a host credential of its own for
-//! the authorities. Protection by TLS without Grid security (`AUTH TLS`, `PROT P`) ends at the front
-//! end and is refused for data on nodes, unless `--hybrid` lets the front end move it.
+//! Sessions, accounts, policy, the way of storing (`--in-place`, `--sync-writes`) and the checks of
+//! certificates are the front end's. For data channels with authentication (`DCAU`, `PROT` under Grid
+//! security) the node gets the credential of the session for as long as the session lasts; it needs
+//! `--ca-dir` and a host credential of its own for the authorities. TLS without Grid security (`AUTH TLS`) ends at the front end: `PROT P` is answered
+//! 536, unless `--hybrid` lets the front end move the data.
 //!
 //! Members renew their certificates by themselves. A new authority comes in beside the old one, which
 //! is trusted until it is retired; SIGHUP has the front end read its folder again:
@@ -92,11 +92,23 @@
 //! `gridftp-server cluster retire` ends it, after all members have renewed: a certificate holds 30
 //! days and is renewed ten days before its end.
 //!
+//! Where the key of a node may be stolen, its certificates up to now are refused at once, and its
+//! connections end; it joins again with a new token, into a new folder:
+//!
+//! ```sh
+//! gridftp-server cluster revoke --cluster front node2
+//! ```
+//!
+//! The front ends learn it from the file `revoked` in their folders: with several, copy it to each. To
+//! revoke a front end (`--front`), copy it to the folders of the nodes as well.
+//!
+//! Two nodes of one name are a mistake, or a stolen key: the front end refuses the second one as long
+//! as the first one reports.
+//!
 //! # Limits
 //!
 //! Several nodes share an upload in storages of the kind `posix`; with others, a client gets one node
-//! (`SPAS` returns one address). The modules `tar` and `checksum` of ERET and ESTO do not run on nodes.
-//! Checksums and listings on the control channel are made at the front end. `EPSV` is refused, since
-//! its reply names no host: clients that speak IPv6 to the front end need `SPAS`, or `--hybrid`. So
-//! do clients that put the address of the server in place of the one that `PASV` tells, as curl does
-//! without `--no-ftp-skip-pasv-ip`.
+//! (`SPAS` returns one address). Checksums and listings on the control channel are made at the front
+//! end. `EPSV` is refused, since its reply names no host: clients that speak IPv6 to the front end need
+//! `SPAS`, or `--hybrid`. So do clients that put the address of the server in place of the one that
+//! `PASV` tells, as curl does without `--no-ftp-skip-pasv-ip`.

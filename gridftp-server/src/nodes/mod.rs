@@ -1,5 +1,6 @@
 //! Data nodes: the front end that places transfers on them, and the node that runs them.
 
+mod follow;
 mod joined;
 mod mover;
 mod node;

@@ -1,26 +1,19 @@
 //! `NodeMover`: runs one transfer of a session on its data nodes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{ListForm, TransferKind};
-use ftp_wire::command::{Mode, Type};
+use ftp_wire::command::Type;
 use ftp_wire::path::FtpPath;
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
-use gridftp_cluster::NodeSession;
-use gridftp_cluster::{
-    DataIdentity, FromNode, ToNode, Transfer, TransferKind as NodeKind, Transferred, Whole,
-};
+use gridftp_cluster::{Transfer, TransferKind as NodeKind, Transferred, Whole};
 use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _};
-use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
-use super::side::{lost, refused};
-use crate::data::{Context, Moved, NotArrived, Store, take_file};
+use super::follow::{Followed, run};
+use crate::data::{Context, Digest, Moved, Store, Verdict, take_file};
 use crate::error::{Error, Forbidden, NodeFault};
 use crate::names::dsi_path;
 
@@ -30,20 +23,37 @@ const REPORT: Duration = Duration::from_millis(250);
 /// Interval of making received bytes durable, where the client asks for no markers.
 const DURABLE: Duration = Duration::from_secs(1);
 
-/// Time for the other nodes of a failed transfer to make durable what they received.
+/// Time for nodes to make durable what they received, once the transfer is to end.
 const SALVAGE: Duration = Duration::from_secs(3);
 
 /// A transfer over the data connections of nodes.
 pub(crate) struct NodeMover<'a, D: Dsi> {
-    pub(crate) context: Context<'a, D>,
-    pub(crate) side: &'a mut NodeSide,
+    context: Context<'a, D>,
+    side: &'a mut NodeSide,
+    /// Ends the transfers of all nodes: one failed, or the session cancelled.
+    stop: CancellationToken,
 }
 
 impl<'a, D: Dsi> NodeMover<'a, D> {
     /// Has each node report its bytes as a stripe.
     pub(crate) fn new(context: Context<'a, D>, side: &'a mut NodeSide) -> Self {
+        let stop = CancellationToken::new();
         context.reporter.set_stripes(side.stripe_bytes());
-        Self { context, side }
+        context.reporter.set_stop(stop.clone());
+        Self {
+            context,
+            side,
+            stop,
+        }
+    }
+
+    fn followed(&self, salvage: Option<Duration>) -> Followed<'a> {
+        Followed {
+            watch: self.context.watch,
+            events: self.context.reporter.events(),
+            stop: self.stop.clone(),
+            salvage,
+        }
     }
 }
 
@@ -62,7 +72,10 @@ impl<D: Dsi> NodeMover<'_, D> {
             TransferKind::Retrieve { path, region, held } => {
                 self.retrieve(&dsi_path(&path)?, region, &held).await?
             }
-            TransferKind::List { path, form } => self.list(path, form).await?,
+            TransferKind::RetrieveBy { path, module } => {
+                return self.send_one(NodeKind::RetrieveBy { path, module }).await;
+            }
+            TransferKind::List { path, form } => return self.list(path, form).await,
             TransferKind::Store {
                 path,
                 into,
@@ -80,8 +93,9 @@ impl<D: Dsi> NodeMover<'_, D> {
                 };
                 self.store(&store, drains).await?
             }
-            TransferKind::RetrieveBy { .. } | TransferKind::StoreBy { .. } => {
-                return Err(NodeFault::Module.into());
+            TransferKind::StoreBy { path, module, size } => {
+                let store = self.context.module_store(dsi_path(&path)?, module, size);
+                self.store_at_one(&store, drains).await?
             }
         };
         Ok(Moved::from(bytes))
@@ -118,6 +132,7 @@ impl<D: Dsi> NodeMover<'_, D> {
         });
         let requests: Vec<_> = requests.collect();
         let sent = self.send(requests).await?;
+        let sent = sent.iter().map(|sent| sent.bytes).sum();
         // Each node opened the file by itself: all opened the same one if it is still there.
         let after = self
             .context
@@ -139,22 +154,33 @@ impl<D: Dsi> NodeMover<'_, D> {
         Ok(sent)
     }
 
-    /// Has the first node send a listing; returns the bytes sent.
-    async fn list(&mut self, path: FtpPath, form: ListForm) -> Result<u64, Error> {
-        let request = self.request(NodeKind::List { path, form }, false);
-        self.send(vec![request]).await
+    /// Has the first node send a listing.
+    async fn list(&mut self, path: FtpPath, form: ListForm) -> Result<Moved, Error> {
+        self.send_one(NodeKind::List { path, form }).await
     }
 
-    /// Runs transfers that send; returns the bytes sent.
-    async fn send(&mut self, requests: Vec<Transfer>) -> Result<u64, Error> {
-        let watch = self.context.watch;
-        let running = run(self.side, requests, watch);
+    /// Has the first node send all bytes.
+    async fn send_one(&mut self, kind: NodeKind) -> Result<Moved, Error> {
+        let sent = self.send(vec![self.request(kind, false)]).await?;
+        let sent = sent.into_iter().next().unwrap_or_default();
+        Ok(Moved {
+            bytes: sent.bytes,
+            digest: sent
+                .digest
+                .map(|(algorithm, hex)| Digest { algorithm, hex }),
+        })
+    }
+
+    /// Runs transfers that send; returns their results.
+    async fn send(&mut self, requests: Vec<Transfer>) -> Result<Vec<Transferred>, Error> {
+        let followed = self.followed(Some(SALVAGE));
+        let running = run(self.side, requests, &followed);
         let recorded = |_| std::future::ready(Ok(()));
         let reporter = &mut *self.context.reporter;
-        let done = reporter.run(watch, running, recorded).await?;
+        let done = reporter.run(followed.watch, running, recorded).await?;
         // The bytes of each stripe, which the client learns in no other way.
-        reporter.last_marks(watch).await;
-        Ok(done.iter().map(|done| done.bytes).sum())
+        reporter.last_marks(followed.watch).await;
+        Ok(done)
     }
 
     /// Has every node receive its stripe of an upload, then publishes it.
@@ -183,34 +209,25 @@ impl<D: Dsi> NodeMover<'_, D> {
             upload,
             base,
             held: store.held.clone(),
-            size: store.size,
         };
         let request = self.request(part, drains);
         let requests = vec![request; self.side.stripes.len()];
+        let followed = self.followed(Some(SALVAGE));
         let context = &mut self.context;
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(base)
             .start(store.held.first_hole());
-        let (watch, side) = (context.watch, &mut *self.side);
+        let side = &mut *self.side;
         let receiving = async {
-            let done = run(side, requests, watch).await?;
-            let received = received(&plan, watch, &done);
-            there(&sink, &before, base, &received).await?;
-            Ok::<_, Error>(received)
+            let done = run(side, requests, &followed).await?;
+            Ok::<_, Error>(received(&plan, followed.watch, &done))
         };
-        match store.receive(context, &sink, base, receiving).await {
-            Ok(arrived) => store.publish(context, sink, finish, arrived).await,
-            Err(NotArrived { error, kept }) => {
-                if let Error::Node(NodeFault::Absent { .. }) = error {
-                    // Whatever was recorded before may be as wrong.
-                    sink.checkpoint(&RangeSet::new(), store.durable).await?;
-                } else if kept {
-                    // The other nodes reported their last durable ranges after the failure.
-                    context.reporter.last_marks(context.watch).await;
-                }
-                Err(error)
-            }
-        }
+        let examine =
+            async |reported: &RangeSet| examine_reports(&sink, &before, base, reported).await;
+        let arrived = store
+            .receive(context, &sink, base, receiving, examine)
+            .await?;
+        store.publish(context, sink, finish, arrived).await
     }
 
     /// Has one node store a file, for a storage whose uploads cannot be shared.
@@ -225,17 +242,19 @@ impl<D: Dsi> NodeMover<'_, D> {
             size: store.size,
             modified: store.modified,
             checksum: store.checksum.clone(),
-            empty_unannounced: store.empty_unannounced,
+            proof: store.proof.clone(),
+            rules: store.rules,
         }));
         let request = self.request(whole, drains);
-        let watch = self.context.watch;
-        let running = run(self.side, vec![request], watch);
+        // It publishes in one step, whose end alone is the truth.
+        let followed = self.followed(None);
+        let running = run(self.side, vec![request], &followed);
         // The node has recorded the ranges.
         let recorded = |_| std::future::ready(Ok(()));
         let reporter = &mut *self.context.reporter;
-        let done = reporter.run(watch, running, recorded).await?;
-        reporter.last_marks(watch).await;
-        Ok(done.iter().map(|done| done.bytes).sum())
+        let done = reporter.run(followed.watch, running, recorded).await;
+        reporter.last_marks(followed.watch).await;
+        Ok(done?.iter().map(|done| done.bytes).sum())
     }
 
     fn request(&self, kind: NodeKind, drains: bool) -> Transfer {
@@ -243,10 +262,8 @@ impl<D: Dsi> NodeMover<'_, D> {
         Transfer {
             kind,
             channel: self.context.channel.clone(),
-            identity: DataIdentity::default(),
             perf_every: Some(REPORT),
             restart_every: Some(restart.min(DURABLE)),
-            tag: self.context.tag,
             drains,
         }
     }
@@ -267,147 +284,23 @@ fn received(plan: &ReceivePlan, watch: &Watch, done: &[Transferred]) -> Received
     received
 }
 
-/// Checks that the reported ranges are in the upload.
-async fn there<S: Sink>(
+/// Compares the reported ranges with those that are in the upload.
+async fn examine_reports<S: Sink>(
     sink: &S,
     before: &RangeSet,
     base: u64,
-    received: &Received,
-) -> Result<(), Error> {
+    reported: &RangeSet,
+) -> Result<Verdict, Error> {
     let Some(data) = sink.data().await? else {
-        return Ok(());
+        return Ok(Verdict::Sound);
     };
-    let reported = received.ranges.shift_up(base).unwrap_or_default();
+    let reported = reported.shift_up(base).unwrap_or_default();
     let missing = reported.iter().find_map(|range: Range64| {
         let gaps = data.gaps(range);
         gaps.iter().find(|gap| !before.covers(*gap))
     });
-    match missing {
-        None => Ok(()),
-        Some(gap) => Err(NodeFault::Absent { at: gap.start() }.into()),
-    }
-}
-
-/// Runs one request on each of the first nodes to the end of all; returns their results.
-///
-/// After the first failure the others are told to stop; they report what they made durable.
-///
-/// # Cancel safety
-/// Dropping the future ends the sessions with the nodes at once, and their transfers with them.
-async fn run(
-    side: &mut NodeSide,
-    requests: Vec<Transfer>,
-    watch: &Watch,
-) -> Result<Vec<Transferred>, Error> {
-    if side.stripes.is_empty() || side.stripes.len() < requests.len() {
-        return Err(NodeFault::NoChannel.into());
-    }
-    side.settle_disk().await?;
-    let running = RunningSide(side);
-    let results = run_all(running.0, requests, watch).await?;
-    running.0.is_running = false;
-    Ok(results)
-}
-
-/// Ends the sessions with the nodes unless their transfers ended well.
-struct RunningSide<'a>(&'a mut NodeSide);
-
-impl Drop for RunningSide<'_> {
-    fn drop(&mut self) {
-        if self.0.is_running {
-            self.0.close();
-        }
-    }
-}
-
-async fn run_all(
-    side: &mut NodeSide,
-    requests: Vec<Transfer>,
-    watch: &Watch,
-) -> Result<Vec<Transferred>, Error> {
-    side.begin();
-    let takes_all = requests.len() == side.stripes.len();
-    let stop = CancellationToken::new();
-    let counts = side.stripe_bytes();
-    let mut running = FuturesUnordered::new();
-    let is_extended = requests
-        .iter()
-        .any(|request| request.channel.mode == Mode::Extended);
-    for ((node, request), count) in side.stripes.iter_mut().zip(requests).zip(&*counts) {
-        running.push(follow(node, request, (watch, count), &stop));
-    }
-    let mut results = Vec::new();
-    let mut failure = None;
-    while let Some(ended) = running.next().await {
-        match ended {
-            Ok(done) => results.push(done),
-            // The others end because they are told to; the first failure is mostly the cause.
-            Err(error) => {
-                stop.cancel();
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    drop(running);
-    match failure {
-        None => {
-            side.is_cached = is_extended && takes_all;
-            Ok(results)
-        }
-        Some(error) => Err(error),
-    }
-}
-
-/// Follows the transfer of one node to its end.
-async fn follow(
-    node: &mut NodeSession,
-    request: Transfer,
-    (watch, count): (&Watch, &AtomicU64),
-    stop: &CancellationToken,
-) -> Result<Transferred, Error> {
-    let sent = node.send(ToNode::Transfer(Box::new(request))).await;
-    sent.map_err(|error| lost(node, error))?;
-    let mut until: Option<Instant> = None;
-    let moved = |total: u64| {
-        let before = count.fetch_max(total, Ordering::Relaxed);
-        watch.moved(total.saturating_sub(before));
-    };
-    loop {
-        let limit = async {
-            match until {
-                Some(until) => sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        };
-        let message = tokio::select! {
-            biased;
-            () = stop.cancelled(), if until.is_none() => {
-                until = Some(Instant::now() + SALVAGE);
-                let abort = ToNode::Abort { by: "front end".to_owned() };
-                node.send(abort).await.map_err(|error| lost(node, error))?;
-                continue;
-            }
-            () = limit => return Err(NodeFault::Silent(node.node().to_owned()).into()),
-            message = node.recv() => message.map_err(|error| lost(node, error))?,
-        };
-        match message {
-            FromNode::Opened { reused } => watch.open(reused),
-            FromNode::Received(ranges) => watch.record(&ranges)?,
-            FromNode::Moved(total) => moved(total),
-            FromNode::Transferred(done) => {
-                moved(done.bytes);
-                watch.connected(done.connections);
-                // The reports on the way named most of them.
-                let known = watch.received();
-                for range in done.ranges.iter() {
-                    watch.record(&known.gaps(range))?;
-                }
-                return Ok(*done);
-            }
-            FromNode::Failed(failed) => return Err(refused(node, *failed)),
-            FromNode::Done | FromNode::Listening(_) => {
-                return Err(NodeFault::Protocol(node.node().to_owned()).into());
-            }
-        }
-    }
+    Ok(match missing {
+        None => Verdict::Sound,
+        Some(gap) => Verdict::False(NodeFault::Absent { at: gap.start() }.into()),
+    })
 }

@@ -7,8 +7,8 @@ use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::security::DataProtection;
 use ftp_proto::types::{Channel, Event, TransferKind};
 use gridftp_cluster::{
-    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, ToNode, Transfer,
-    TransferKind as NodeKind, Transferred,
+    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, StoreRules, ToNode,
+    Transfer, TransferKind as NodeKind, Transferred,
 };
 use gridftp_cluster::{Replies, Requests};
 use gridftp_data::{Peers, Watch};
@@ -16,7 +16,7 @@ use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
 use super::joined::Joined;
-use crate::data::{Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter};
+use crate::data::{Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter, Store, take_file};
 use crate::error::{AbortedBy, Error, Forbidden};
 use crate::grid::GridSession;
 use crate::names::dsi_path;
@@ -106,8 +106,8 @@ impl<D: Dsi> Served<D> {
                     let Some(ended) = ended else { return };
                     ended.map(|done| FromNode::Transferred(Box::new(done)))
                 }
-                // The transfer that it is about has ended.
-                ToNode::Abort { .. } => continue,
+                // Of a transfer that has ended.
+                ToNode::Abort | ToNode::Publish => continue,
                 ToNode::DropData => {
                     self.side.drop_data();
                     continue;
@@ -175,6 +175,9 @@ impl<D: Dsi> Served<D> {
             transfer.perf_every,
             transfer.restart_every,
         );
+        let (consent, mut asked) = mpsc::channel(1);
+        reporter.set_consent(consent);
+        let mut publication: Option<oneshot::Sender<()>> = None;
         let watch = Watch::new();
         let work = self.work(transfer, &watch, &mut reporter);
         let mut work = std::pin::pin!(work);
@@ -182,9 +185,19 @@ impl<D: Dsi> Served<D> {
             tokio::select! {
                 biased;
                 Some(event) = events.recv() => tell(replies, event).await,
+                Some(consent) = asked.recv() => {
+                    publication = Some(consent);
+                    replies.send(FromNode::Arrived).await;
+                }
                 result = &mut work => break result,
                 request = requests.recv() => match request? {
-                    ToNode::Abort { .. } => {
+                    ToNode::Publish => {
+                        if let Some(consent) = publication.take() {
+                            // An abort may have been faster.
+                            let _ = consent.send(());
+                        }
+                    }
+                    ToNode::Abort => {
                         if let Some(cancel) = cancel.take() {
                             // The transfer may have ended already.
                             let _ = cancel.send(AbortedBy::Client);
@@ -210,12 +223,16 @@ impl<D: Dsi> Served<D> {
         let shared = Arc::clone(&self.shared);
         self.side.set_draining(transfer.drains);
         let channel: Channel = transfer.channel;
+        let rules = match &transfer.kind {
+            NodeKind::Whole(whole) => whole.rules,
+            _ => StoreRules::default(),
+        };
         let context = Context {
             shared: &shared,
             user: &self.user,
             channel: &channel,
-            tag: transfer.tag,
-            empty_unannounced: false,
+            tag: None,
+            rules,
             watch,
             reporter,
         };
@@ -227,8 +244,8 @@ impl<D: Dsi> Served<D> {
                 upload,
                 base,
                 held,
-                ..
             } => {
+                let _file = take_file(mover.side.channel.descriptors())?;
                 let path = dsi_path(&path)?;
                 let received = mover
                     .join(&Joined {
@@ -258,17 +275,25 @@ impl<D: Dsi> Served<D> {
                 let kind = TransferKind::List { path, form };
                 done.bytes = mover.run(kind, transfer.drains).await?.bytes;
             }
+            NodeKind::RetrieveBy { path, module } => {
+                let kind = TransferKind::RetrieveBy { path, module };
+                let moved = mover.run(kind, transfer.drains).await?;
+                done.bytes = moved.bytes;
+                done.digest = moved.digest.map(|digest| (digest.algorithm, digest.hex));
+            }
             NodeKind::Whole(whole) => {
-                mover.context.empty_unannounced = whole.empty_unannounced;
-                let kind = TransferKind::Store {
-                    path: whole.path,
+                let _file = take_file(mover.side.channel.descriptors())?;
+                let store = Store {
+                    path: dsi_path(&whole.path)?,
                     into: whole.into,
                     held: whole.held,
                     size: whole.size,
                     modified: whole.modified,
                     checksum: whole.checksum,
+                    proof: whole.proof,
+                    rules: whole.rules,
                 };
-                done.bytes = mover.run(kind, transfer.drains).await?.bytes;
+                done.bytes = mover.store(&store).await?;
             }
         }
         done.connections = watch.connections();
@@ -295,9 +320,9 @@ async fn tell(replies: &Replies, event: Event) {
             FromNode::Received(ranges)
         }
         Event::Moved { bytes, .. } => FromNode::Moved(bytes),
-        // The front end opens the file too and tells the client when that takes long; the others
-        // are not of a transfer.
-        Event::Waiting | Event::Lines(_) | Event::Hashed { .. } => return,
+        Event::Waiting => FromNode::Waiting,
+        // Not of a transfer.
+        Event::Lines(_) | Event::Hashed { .. } => return,
     };
     replies.send(report).await;
 }
@@ -316,6 +341,5 @@ fn failed(error: &Error) -> Failed {
     Failed {
         reply: reply_for(error),
         fault,
-        spared: false,
     }
 }

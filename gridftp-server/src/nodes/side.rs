@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use ftp_proto::security::DataProtection;
 use ftp_wire::command::{Family, StackSide};
+use futures_util::future::join_all;
 use gridftp_cluster::{
     Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, ToNode,
 };
 use gridftp_cluster::{NodeHandle, NodeSession};
 use gridftp_data::{Descriptors, Peers};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Front;
 use crate::data::{Buffers, Stacks, StripeBytes, admit};
 use crate::error::{Error, NodeFault};
 
-/// Time for a node to open a session, or to listen.
+/// Time for nodes to open their sessions, or to listen.
 const ANSWER: Duration = Duration::from_secs(4);
 
 /// Attempts to place a session, each with other nodes.
@@ -47,7 +48,7 @@ impl NodeRule {
 #[derive(Debug)]
 pub(crate) struct NodeSide {
     front: Arc<Front>,
-    about: Open,
+    opening: Open,
     stacks: Arc<Stacks>,
     net: Option<String>,
     pub(super) disk: Option<String>,
@@ -65,16 +66,16 @@ pub(crate) struct NodeSide {
 }
 
 impl NodeSide {
-    /// Opens nothing yet; `about` begins the session with each node.
+    /// Connects nothing yet; `opening` is the first message to each node.
     pub(crate) fn new(
         front: Arc<Front>,
-        about: Open,
+        opening: Open,
         stacks: Arc<Stacks>,
         descriptors: Descriptors,
     ) -> Self {
         Self {
             front,
-            about,
+            opening,
             stacks,
             net: None,
             disk: None,
@@ -88,12 +89,12 @@ impl NodeSide {
         }
     }
 
-    /// Says whether the sessions with the nodes are begun in this way.
-    pub(crate) fn is_about(&self, about: &Open) -> bool {
+    /// Says whether the sessions with the nodes serve one with this first message.
+    pub(crate) fn opens_with(&self, opening: &Open) -> bool {
         // The task is for the log alone.
-        let mut own = self.about.clone();
-        own.task.clone_from(&about.task);
-        own == *about
+        let mut own = self.opening.clone();
+        own.task.clone_from(&opening.task);
+        own == *opening
     }
 
     /// Bytes moved by each stripe.
@@ -177,50 +178,62 @@ impl NodeSide {
             {
                 return Err(last.unwrap_or(error));
             }
-            match self.ask_all(&request).await {
-                Ok(answers) => return Ok(answers),
-                Err((name, error)) => {
-                    // The other nodes have answers that nobody waits for.
+            let (answers, failures) = self.ask_all(&request).await;
+            if failures.is_empty() {
+                return Ok(answers);
+            }
+            for (name, error) in failures {
+                if !is_of_the_node(&error) {
+                    // The other nodes wait for data that nobody sends.
                     self.close();
-                    if !is_of_the_node(&error) {
-                        return Err(error);
-                    }
-                    tracing::warn!(node = %name, error = %crate::error::chain(&error), "data node does not answer, trying another");
-                    avoid.push(name);
-                    last = Some(error);
+                    return Err(error);
                 }
+                tracing::warn!(node = %name, error = %crate::error::chain(&error), "data node does not answer, trying another");
+                avoid.push(name);
+                last = Some(error);
             }
         }
         Err(last.unwrap_or_else(|| NodeFault::NoNode.into()))
     }
 
-    /// Sends every node its request and waits for all answers; an error names the node.
+    /// Sends every node its request; returns the answers in the order of the stripes, and the
+    /// failures by node, whose sessions end.
     async fn ask_all(
         &mut self,
         request: &impl Fn(usize, usize) -> ToNode,
-    ) -> Result<Vec<FromNode>, (String, Error)> {
-        let count = self.stripes.len();
-        for (index, node) in self.stripes.iter_mut().enumerate() {
-            let sent = node.send(request(index, count)).await;
-            sent.map_err(|error| (node.node().to_owned(), lost(node, error)))?;
+    ) -> (Vec<FromNode>, Vec<(String, Error)>) {
+        let (count, until) = (self.stripes.len(), Instant::now() + ANSWER);
+        let asking = self.stripes.drain(..).enumerate();
+        let asking = asking.map(|(index, mut node)| async move {
+            let answered = ask(&mut node, request(index, count), until).await;
+            (node, answered)
+        });
+        let (mut answers, mut failures) = (Vec::with_capacity(count), Vec::new());
+        for (node, answered) in join_all(asking).await {
+            match answered {
+                Ok(answer) => {
+                    self.stripes.push(node);
+                    answers.push(answer);
+                }
+                Err(error) => failures.push((node.node().to_owned(), error)),
+            }
         }
-        let mut answers = Vec::with_capacity(count);
-        for node in &mut self.stripes {
-            let answer = answer(node).await;
-            answers.push(answer.map_err(|error| (node.node().to_owned(), error))?);
-        }
-        Ok(answers)
+        (answers, failures)
     }
 
-    /// Makes sure of sessions with this number of nodes, or with all there are.
+    /// Makes sure of sessions with this number of nodes, or with all there are: keeps those that are
+    /// open, and opens the others at the same time.
     async fn place(&mut self, stripes: u32, avoid: &mut Vec<String>) -> Result<(), Error> {
         let stripes = usize::try_from(stripes.max(1)).unwrap_or(usize::MAX);
-        let usable = !self.is_running && self.stripes.iter().all(NodeSession::is_open);
-        if usable && self.stripes.len() == stripes {
-            self.is_cached = false;
-            return Ok(());
+        if self.is_running {
+            self.close();
         }
-        self.close();
+        let nodes = &self.front.nodes;
+        self.stripes
+            .retain(|session| session.is_open() && nodes.places_on(session.node()));
+        self.stripes.truncate(stripes);
+        self.is_cached = false;
+        let until = Instant::now() + ANSWER;
         while self.stripes.len() < stripes {
             let missing = stripes - self.stripes.len();
             let taken = self.stripes.iter().map(NodeSession::node);
@@ -229,8 +242,9 @@ impl NodeSide {
             if chosen.is_empty() {
                 break;
             }
-            for node in chosen {
-                match self.open(&node).await {
+            let opened = join_all(chosen.iter().map(|node| self.open(node, until))).await;
+            for (node, opened) in chosen.iter().zip(opened) {
+                match opened {
                     Ok(session) => self.stripes.push(session),
                     Err(error) => {
                         avoid.push(node.name().to_owned());
@@ -247,8 +261,8 @@ impl NodeSide {
     }
 
     /// Begins a session with a node, with the stacks that the client chose.
-    async fn open(&self, node: &NodeHandle) -> Result<NodeSession, Error> {
-        let opening = timeout(ANSWER, node.session(self.about.clone())).await;
+    async fn open(&self, node: &NodeHandle, until: Instant) -> Result<NodeSession, Error> {
+        let opening = timeout_at(until, node.session(self.opening.clone())).await;
         let mut session = match opening {
             Ok(opened) => opened.map_err(|error| NodeFault::Lost {
                 node: node.name().to_owned(),
@@ -258,9 +272,8 @@ impl NodeSide {
         };
         for (side, stack) in [(StackSide::Net, &self.net), (StackSide::Disk, &self.disk)] {
             if let Some(stack) = stack {
-                let sent = session.send(ToNode::Stack(side, Some(stack.clone()))).await;
-                sent.map_err(|error| lost(&session, error))?;
-                answer(&mut session).await?;
+                let request = ToNode::Stack(side, Some(stack.clone()));
+                ask(&mut session, request, until).await?;
             }
         }
         Ok(session)
@@ -294,8 +307,12 @@ impl NodeSide {
         if std::mem::take(&mut self.is_disk_new) {
             let disk = self.disk.clone();
             let request = |_: usize, _: usize| ToNode::Stack(StackSide::Disk, disk.clone());
-            let told = self.ask_all(&request).await;
-            told.map_err(|(_, error)| error)?;
+            let (_, failures) = self.ask_all(&request).await;
+            if let Some((_, error)) = failures.into_iter().next() {
+                // The stripes are no more those that the client knows.
+                self.close();
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -325,8 +342,8 @@ impl NodeSide {
         self.listens && !self.is_cached
     }
 
-    /// Sets the counts of all stripes back.
-    pub(super) fn begin(&mut self) {
+    /// Counts the bytes of a transfer that starts.
+    pub(super) fn start_counts(&mut self) {
         self.is_running = true;
         for bytes in &*self.bytes {
             bytes.store(0, Ordering::Relaxed);
@@ -340,10 +357,13 @@ pub(super) fn lost(node: &NodeSession, why: gridftp_cluster::Error) -> Error {
     NodeFault::Lost { node, why }.into()
 }
 
-/// Waits for the answer of a node.
-async fn answer(node: &mut NodeSession) -> Result<FromNode, Error> {
-    let answered = timeout(ANSWER, node.recv()).await;
-    match answered {
+/// Sends a node its request, and waits for the answer.
+async fn ask(node: &mut NodeSession, request: ToNode, until: Instant) -> Result<FromNode, Error> {
+    let asking = async {
+        node.send(request).await?;
+        node.recv().await
+    };
+    match timeout_at(until, asking).await {
         Ok(Ok(FromNode::Failed(failed))) => Err(refused(node, *failed)),
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(lost(node, error)),

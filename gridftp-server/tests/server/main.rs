@@ -24,6 +24,7 @@ mod modules;
 mod names;
 mod narrowed;
 mod nodes;
+mod nodes_ends;
 #[cfg(feature = "object")]
 mod object;
 mod process;

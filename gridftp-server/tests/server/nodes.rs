@@ -21,18 +21,18 @@ use tokio::task::AbortHandle;
 use crate::support::{Data, Ftp, PATIENCE, Reply, TestServer, bytes, hidden, host_port};
 
 /// Bytes of a block in these tests.
-const BLOCK: usize = 64 << 10;
+pub(crate) const BLOCK: usize = 64 << 10;
 
 /// A front end over a tree, and nodes on addresses of their own: 127.0.0.11 and so on.
-struct Farm {
-    server: TestServer,
+pub(crate) struct Farm {
+    pub(crate) server: TestServer,
     nodes: Arc<Nodes>,
     members: Vec<AbortHandle>,
     _folder: TempDir,
 }
 
 impl Farm {
-    fn new(nodes: u8) -> Self {
+    pub(crate) fn new(nodes: u8) -> Self {
         Self::with(nodes, |front| front)
     }
 
@@ -49,7 +49,16 @@ impl Farm {
 
     /// A farm whose nodes `begin` starts; it gets the cluster's folder, the tree and the address
     /// for nodes.
-    fn of(
+    pub(crate) fn of(
+        change: impl FnOnce(Front) -> Front,
+        begin: impl FnOnce(&Path, &Path, &Runtime, SocketAddr) -> Vec<AbortHandle>,
+    ) -> Self {
+        Self::configured(|_| (), change, begin)
+    }
+
+    /// The same, with options of the front end changed.
+    pub(crate) fn configured(
+        options: impl FnOnce(&mut Options),
         change: impl FnOnce(Front) -> Front,
         begin: impl FnOnce(&Path, &Path, &Runtime, SocketAddr) -> Vec<AbortHandle>,
     ) -> Self {
@@ -58,22 +67,19 @@ impl Farm {
         let member = Member::load(folder.path().join("front")).unwrap();
         let nodes = Arc::new(Nodes::new(member, "test").unwrap());
         let mut members = Vec::new();
-        let server = TestServer::configured(
-            |_| (),
-            |config, runtime, root| {
-                let listener = Listener::bind("127.0.0.1:0").unwrap();
-                listener.set_nonblocking(true).unwrap();
-                let address = listener.local_addr().unwrap();
-                let listening = Arc::clone(&nodes);
-                runtime.spawn(async move {
-                    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                    listening.listen(listener).await;
-                });
-                members = begin(folder.path(), root, runtime, address);
-                runtime.block_on(registered(&nodes, members.len()));
-                config.set_front(change(Front::new(Arc::clone(&nodes), 16)));
-            },
-        );
+        let server = TestServer::configured(options, |config, runtime, root| {
+            let listener = Listener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let address = listener.local_addr().unwrap();
+            let listening = Arc::clone(&nodes);
+            runtime.spawn(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                listening.listen(listener).await;
+            });
+            members = begin(folder.path(), root, runtime, address);
+            runtime.block_on(registered(&nodes, members.len()));
+            config.set_front(change(Front::new(Arc::clone(&nodes), 16)));
+        });
         Self {
             server,
             nodes,
@@ -83,7 +89,7 @@ impl Farm {
     }
 
     /// An anonymous session in MODE E.
-    fn extended(&self) -> Ftp {
+    pub(crate) fn extended(&self) -> Ftp {
         let mut ftp = self.server.login();
         ftp.ok("MODE E", 200);
         ftp
@@ -102,16 +108,26 @@ async fn registered(nodes: &Nodes, wanted: usize) {
 }
 
 /// A node over the tree with the address 127.0.0.(10 + n).
-fn honest(root: &Path, n: u8) -> DataNode<Posix> {
+pub(crate) fn honest(root: &Path, n: u8) -> DataNode<Posix> {
+    honest_with(root, n, |_| ())
+}
+
+/// The same, with options changed.
+pub(crate) fn honest_with(
+    root: &Path,
+    n: u8,
+    change: impl FnOnce(&mut Options),
+) -> DataNode<Posix> {
     let mut options = Options::default();
     options.bind = Some(IpAddr::from([127, 0, 0, 10 + n]));
     options.root = Some(root.into());
+    change(&mut options);
     let config = Config::check(&options).unwrap();
     DataNode::new(config, Posix::open(root).unwrap(), 64)
 }
 
 /// Has a node join the cluster and serve.
-fn join<S: Serve>(
+pub(crate) fn join<S: Serve>(
     folder: &Path,
     name: &str,
     serve: Arc<S>,
@@ -142,7 +158,7 @@ fn join<S: Serve>(
 
 /// Sends SPAS; returns the addresses.
 #[track_caller]
-fn spas(ftp: &mut Ftp) -> Vec<SocketAddr> {
+pub(crate) fn spas(ftp: &mut Ftp) -> Vec<SocketAddr> {
     let reply = ftp.ok("SPAS 1", 229);
     let lines = reply.lines.iter().filter_map(|line| {
         let item = line.trim().strip_prefix("|1|")?.strip_suffix('|')?;
@@ -153,7 +169,7 @@ fn spas(ftp: &mut Ftp) -> Vec<SocketAddr> {
 }
 
 /// Reads the last reply of a transfer.
-fn last(ftp: &mut Ftp) -> Reply {
+pub(crate) fn last(ftp: &mut Ftp) -> Reply {
     let mut reply = ftp.reply();
     while reply.code < 200 {
         reply = ftp.reply();
@@ -162,7 +178,7 @@ fn last(ftp: &mut Ftp) -> Reply {
 }
 
 /// Sends blocks of a file over connections in turn, without their ends.
-fn deal(content: &[u8], conns: &mut [Data]) {
+pub(crate) fn deal(content: &[u8], conns: &mut [Data]) {
     let count = conns.len();
     for (n, block) in content.chunks(BLOCK).enumerate() {
         conns[n % count].block(0, (n * BLOCK) as u64, block);
@@ -371,7 +387,7 @@ fn the_loss_of_a_node_leaves_an_upload_to_be_continued() {
 }
 
 /// The union of the ranges of markers.
-fn union(ranges: &str, marker: &str) -> String {
+pub(crate) fn union(ranges: &str, marker: &str) -> String {
     let mut all: RangeSet = ranges.parse().unwrap_or_default();
     let new = marker.rsplit(' ').next().unwrap_or_default();
     all.extend(&new.trim().parse::<RangeSet>().unwrap());
@@ -405,7 +421,7 @@ impl Serve for Liar {
                     }))
                 }
                 ToNode::Connect(_) | ToNode::Stack(..) => FromNode::Done,
-                ToNode::Abort { .. } | ToNode::DropData => continue,
+                ToNode::Abort | ToNode::Publish | ToNode::DropData => continue,
             };
             replies.send(reply).await;
         }
@@ -445,6 +461,12 @@ fn false_reports_of_a_node_are_found() {
         "{refused:?}"
     );
     assert!(!farm.server.has("f"));
+    // A failure of another kind keeps no false range for a restart.
+    ftp.pasv();
+    ftp.ok("ALLO 200000", 200);
+    ftp.send("STOR f");
+    assert_eq!(last(&mut ftp).code, 451);
+    assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
     ftp.pasv();
     let port = ftp.port();
     ftp.send("RETR there");

@@ -6,18 +6,17 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use byte_ranges::{Layout, RangeSet};
+use ftp_proto::modules::RetrieveModule;
 use ftp_proto::security::DataProtection;
 use ftp_proto::types::{Channel, ListForm, Placement};
 use ftp_wire::command::{Family, StackSide};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::path::FtpPath;
-use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 use zeroize::Zeroizing;
 
@@ -32,16 +31,10 @@ pub struct Open {
     pub task: String,
     /// The client's address on the control connection.
     pub client: SocketAddr,
-    /// The front end's own address on the control connection.
-    pub local: SocketAddr,
-    /// The IPv6 scope of the control connection, 0 for none.
-    pub scope_id: u32,
-    /// The user for whom storage is opened.
+    /// The user of the storage.
     pub user: User,
     /// Limits on the data connections.
     pub limits: SessionLimits,
-    /// The address to tell clients in place of the listener's own.
-    pub advertise: Option<String>,
 }
 
 /// The user of a session.
@@ -55,8 +48,6 @@ pub struct User {
     pub may_write: bool,
     /// Whether symbolic links are followed.
     pub follows_links: bool,
-    /// Other properties by name.
-    pub attributes: BTreeMap<String, String>,
 }
 
 /// Limits on the data connections of a session.
@@ -85,10 +76,9 @@ pub enum ToNode {
     /// [`FromNode::Failed`], after any number of events.
     Transfer(Box<Transfer>),
     /// Stop the transfer; its own answer still comes. Not answered itself.
-    Abort {
-        /// The origin of the abort, for the log.
-        by: String,
-    },
+    Abort,
+    /// Publish the file of an [`FromNode::Arrived`]. Not answered itself.
+    Publish,
     /// Close data connections, cached or not, and data listeners. Not answered.
     DropData,
 }
@@ -111,6 +101,12 @@ pub enum FromNode {
     Received(RangeSet),
     /// Event: bytes of this transfer moved so far.
     Moved(u64),
+    /// Event: the storage takes long to open the file.
+    Waiting,
+    /// Event: the file of a [`TransferKind::Whole`] is here, by a stream whose end may be that of
+    /// the client. It is published after [`ToNode::Publish`], and kept for a restart after
+    /// [`ToNode::Abort`].
+    Arrived,
     /// The transfer ended well.
     Transferred(Box<Transferred>),
 }
@@ -126,12 +122,10 @@ pub enum PeerRule {
     Among(Vec<String>),
 }
 
-/// Identities of the two ends of data connections, for Grid security.
+/// The identity of our end of data connections, for Grid security.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DataIdentity {
-    /// The subject of the control channel, which the peer must have under `DCAU A`.
-    pub expected: Option<String>,
-    /// The credential of this end.
+    /// Its credential.
     pub credential: Option<Credential>,
     /// Whether the credential brings its own authorities (`DCSC`).
     pub own_authorities: bool,
@@ -172,7 +166,7 @@ pub struct Listen {
     pub peers: PeerRule,
     /// The protection of the connections.
     pub protection: DataProtection,
-    /// The identities of their ends.
+    /// The identity of our end.
     pub identity: DataIdentity,
 }
 
@@ -185,7 +179,7 @@ pub struct Connect {
     pub peers: PeerRule,
     /// The protection of the connections.
     pub protection: DataProtection,
-    /// The identities of their ends.
+    /// The identity of our end.
     pub identity: DataIdentity,
 }
 
@@ -194,16 +188,13 @@ pub struct Connect {
 pub struct Transfer {
     /// The file or the listing, its direction, and the node's part.
     pub kind: TransferKind,
-    /// Parameters of the data channel, with its protection.
+    /// Parameters of the data channel. Its protection is that of the last [`Listen`] or
+    /// [`Connect`], and its layout that of the kind.
     pub channel: Channel,
-    /// The identities of the ends of the data connections.
-    pub identity: DataIdentity,
     /// Interval of [`FromNode::Moved`]; `None` for none.
     pub perf_every: Option<Duration>,
     /// Interval of [`FromNode::Received`]; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Tag of the data, in MODE E.
-    pub tag: Option<u64>,
     /// Whether to read and discard the rest of a failed upload.
     pub drains: bool,
 }
@@ -236,8 +227,13 @@ pub enum TransferKind {
         base: u64,
         /// Ranges held according to the peer, relative to wire offset 0.
         held: RangeSet,
-        /// Expected number of bytes.
-        size: Option<u64>,
+    },
+    /// The output of a module of ERET, to the peer.
+    RetrieveBy {
+        /// The file or directory.
+        path: FtpPath,
+        /// The module.
+        module: RetrieveModule,
     },
     /// A file from the peer, which this node alone receives and publishes.
     Whole(Box<Whole>),
@@ -257,8 +253,6 @@ pub struct Failed {
     pub reply: Reply,
     /// The party at fault.
     pub fault: Fault,
-    /// Whether the data connections serve the next transfer.
-    pub spared: bool,
 }
 
 /// The party at fault in a failure on a node.
@@ -291,6 +285,19 @@ pub struct Whole {
     pub modified: Option<TimeVal>,
     /// Algorithm and digest that the complete file must have.
     pub checksum: Option<(String, String)>,
+    /// Algorithm and digest of the bytes sent: the file is changed with that digest only.
+    pub proof: Option<(String, String)>,
+    /// The way of storing of the front end.
+    pub rules: StoreRules,
+}
+
+/// A server's way of storing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreRules {
+    /// Whether files are written under their final names.
+    pub in_place: bool,
+    /// Whether data is on stable storage before a marker names it, and before publication.
+    pub durable: bool,
     /// Whether the client announces the length of every upload but an empty one.
     pub empty_unannounced: bool,
 }
@@ -304,10 +311,10 @@ pub struct Transferred {
     pub ranges: RangeSet,
     /// One past the last byte moved, relative to wire offset 0.
     pub end: u64,
-    /// The receipt of a tagged transfer.
-    pub receipt: Option<Receipt>,
     /// Whether a protected connection of MODE S ended without its end mark.
     pub ended_unmarked: bool,
     /// Number of data connections.
     pub connections: u32,
+    /// Algorithm and digest of the bytes, where a module of ERET makes one.
+    pub digest: Option<(String, String)>,
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use byte_ranges::Layout;
 
+use ftp_proto::modules::RetrieveModule;
 use ftp_proto::security::{DataProtection, Level};
 use ftp_proto::types::{Channel, ListForm, Placement};
 use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
 use ftp_wire::facts::{Fact, FactSet, TimeVal};
 use ftp_wire::opts::MAX_PARALLELISM;
 use ftp_wire::path::FtpPath;
-use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::{Code, Reply};
 
 use super::bounds::{
@@ -20,7 +20,7 @@ use super::bounds::{
 };
 use super::{
     Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule,
-    SessionLimits, ToNode, Transfer, TransferKind, Transferred, User, Whole,
+    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, User, Whole,
 };
 use crate::proto::{self, from_node, peers, to_node, transfer};
 
@@ -31,32 +31,20 @@ pub(crate) fn open(message: proto::ToNode) -> Result<Open> {
     };
     let user = open.user.ok_or(Malformed::new("user"))?;
     let limits = open.limits.ok_or(Malformed::new("limits"))?;
-    let attributes = user.attributes.into_iter().collect();
     Ok(Open {
         task: text(open.task, "task")?,
         client: address(&open.client, "client")?,
-        local: address(&open.local, "local")?,
-        scope_id: open.scope_id,
         user: User {
             name: text(user.name, "user.name")?,
             home: bytes(user.home, "user.home")?,
             may_write: user.may_write,
             follows_links: user.follows_links,
-            attributes: list(attributes, "user.attributes", |(key, value)| {
-                Ok((
-                    text(key, "user.attributes")?,
-                    text(value, "user.attributes")?,
-                ))
-            })?
-            .into_iter()
-            .collect(),
         },
         limits: SessionLimits {
             connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
             stall_timeout: Duration::from_millis(limits.stall_timeout_ms),
             max_streams: limits.max_streams,
         },
-        advertise: some_text(open.advertise, "advertise")?,
     })
 }
 
@@ -76,9 +64,8 @@ pub(crate) fn request(message: proto::ToNode) -> Result<Option<ToNode>> {
             ToNode::Stack(side, stack.transpose()?)
         }
         to_node::Kind::Transfer(transfer) => ToNode::Transfer(Box::new(transfer.try_into()?)),
-        to_node::Kind::Abort(abort) => ToNode::Abort {
-            by: text(abort.by, "abort.by")?,
-        },
+        to_node::Kind::Abort(_) => ToNode::Abort,
+        to_node::Kind::Publish(_) => ToNode::Publish,
         to_node::Kind::DropData(_) => ToNode::DropData,
     }))
 }
@@ -97,6 +84,8 @@ pub(crate) fn reply(message: proto::FromNode) -> Result<Option<FromNode>> {
         },
         from_node::Kind::Received(set) => FromNode::Received(ranges(Some(set), "received")?),
         from_node::Kind::Moved(bytes) => FromNode::Moved(bytes),
+        from_node::Kind::Waiting(_) => FromNode::Waiting,
+        from_node::Kind::Arrived(_) => FromNode::Arrived,
         from_node::Kind::Transferred(end) => FromNode::Transferred(Box::new(end.try_into()?)),
     }))
 }
@@ -152,10 +141,10 @@ fn peer_rule(peers: Option<proto::Peers>) -> Result<PeerRule> {
     })
 }
 
-/// The protection of data connections, and the identities of their ends.
+/// The protection of data connections, and the identity of our end.
 fn protection(value: Option<proto::Protection>) -> Result<(DataProtection, DataIdentity)> {
-    let value = value.ok_or(Malformed::new("protection"))?;
-    let credential = Credential::new(value.credential);
+    let mut value = value.ok_or(Malformed::new("protection"))?;
+    let credential = Credential::new(std::mem::take(&mut value.credential));
     let length = credential.reveal().len();
     let credential = check(credential, length <= MAX_BYTES, "protection.credential")?;
     let level = match value.level {
@@ -164,19 +153,17 @@ fn protection(value: Option<proto::Protection>) -> Result<(DataProtection, DataI
         2 => Level::Private,
         _ => return Err(Malformed::new("protection.level")),
     };
-    let subject = some_text(value.subject, "protection.subject")?;
+    let subject = some_text(std::mem::take(&mut value.subject), "protection.subject")?;
     let authentication = proto::Authentication::try_from(value.authentication)
         .map_err(|_| Malformed::new("protection.authentication"))?;
-    let (authentication, expected) = match authentication {
-        proto::Authentication::None => (Dcau::None, None),
-        proto::Authentication::Own => (Dcau::Own, subject),
+    let authentication = match authentication {
+        proto::Authentication::None => Dcau::None,
+        proto::Authentication::Own => Dcau::Own,
         proto::Authentication::Subject => {
-            let subject = subject.ok_or(Malformed::new("protection.subject"))?;
-            (Dcau::Subject(subject), None)
+            Dcau::Subject(subject.ok_or(Malformed::new("protection.subject"))?)
         }
     };
     let identity = DataIdentity {
-        expected,
         credential: (length > 0).then_some(credential),
         own_authorities: value.own_authorities,
     };
@@ -187,7 +174,6 @@ impl TryFrom<proto::Transfer> for Transfer {
     type Error = Malformed;
 
     fn try_from(transfer: proto::Transfer) -> Result<Self> {
-        let (protection, identity) = protection(transfer.protection)?;
         let mut channel = Channel::new(match transfer.extended {
             true => Mode::Extended,
             false => Mode::Stream,
@@ -201,17 +187,14 @@ impl TryFrom<proto::Transfer> for Transfer {
         channel.parallelism = check(streams, holds, "transfer.parallelism")?;
         channel.send_buffer = transfer.send_buffer;
         channel.receive_buffer = transfer.receive_buffer;
-        channel.protection = protection;
         Ok(Self {
             kind: transfer
                 .kind
                 .ok_or(Malformed::new("transfer.kind"))?
                 .try_into()?,
             channel,
-            identity,
             perf_every: transfer.perf_ms.map(Duration::from_millis),
             restart_every: transfer.restart_ms.map(Duration::from_millis),
-            tag: transfer.tag,
             drains: transfer.drains,
         })
     }
@@ -239,7 +222,10 @@ impl TryFrom<transfer::Kind> for TransferKind {
                 upload: bytes(put.upload, "store.upload")?,
                 base: put.base,
                 held: ranges(put.held, "store.held")?,
-                size: put.size,
+            },
+            transfer::Kind::RetrieveBy(get) => Self::RetrieveBy {
+                path: path(get.path)?,
+                module: module(get.module)?,
             },
             transfer::Kind::Whole(whole) => Self::Whole(Box::new(whole.try_into()?)),
             transfer::Kind::List(list) => Self::List {
@@ -254,8 +240,7 @@ impl TryFrom<proto::Whole> for Whole {
     type Error = Malformed;
 
     fn try_from(whole: proto::Whole) -> Result<Self> {
-        let algorithm = some_text(whole.algorithm, "whole.algorithm")?;
-        let digest = some_text(whole.digest, "whole.digest")?;
+        let rules = whole.rules.ok_or(Malformed::new("whole.rules"))?;
         Ok(Self {
             path: path(whole.path)?,
             into: match whole.into.ok_or(Malformed::new("whole.into"))? {
@@ -269,10 +254,40 @@ impl TryFrom<proto::Whole> for Whole {
                 seconds: time.seconds,
                 nanos: time.nanos,
             }),
-            checksum: algorithm.zip(digest),
-            empty_unannounced: whole.empty_unannounced,
+            checksum: digest(whole.checksum, "whole.checksum")?,
+            proof: digest(whole.proof, "whole.proof")?,
+            rules: StoreRules {
+                in_place: rules.in_place,
+                durable: rules.durable,
+                empty_unannounced: rules.empty_unannounced,
+            },
         })
     }
+}
+
+/// An algorithm, and a digest of it.
+fn digest(value: Option<proto::Digest>, field: &'static str) -> Result<Option<(String, String)>> {
+    let Some(proto::Digest { algorithm, digest }) = value else {
+        return Ok(None);
+    };
+    Ok(Some((text(algorithm, field)?, text(digest, field)?)))
+}
+
+/// A module of ERET.
+fn module(module: Option<proto::retrieve_by::Module>) -> Result<RetrieveModule> {
+    let module = module.ok_or(Malformed::new("retrieve_by.module"))?;
+    Ok(match module {
+        proto::retrieve_by::Module::Tar(_) => RetrieveModule::Tar,
+        proto::retrieve_by::Module::Checksum(of) => {
+            let field = "retrieve_by.checksum";
+            let region = of.region.ok_or_else(|| Malformed::new(field))?;
+            RetrieveModule::Checksum {
+                algorithm: text(of.algorithm, field)?,
+                offset: region.offset,
+                length: region.length,
+            }
+        }
+    })
 }
 
 /// A path that a command could carry.
@@ -329,7 +344,6 @@ impl TryFrom<proto::Failed> for Failed {
                 proto::Fault::Request => Fault::Request,
                 proto::Fault::Aborted => Fault::Aborted,
             },
-            spared: failed.spared,
         })
     }
 }
@@ -342,11 +356,9 @@ impl TryFrom<proto::Transferred> for Transferred {
             bytes: end.bytes,
             ranges: ranges(end.ranges, "transferred.ranges")?,
             end: end.end,
-            receipt: end
-                .receipt
-                .map(|receipt| Receipt::new(receipt.bytes, receipt.crc32c)),
             ended_unmarked: end.ended_unmarked,
             connections: end.connections,
+            digest: digest(end.digest, "transferred.digest")?,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use byte_ranges::Layout;
+use ftp_proto::modules::RetrieveModule;
 use ftp_proto::security::{DataProtection, Level};
 use ftp_proto::types::{ListForm, Placement};
 use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
@@ -22,7 +23,6 @@ impl From<Open> for proto::ToNode {
             home: open.user.home,
             may_write: open.user.may_write,
             follows_links: open.user.follows_links,
-            attributes: open.user.attributes.into_iter().collect(),
         };
         let limits = proto::SessionLimits {
             connect_timeout_ms: millis(open.limits.connect_timeout),
@@ -32,11 +32,8 @@ impl From<Open> for proto::ToNode {
         to_node(to_node::Kind::Open(proto::Open {
             task: open.task,
             client: open.client.to_string(),
-            local: open.local.to_string(),
-            scope_id: open.scope_id,
             user: Some(user),
             limits: Some(limits),
-            advertise: open.advertise.unwrap_or_default(),
         }))
     }
 }
@@ -51,7 +48,8 @@ impl From<ToNode> for proto::ToNode {
                 stack,
             }),
             ToNode::Transfer(transfer) => to_node::Kind::Transfer((*transfer).into()),
-            ToNode::Abort { by } => to_node::Kind::Abort(proto::Abort { by }),
+            ToNode::Abort => to_node::Kind::Abort(proto::Empty {}),
+            ToNode::Publish => to_node::Kind::Publish(proto::Empty {}),
             ToNode::DropData => to_node::Kind::DropData(proto::Empty {}),
         })
     }
@@ -68,6 +66,8 @@ impl From<FromNode> for proto::FromNode {
             FromNode::Opened { reused } => from_node::Kind::Opened(proto::Opened { reused }),
             FromNode::Received(ranges) => from_node::Kind::Received(range_list(&ranges)),
             FromNode::Moved(bytes) => from_node::Kind::Moved(bytes),
+            FromNode::Waiting => from_node::Kind::Waiting(proto::Empty {}),
+            FromNode::Arrived => from_node::Kind::Arrived(proto::Empty {}),
             FromNode::Transferred(end) => from_node::Kind::Transferred((*end).into()),
         };
         Self { kind: Some(kind) }
@@ -116,11 +116,11 @@ impl From<PeerRule> for proto::Peers {
     }
 }
 
-/// The protection of data connections, with the identities of their ends.
+/// The protection of data connections, with the identity of our end.
 fn protection(protection: DataProtection, identity: DataIdentity) -> proto::Protection {
     let (authentication, subject) = match protection.authentication {
         Dcau::None => (proto::Authentication::None, None),
-        Dcau::Own => (proto::Authentication::Own, identity.expected),
+        Dcau::Own => (proto::Authentication::Own, None),
         Dcau::Subject(subject) => (proto::Authentication::Subject, Some(subject)),
     };
     proto::Protection {
@@ -149,10 +149,8 @@ impl From<Transfer> for proto::Transfer {
             parallelism: channel.parallelism,
             send_buffer: channel.send_buffer,
             receive_buffer: channel.receive_buffer,
-            protection: Some(protection(channel.protection, transfer.identity)),
             perf_ms: transfer.perf_every.map(millis),
             restart_ms: transfer.restart_every.map(millis),
-            tag: transfer.tag,
             drains: transfer.drains,
         }
     }
@@ -184,13 +182,15 @@ impl From<TransferKind> for transfer::Kind {
                 upload,
                 base,
                 held,
-                size,
             } => Self::Store(proto::Store {
                 path: path.as_bytes().to_vec(),
                 upload,
                 base,
                 held: Some(range_list(&held)),
-                size,
+            }),
+            TransferKind::RetrieveBy { path, module } => Self::RetrieveBy(proto::RetrieveBy {
+                path: path.as_bytes().to_vec(),
+                module: Some(module_of(module)),
             }),
             TransferKind::Whole(whole) => Self::Whole((*whole).into()),
             TransferKind::List { path, form } => Self::List(proto::List {
@@ -203,7 +203,6 @@ impl From<TransferKind> for transfer::Kind {
 
 impl From<Whole> for proto::Whole {
     fn from(whole: Whole) -> Self {
-        let (algorithm, digest) = whole.checksum.unwrap_or_default();
         Self {
             path: whole.path.as_bytes().to_vec(),
             into: Some(match whole.into {
@@ -217,10 +216,34 @@ impl From<Whole> for proto::Whole {
                 seconds: time.seconds,
                 nanos: time.nanos,
             }),
-            algorithm,
-            digest,
-            empty_unannounced: whole.empty_unannounced,
+            checksum: whole.checksum.map(digest),
+            proof: whole.proof.map(digest),
+            rules: Some(proto::StoreRules {
+                in_place: whole.rules.in_place,
+                durable: whole.rules.durable,
+                empty_unannounced: whole.rules.empty_unannounced,
+            }),
         }
+    }
+}
+
+/// An algorithm, and a digest of it.
+fn digest((algorithm, digest): (String, String)) -> proto::Digest {
+    proto::Digest { algorithm, digest }
+}
+
+/// A module of ERET.
+fn module_of(module: RetrieveModule) -> proto::retrieve_by::Module {
+    match module {
+        RetrieveModule::Tar => proto::retrieve_by::Module::Tar(proto::Empty {}),
+        RetrieveModule::Checksum {
+            algorithm,
+            offset,
+            length,
+        } => proto::retrieve_by::Module::Checksum(proto::RegionDigest {
+            algorithm,
+            region: Some(proto::Region { offset, length }),
+        }),
     }
 }
 
@@ -264,7 +287,6 @@ impl From<Failed> for proto::Failed {
             code: failed.reply.code().number().into(),
             lines: failed.reply.lines().to_vec(),
             fault: fault.into(),
-            spared: failed.spared,
         }
     }
 }
@@ -275,12 +297,9 @@ impl From<Transferred> for proto::Transferred {
             bytes: end.bytes,
             ranges: Some(range_list(&end.ranges)),
             end: end.end,
-            receipt: end.receipt.map(|receipt| proto::Receipt {
-                bytes: receipt.bytes,
-                crc32c: receipt.crc32c,
-            }),
             ended_unmarked: end.ended_unmarked,
             connections: end.connections,
+            digest: end.digest.map(digest),
         }
     }
 }

@@ -15,21 +15,17 @@ fn opening() -> Open {
     Open {
         task: "7".into(),
         client: "[2001:db8::1]:40000".parse().unwrap(),
-        local: "[fe80::1%3]:2811".parse().unwrap(),
-        scope_id: 3,
         user: User {
             name: "alice".into(),
             home: b"/home/\xff".to_vec(),
             may_write: true,
             follows_links: false,
-            attributes: [("group".to_owned(), "staff".to_owned())].into(),
         },
         limits: SessionLimits {
             connect_timeout: Duration::from_millis(1500),
             stall_timeout: Duration::from_secs(300),
             max_streams: 64,
         },
-        advertise: Some("192.0.2.9".into()),
     }
 }
 
@@ -53,7 +49,6 @@ fn protections() -> Vec<(DataProtection, DataIdentity)> {
         (
             DataProtection::new(Dcau::Own, Level::Integrity),
             DataIdentity {
-                expected: Some("/O=Grid/CN=Alice".into()),
                 credential: credential.clone(),
                 own_authorities: true,
             },
@@ -61,7 +56,6 @@ fn protections() -> Vec<(DataProtection, DataIdentity)> {
         (
             DataProtection::new(Dcau::Subject("/O=Grid/CN=Bob".into()), Level::Private),
             DataIdentity {
-                expected: None,
                 credential,
                 own_authorities: false,
             },
@@ -109,14 +103,41 @@ fn kinds() -> Vec<TransferKind> {
             stripes: 256,
         });
     }
-    for size in [None, Some(0)] {
-        kinds.push(TransferKind::Store {
+    kinds.push(TransferKind::Store {
+        path: path(b"/up"),
+        upload: vec![0, 1, 255],
+        base: 9,
+        held: ranges(),
+    });
+    let checksum = RetrieveModule::Checksum {
+        algorithm: "MD5".into(),
+        offset: 3,
+        length: Some(0),
+    };
+    for module in [RetrieveModule::Tar, checksum] {
+        let path = path(b"/dir");
+        kinds.push(TransferKind::RetrieveBy { path, module });
+    }
+    let digest = Some(("MD5".to_owned(), "00ff".to_owned()));
+    for (into, checksum, proof) in [
+        (Placement::Whole, None, digest.clone()),
+        (Placement::At(u64::MAX), digest, None),
+        (Placement::End, None, None),
+    ] {
+        kinds.push(TransferKind::Whole(Box::new(Whole {
             path: path(b"/up"),
-            upload: vec![0, 1, 255],
-            base: 9,
+            into,
             held: ranges(),
-            size,
-        });
+            size: Some(0),
+            modified: None,
+            rules: StoreRules {
+                in_place: checksum.is_some(),
+                durable: proof.is_some(),
+                empty_unannounced: into == Placement::End,
+            },
+            checksum,
+            proof,
+        })));
     }
     kinds
 }
@@ -125,9 +146,8 @@ fn requests() -> Vec<ToNode> {
     let mut requests = vec![
         ToNode::Stack(StackSide::Net, None),
         ToNode::Stack(StackSide::Disk, Some("file,rate:1M".into())),
-        ToNode::Abort {
-            by: "the client".into(),
-        },
+        ToNode::Abort,
+        ToNode::Publish,
         ToNode::DropData,
     ];
     for (index, (protection, identity)) in protections().into_iter().enumerate() {
@@ -151,14 +171,11 @@ fn requests() -> Vec<ToNode> {
             channel.parallelism = 16;
             channel.send_buffer = 3;
             channel.receive_buffer = 4;
-            channel.protection = protection.clone();
             requests.push(ToNode::Transfer(Box::new(Transfer {
                 kind,
                 channel,
-                identity: identity.clone(),
                 perf_every: Some(Duration::from_secs(5)),
                 restart_every: None,
-                tag: Some(0),
                 drains: index % 2 == 0,
             })));
         }
@@ -183,7 +200,6 @@ fn replies() -> Vec<FromNode> {
                     ["first", "data connection: reset by the peer"],
                 ),
                 fault,
-                spared: fault == Fault::Peer,
             }))
         })
         .collect();
@@ -194,13 +210,15 @@ fn replies() -> Vec<FromNode> {
         FromNode::Received(ranges()),
         FromNode::Received(RangeSet::new()),
         FromNode::Moved(u64::MAX),
+        FromNode::Waiting,
+        FromNode::Arrived,
         FromNode::Transferred(Box::new(Transferred {
             bytes: 1,
             ranges: ranges(),
             end: u64::MAX,
-            receipt: Some(Receipt::new(1, Some(7))),
             ended_unmarked: true,
             connections: 4,
+            digest: Some(("MD5".into(), "00ff".into())),
         })),
     ]);
     replies
@@ -263,10 +281,8 @@ fn transfer_fault(
     let message = ToNode::Transfer(Box::new(Transfer {
         kind: kind.clone(),
         channel: Channel::default(),
-        identity: DataIdentity::default(),
         perf_every: None,
         restart_every: None,
-        tag: None,
         drains: false,
     }));
     fault(&message, |wire| match wire {
@@ -297,10 +313,6 @@ fn malformed_transfers_are_refused_by_field() {
         transfer_fault(get, |wire| wire.kind = None),
         Some("transfer.kind")
     );
-    assert_eq!(
-        transfer_fault(get, |wire| wire.protection = None),
-        Some("protection")
-    );
     let with = |change: &dyn Fn(&mut proto::Retrieve)| {
         transfer_fault(get, |wire| match &mut wire.kind {
             Some(transfer::Kind::Retrieve(get)) => change(get),
@@ -325,18 +337,6 @@ fn malformed_transfers_are_refused_by_field() {
             Some("retrieve.held")
         );
     }
-    for level in [3, u32::MAX] {
-        let change = |wire: &mut proto::Transfer| wire.protection.as_mut().unwrap().level = level;
-        assert_eq!(transfer_fault(get, change), Some("protection.level"));
-    }
-    let long = |wire: &mut proto::Transfer| {
-        wire.protection.as_mut().unwrap().credential = vec![0; 65_537];
-    };
-    assert_eq!(transfer_fault(get, long), Some("protection.credential"));
-    let nobody = |wire: &mut proto::Transfer| {
-        wire.protection.as_mut().unwrap().authentication = 2;
-    };
-    assert_eq!(transfer_fault(get, nobody), Some("protection.subject"));
     let names = |wire: &mut proto::Transfer| {
         let list = proto::List {
             path: b"/".to_vec(),
@@ -351,6 +351,42 @@ fn malformed_transfers_are_refused_by_field() {
 }
 
 #[test]
+fn malformed_protections_are_refused_by_field() {
+    let connect = ToNode::Connect(Box::new(Connect {
+        addresses: vec!["192.0.2.1:1025".parse().unwrap()],
+        peers: PeerRule::Own,
+        protection: DataProtection::default(),
+        identity: DataIdentity::default(),
+    }));
+    let with = |change: &dyn Fn(&mut Option<proto::Protection>)| {
+        fault(&connect, |wire| match wire {
+            to_node::Kind::Connect(connect) => change(&mut connect.protection),
+            _ => unreachable!(),
+        })
+    };
+    assert_eq!(with(&|_| {}), None);
+    assert_eq!(with(&|protection| *protection = None), Some("protection"));
+    for level in [3, u32::MAX] {
+        let change = |wire: &mut Option<proto::Protection>| wire.as_mut().unwrap().level = level;
+        assert_eq!(with(&change), Some("protection.level"));
+    }
+    let long = |wire: &mut Option<proto::Protection>| {
+        wire.as_mut().unwrap().credential = vec![0; 65_537];
+    };
+    assert_eq!(with(&long), Some("protection.credential"));
+    let nobody = |wire: &mut Option<proto::Protection>| wire.as_mut().unwrap().authentication = 2;
+    assert_eq!(with(&nobody), Some("protection.subject"));
+}
+
+/// A bound that only types with a secret that is overwritten when dropped meet.
+#[test]
+fn messages_with_secrets_overwrite_them() {
+    const fn wiped<T: zeroize::ZeroizeOnDrop>() {}
+    wiped::<proto::Protection>();
+    wiped::<proto::JoinRequest>();
+}
+
+#[test]
 fn facts_of_a_later_version_are_left_out() {
     let list = proto::ToNode::from(ToNode::Transfer(Box::new(Transfer {
         kind: TransferKind::List {
@@ -361,10 +397,8 @@ fn facts_of_a_later_version_are_left_out() {
             },
         },
         channel: Channel::default(),
-        identity: DataIdentity::default(),
         perf_every: None,
         restart_every: None,
-        tag: None,
         drains: false,
     })));
     let Some(to_node::Kind::Transfer(mut transfer)) = list.kind else {
@@ -391,12 +425,7 @@ fn facts_of_a_later_version_are_left_out() {
 #[test]
 fn malformed_replies_are_refused_by_field() {
     let failed = |code, lines: Vec<Vec<u8>>, fault| {
-        from_node::Kind::Failed(proto::Failed {
-            code,
-            lines,
-            fault,
-            spared: false,
-        })
+        from_node::Kind::Failed(proto::Failed { code, lines, fault })
     };
     for (kind, field) in [
         // A node does not turn a failure into a success.

@@ -147,8 +147,9 @@ async fn without_a_certificate_only_one_join_is_served() {
     let renewed = soon(client.renew(proto::RenewRequest::default())).await;
     assert_eq!(renewed.unwrap_err().code(), tonic::Code::Unauthenticated);
     let oversize = proto::JoinRequest {
+        secret: Vec::new(),
+        name: String::new(),
         request: vec![0; 17 << 10],
-        ..Default::default()
     };
     let oversize = soon(client.join(oversize)).await;
     assert_eq!(oversize.unwrap_err().code(), tonic::Code::OutOfRange);

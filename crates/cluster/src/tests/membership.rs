@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::handshakes::Handshakes;
 use crate::identity::Role;
 use crate::link::Work;
+use crate::member::Member;
 use crate::node::Node;
 use crate::nodes::Nodes;
 
@@ -167,4 +168,22 @@ async fn a_node_of_another_major_version_is_refused() {
     );
     assert_eq!(*state.borrow(), Registration::Refused);
     assert!(nodes.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_second_process_of_one_name_is_refused() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _) = Double::new();
+    let _first = dial(&lab.node("one", &double), address);
+    until(&nodes, &["one"]).await;
+    let same = Member::load(lab.path("one")).unwrap();
+    let second = Node::new(same, Arc::new(double), "node 2.0").unwrap();
+    let state = State::default();
+    let address = address.to_string();
+    // It ends when the front end closes the connection.
+    let _ = soon(second.dial_once(&address, Arc::clone(&state))).await;
+    assert_eq!(*state.borrow(), Registration::Refused);
+    assert_eq!(nodes.list()[0].version.program, "node 1.0");
 }

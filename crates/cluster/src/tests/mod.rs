@@ -144,21 +144,17 @@ fn open(task: &str) -> Open {
     Open {
         task: task.into(),
         client: "192.0.2.1:40000".parse().unwrap(),
-        local: "192.0.2.2:2811".parse().unwrap(),
-        scope_id: 0,
         user: User {
             name: "alice".into(),
             home: b"/".to_vec(),
             may_write: true,
             follows_links: false,
-            attributes: [("group".to_owned(), "staff".to_owned())].into(),
         },
         limits: SessionLimits {
             connect_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(300),
             max_streams: 64,
         },
-        advertise: None,
     }
 }
 

@@ -95,20 +95,22 @@ async fn the_sessions_of_a_node_that_is_killed_fail_at_once() {
 #[tokio::test]
 async fn messages_that_are_too_long_or_malformed_break_the_session_off() {
     let lab = Lab::new();
-    let abort = |length| {
-        to_node::Kind::Abort(proto::Abort {
-            by: "x".repeat(length),
+    let stack = |length| {
+        to_node::Kind::Stack(proto::Stack {
+            disk: false,
+            stack: Some("x".repeat(length)),
         })
     };
     for (kind, code) in [
-        (Some(abort(3 << 20)), Code::OutOfRange),
-        (Some(abort(5000)), Code::InvalidArgument),
+        (Some(stack(3 << 20)), Code::OutOfRange),
+        (Some(stack(5000)), Code::InvalidArgument),
         (None, Code::InvalidArgument),
     ] {
         let (double, mut events) = Double::new();
         let node = lab.node("one", &double);
         let peer = Peer {
             identity: lab.front().identity().clone(),
+            issued: lab.front().not_after(),
             not_after: lab.front().not_after(),
         };
         let (here, there) = duplex(1 << 16);

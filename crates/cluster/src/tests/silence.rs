@@ -19,6 +19,7 @@ use crate::identity::Peer;
 use crate::link::{self, Work};
 use crate::member::Member;
 use crate::message::{FromNode, ToNode};
+use crate::node::Node;
 use crate::nodes::Nodes;
 
 /// A stream to an end that stops, as the peer of a stopped process sees it.
@@ -63,6 +64,7 @@ impl AsyncWrite for Frozen {
 fn peer(member: &Member) -> Peer {
     Peer {
         identity: member.identity().clone(),
+        issued: SystemTime::now(),
         not_after: SystemTime::now() + Duration::from_secs(86_400 * 30),
     }
 }
@@ -150,6 +152,35 @@ async fn a_frozen_node_is_the_last_choice_and_opens_no_session() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_process_replaces_one_that_is_silent() {
+    let pair = Pair::new();
+    until(&pair.nodes, &["one"]).await;
+    pair.freeze();
+    let begun = Instant::now();
+    sleep(Duration::from_millis(2500)).await;
+    let member = Member::load(pair._lab.path("one")).unwrap();
+    let (of_node, front) = (peer(&member), peer(&pair._lab.front()));
+    let (double, _) = Double::new();
+    let second = Node::new(member, Arc::new(double), "node 2.0").unwrap();
+    let (here, there) = duplex(1 << 16);
+    let attending = pair.nodes.clone();
+    let _ends = [
+        Work::spawn(async move {
+            let state = State::default();
+            let _ = attending.attend(here, of_node, "there", state).await;
+        }),
+        Work::spawn(async move {
+            let _ = second.serve(there, front, State::default()).await;
+        }),
+    ];
+    let mut changes = pair.nodes.changes();
+    while pair.nodes.list()[0].version.program != "node 2.0" {
+        changes.changed().await.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_millis(3500));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,12 +9,13 @@ use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::net::TcpListener;
 use tonic::codegen::http::Uri;
 
-use super::{Double, Lab, listener, soon};
+use super::{Double, Lab, dial, listener, next, open, serve, soon, until};
 use crate::connections::{State, connect};
 use crate::error::{Error, Result};
 use crate::handshakes::Handshakes;
 use crate::identity::{Identity, Peer, Role};
 use crate::link;
+use crate::member::Member;
 use crate::nodes::Nodes;
 use crate::proto;
 use crate::proto::node_client::NodeClient;
@@ -64,7 +65,7 @@ async fn a_certificate_of_another_cluster_is_refused_by_a_front_end() {
         roots: here.front().current().credentials.roots.clone(),
     };
     let own = here.front();
-    let config = tls::client(&credentials, own.identity(), Role::Front, NODE).unwrap();
+    let config = tls::client(&credentials, own.own(), Role::Front, NODE).unwrap();
     let (listener, address) = listener().await;
     let dialled = read(address.to_string(), config);
     let (refused, dialled) = tokio::join!(accept(&nodes, &listener), dialled);
@@ -82,7 +83,7 @@ async fn the_certificate_of_a_front_end_makes_no_node() {
     let made = crate::Node::new(Arc::clone(&second), Arc::new(double), "node 1.0");
     assert!(matches!(made, Err(Error::Role { .. })));
     let credentials = &second.current().credentials;
-    let config = tls::client(credentials, second.identity(), Role::Front, NODE).unwrap();
+    let config = tls::client(credentials, second.own(), Role::Front, NODE).unwrap();
     let (listener, address) = listener().await;
     let dialled = read(address.to_string(), config);
     let (refused, dialled) = tokio::join!(accept(&nodes, &listener), dialled);
@@ -104,7 +105,7 @@ async fn the_certificate_of_a_node_makes_no_front_end() {
     let node = lab.node("one", &double);
     let _node = link::Work::spawn(async move { node.listen(listener).await });
     let credentials = &other.current().credentials;
-    let config = tls::client(credentials, other.identity(), Role::Node, NODE).unwrap();
+    let config = tls::client(credentials, other.own(), Role::Node, NODE).unwrap();
     assert!(read(address.to_string(), config).await.is_err());
     assert!(events.try_recv().is_err());
 }
@@ -159,6 +160,7 @@ async fn every_call_checks_role_and_validity() {
         let node = lab.node("one", &double);
         let peer = Peer {
             identity: Identity::new(cluster, role, "front").unwrap(),
+            issued: earlier,
             not_after,
         };
         let (here, there) = duplex(1 << 16);
@@ -180,4 +182,35 @@ async fn every_call_checks_role_and_validity() {
         }
         assert_eq!(double.report.lock().unwrap().draining, refused.is_none());
     }
+}
+
+#[tokio::test]
+async fn a_revoked_node_leaves_at_once_and_joins_again_with_a_new_certificate() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, mut events) = Double::new();
+    let node = lab.node("one", &double);
+    let _two = dial(&lab.node("two", &double), address);
+    let _one = dial(&node, address);
+    until(&nodes, &["one", "two"]).await;
+    let session = nodes.named("one").unwrap();
+    let _session = session.session(open("a")).await.unwrap();
+    assert_eq!(next(&mut events).await, "a from front");
+    let revoked = crate::revoke(lab.path("front"), Role::Node, "one").unwrap();
+    assert!(revoked.to_string().ends_with("/node/one"));
+    until(&nodes, &["two"]).await;
+    assert_eq!(next(&mut events).await, "a ended");
+    let renewed = Member::load(lab.path("one")).unwrap();
+    let refused = renewed.renew(&address.to_string()).await;
+    assert!(refused.is_err(), "the thief renewed the certificate");
+    // The handshake fails, so nothing is registered.
+    let _ = soon(node.dial_once(&address.to_string(), State::default())).await;
+    until(&nodes, &["two"]).await;
+    // As if the revocation were older than the certificate.
+    let file = lab.path("front").join("revoked");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("node one "), "{text}");
+    std::fs::write(file, "node one 1\n").unwrap();
+    until(&nodes, &["one", "two"]).await;
 }

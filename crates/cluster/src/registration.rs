@@ -1,0 +1,228 @@
+//! Registrations at a front end: a node is in the table as long as its reports arrive.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+use tokio::time::timeout;
+use tonic::codegen::http::Uri;
+use tracing::{info, warn};
+
+use crate::connections::{Registration, State};
+use crate::error::{Error, Result};
+use crate::identity::Peer;
+use crate::link::{self, Caller, Io, OPENING, SILENCE};
+use crate::message::MAX_MESSAGE;
+use crate::nodes::{Connected, Nodes, Shared, Use};
+use crate::proto;
+use crate::proto::node_client::NodeClient;
+use crate::report::{Report, Version};
+use crate::session::silent;
+
+impl Nodes {
+    /// Calls the node at the other end of a connection: registers it and keeps it until it is
+    /// lost, or replaced and no longer used.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke, or the node was silent or refused.
+    pub(crate) async fn attend(
+        &self,
+        stream: impl Io,
+        peer: Peer,
+        address: &str,
+        state: State,
+    ) -> Result<()> {
+        let name = peer.identity.name.clone();
+        let lost = |error: hyper::Error| Error::connection(&name, error);
+        let (caller, connection) = link::call(stream).await.map_err(lost)?;
+        let mut connection = std::pin::pin!(connection);
+        let kept = self.shared.keep(caller, peer, address, &state);
+        tokio::select! {
+            end = &mut connection => return end.map_err(lost),
+            kept = kept => kept?,
+        }
+        // Its sessions go on until they end.
+        connection.await.map_err(lost)
+    }
+}
+
+impl Shared {
+    /// Registers the node of a connection, and follows its reports until another connection of the
+    /// same node replaces this one.
+    async fn keep(
+        self: &Arc<Self>,
+        caller: Caller,
+        peer: Peer,
+        address: &str,
+        state: &State,
+    ) -> Result<()> {
+        self.check(&peer)?;
+        let name = peer.identity.name.clone();
+        let mut changes = self.member.changes();
+        let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"))
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let request = proto::RegisterRequest {
+            front: self.member.identity().name.clone(),
+            version: Some(self.version.clone().into()),
+        };
+        let reports = timeout(SILENCE, client.register(request)).await;
+        let reports = reports.map_err(|_| silent(&name))?;
+        let reports = reports.map_err(|status| Error::of_call(&name, status))?;
+        let mut reports = Reports {
+            stream: reports.into_inner(),
+            name: &name,
+        };
+        let first = reports.next().await?;
+        let (report, first) = first.ok_or_else(|| Error::Ended { peer: name.clone() })?;
+        let version = Version::try_from(first.version).map_err(|source| Error::Malformed {
+            peer: name.clone(),
+            source,
+        })?;
+        let admitted = self
+            .check_version(&name, &version)
+            .and_then(|()| self.check_rival(&name, first.process));
+        if let Err(error) = admitted {
+            warn!(node = name, address, %version, %error, "node refused");
+            state.send_replace(Registration::Refused);
+            let reason = error.to_string();
+            // The connection is closed in any case.
+            let _ = timeout(SILENCE, client.refuse(proto::RefuseRequest { reason })).await;
+            return Err(error);
+        }
+        info!(node = name, address, %version, "node registered");
+        state.send_replace(Registration::Registered);
+        let registered = self.register(Connected {
+            peer: peer.clone(),
+            address: address.into(),
+            version,
+            process: first.process,
+            client,
+            usage: Mutex::new(Use::new(report)),
+            placed: AtomicU32::new(0),
+        });
+        loop {
+            let next = tokio::select! {
+                next = reports.next() => next?,
+                // The own certificate is new, and needs a new connection.
+                _ = changes.changed() => None,
+            };
+            let Some((report, _)) = next else { break };
+            self.check(&peer)?;
+            if !registered.update(report) {
+                return Ok(());
+            }
+        }
+        // The end that dials makes another connection, which replaces this one.
+        drop(reports);
+        Registration::release(state);
+        let mut changes = self.changes.subscribe();
+        let replaced =
+            async { while registered.is_current() && changes.changed().await.is_ok() {} };
+        // Without another one in time, the node is lost.
+        let _ = timeout(2 * OPENING, replaced).await;
+        Ok(())
+    }
+
+    /// Refuses a node of another major version.
+    fn check_version(&self, name: &str, version: &Version) -> Result<()> {
+        let ours = self.version.major;
+        match version.major == ours {
+            true => Ok(()),
+            false => Err(Error::Version {
+                peer: name.into(),
+                theirs: version.major,
+                ours,
+            }),
+        }
+    }
+
+    /// Refuses a second process of one name, unless the first is silent.
+    fn check_rival(&self, name: &str, process: u64) -> Result<()> {
+        match self.lock().get(name) {
+            Some(first) if first.process != process && !first.usage().is_late() => {
+                Err(Error::Rival {
+                    name: name.into(),
+                    address: first.address.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Enters a node in the table, in place of an earlier connection of the same node.
+    fn register(self: &Arc<Self>, node: Connected) -> Registered {
+        let node = Arc::new(node);
+        self.lock()
+            .insert(node.peer.identity.name.clone(), Arc::clone(&node));
+        self.changes.send_replace(());
+        Registered {
+            shared: Arc::clone(self),
+            node,
+        }
+    }
+}
+
+/// An entry of the table, removed when dropped.
+struct Registered {
+    shared: Arc<Shared>,
+    node: Arc<Connected>,
+}
+
+impl Registered {
+    /// Says whether no other connection has replaced this one.
+    fn is_current(&self) -> bool {
+        let table = self.shared.lock();
+        let entry = table.get(&self.node.peer.identity.name);
+        entry.is_some_and(|entry| Arc::ptr_eq(entry, &self.node))
+    }
+
+    /// Stores a report; false if another connection has replaced this one.
+    fn update(&self, report: Report) -> bool {
+        let before = std::mem::replace(&mut *self.node.lock(), Use::new(report));
+        if before.report != report {
+            self.shared.changes.send_replace(());
+        }
+        self.is_current()
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let name = &self.node.peer.identity.name;
+        let mut table = self.shared.lock();
+        if table
+            .get(name)
+            .is_some_and(|entry| Arc::ptr_eq(entry, &self.node))
+        {
+            table.remove(name);
+            drop(table);
+            warn!(node = name, "node lost");
+            self.shared.changes.send_replace(());
+        }
+    }
+}
+
+/// The reports of a node.
+struct Reports<'a> {
+    stream: tonic::Streaming<proto::Report>,
+    name: &'a str,
+}
+
+impl Reports<'_> {
+    /// The next report, also as it came; `None` if the node ends the registration.
+    async fn next(&mut self) -> Result<Option<(Report, proto::Report)>> {
+        let message = timeout(SILENCE, self.stream.message()).await;
+        let message = message.map_err(|_| silent(self.name))?;
+        let message = message.map_err(|status| Error::of_call(self.name, status))?;
+        let Some(message) = message else {
+            return Ok(None);
+        };
+        let report = Report::of_message(&message, self.name);
+        let report = report.map_err(|source| Error::Malformed {
+            peer: self.name.into(),
+            source,
+        })?;
+        Ok(Some((report, message)))
+    }
+}

@@ -1,0 +1,169 @@
+//! The transfers of nodes, followed from their requests to the end of the last.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ftp_proto::types::Event;
+use ftp_wire::command::Mode;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use gridftp_cluster::{FromNode, NodeSession, ToNode, Transfer, Transferred};
+use gridftp_data::Watch;
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::NodeSide;
+use super::side::{lost, refused};
+use crate::error::{Error, NodeFault};
+
+/// The reports of a transfer on nodes, and its end ahead of time.
+pub(super) struct Followed<'a> {
+    /// Counts the bytes of all nodes.
+    pub(super) watch: &'a Watch,
+    /// The way of events to the session.
+    pub(super) events: mpsc::Sender<Event>,
+    /// Stops the transfers of all nodes.
+    pub(super) stop: CancellationToken,
+    /// Longest time from the stop to the end; `None` where only the node knows the end.
+    pub(super) salvage: Option<Duration>,
+}
+
+/// Runs one request on each of the first nodes to the end of all; returns their results.
+///
+/// After the first failure, or a stop, the nodes are told to end; they report the ranges that they
+/// made durable.
+///
+/// # Cancel safety
+/// Dropping the future ends the sessions with the nodes at once, and their transfers with them.
+pub(super) async fn run(
+    side: &mut NodeSide,
+    requests: Vec<Transfer>,
+    followed: &Followed<'_>,
+) -> Result<Vec<Transferred>, Error> {
+    if side.stripes.is_empty() || side.stripes.len() < requests.len() {
+        return Err(NodeFault::NoChannel.into());
+    }
+    side.settle_disk().await?;
+    let running = RunningSide(side);
+    let results = run_all(running.0, requests, followed).await?;
+    running.0.is_running = false;
+    Ok(results)
+}
+
+/// Ends the sessions with the nodes unless their transfers ended well.
+struct RunningSide<'a>(&'a mut NodeSide);
+
+impl Drop for RunningSide<'_> {
+    fn drop(&mut self) {
+        if self.0.is_running {
+            self.0.close();
+        }
+    }
+}
+
+async fn run_all(
+    side: &mut NodeSide,
+    requests: Vec<Transfer>,
+    followed: &Followed<'_>,
+) -> Result<Vec<Transferred>, Error> {
+    side.start_counts();
+    let takes_all = requests.len() == side.stripes.len();
+    let counts = side.stripe_bytes();
+    let mut running = FuturesUnordered::new();
+    let is_extended = requests
+        .iter()
+        .any(|request| request.channel.mode == Mode::Extended);
+    for ((node, request), count) in side.stripes.iter_mut().zip(requests).zip(&*counts) {
+        running.push(followed.follow(node, request, count));
+    }
+    let mut results = Vec::new();
+    let mut failure = None;
+    while let Some(ended) = running.next().await {
+        match ended {
+            Ok(done) => results.push(done),
+            // The others end because they are told to; the first failure is mostly the cause.
+            Err(error) => {
+                followed.stop.cancel();
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    drop(running);
+    match failure {
+        None => {
+            side.is_cached = is_extended && takes_all;
+            Ok(results)
+        }
+        Some(error) => Err(error),
+    }
+}
+
+impl Followed<'_> {
+    /// Follows the transfer of one node to its end.
+    async fn follow(
+        &self,
+        node: &mut NodeSession,
+        request: Transfer,
+        count: &AtomicU64,
+    ) -> Result<Transferred, Error> {
+        let sent = node.send(ToNode::Transfer(Box::new(request))).await;
+        sent.map_err(|error| lost(node, error))?;
+        let (mut is_stopped, mut until) = (false, None);
+        let moved = |total: u64| {
+            let before = count.fetch_max(total, Ordering::Relaxed);
+            self.watch.moved(total.saturating_sub(before));
+        };
+        loop {
+            let limit = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let message = tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if !is_stopped => {
+                    is_stopped = true;
+                    until = self.salvage.map(|salvage| Instant::now() + salvage);
+                    node.send(ToNode::Abort).await.map_err(|error| lost(node, error))?;
+                    continue;
+                }
+                () = limit => return Err(NodeFault::Silent(node.node().to_owned()).into()),
+                message = node.recv() => message.map_err(|error| lost(node, error))?,
+            };
+            match message {
+                FromNode::Opened { reused } => self.watch.open(reused),
+                FromNode::Received(ranges) => self.watch.record(&ranges)?,
+                FromNode::Moved(total) => moved(total),
+                // The receiver lives as long as the session.
+                FromNode::Waiting => drop(self.events.send(Event::Waiting).await),
+                FromNode::Arrived => {
+                    // A client that has gone is noticed by the session first.
+                    for _ in 0..2 {
+                        yield_now().await;
+                    }
+                    if !self.stop.is_cancelled() {
+                        let agreed = node.send(ToNode::Publish).await;
+                        agreed.map_err(|error| lost(node, error))?;
+                    }
+                }
+                FromNode::Transferred(done) => {
+                    moved(done.bytes);
+                    self.watch.connected(done.connections);
+                    // The reports on the way named most of them.
+                    let known = self.watch.received();
+                    for range in done.ranges.iter() {
+                        self.watch.record(&known.gaps(range))?;
+                    }
+                    return Ok(*done);
+                }
+                FromNode::Failed(failed) => return Err(refused(node, *failed)),
+                FromNode::Done | FromNode::Listening(_) => {
+                    return Err(NodeFault::Protocol(node.node().to_owned()).into());
+                }
+            }
+        }
+    }
+}

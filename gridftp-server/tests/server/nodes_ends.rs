@@ -1,0 +1,329 @@
+//! Front ends and nodes: the ends of transfers, told as they are; the rules of storing; modules.
+
+use std::fs;
+use std::net::TcpListener as Listener;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use gridftp_cluster::{
+    Failed, Fault, FromNode, Open, Replies, Report, Requests, Serve, ToNode, Transfer,
+    TransferKind, Whole,
+};
+use gridftp_dsi_posix::Posix;
+use gridftp_server::DataNode;
+
+use crate::nodes::{BLOCK, Farm, deal, honest, honest_with, join, last, spas, union};
+use crate::support::{Data, PATIENCE, bytes, hidden};
+
+/// The conduct of a node in its transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conduct {
+    /// Has begun to publish when it is told to abort.
+    Publishes,
+    /// The data ends when the client has gone.
+    ArrivesLate,
+    /// Opens the file late.
+    Waits,
+}
+
+/// The uploads of a node, and the requests after each.
+type Seen = Arc<Mutex<(Vec<Whole>, Vec<ToNode>)>>;
+
+/// A node that plays its transfers.
+struct Played {
+    conduct: Conduct,
+    /// Held open.
+    ports: Mutex<Vec<Listener>>,
+    seen: Seen,
+}
+
+impl Played {
+    /// A farm with this node alone.
+    fn farm(conduct: Conduct) -> (Farm, Seen) {
+        let seen = Seen::default();
+        let node = Self {
+            conduct,
+            ports: Mutex::default(),
+            seen: Arc::clone(&seen),
+        };
+        let farm = Farm::configured(
+            |options| options.sync_writes = Some(true),
+            |front| front,
+            |folder, _, runtime, address| {
+                vec![join(folder, "played", Arc::new(node), runtime, address)]
+            },
+        );
+        (farm, seen)
+    }
+
+    async fn play(
+        &self,
+        transfer: Transfer,
+        requests: &mut Requests,
+        replies: &Replies,
+    ) -> FromNode {
+        if let TransferKind::Whole(whole) = transfer.kind {
+            self.seen.lock().unwrap().0.push(*whole);
+        }
+        if self.conduct == Conduct::Waits {
+            replies.send(FromNode::Waiting).await;
+        }
+        replies.send(FromNode::Opened { reused: false }).await;
+        let failed = || {
+            FromNode::Failed(Box::new(Failed {
+                reply: ftp_wire::reply::Reply::coded(
+                    ftp_wire::reply::Code::of::<426>(),
+                    ["aborted"],
+                ),
+                fault: Fault::Aborted,
+            }))
+        };
+        let done = FromNode::Transferred(Box::default());
+        match self.conduct {
+            Conduct::Waits => done,
+            Conduct::Publishes => {
+                let _ = self.next(requests).await;
+                done
+            }
+            Conduct::ArrivesLate => {
+                let _ = self.next(requests).await;
+                replies.send(FromNode::Arrived).await;
+                failed()
+            }
+        }
+    }
+
+    async fn next(&self, requests: &mut Requests) -> Option<ToNode> {
+        let next = requests.recv().await;
+        self.seen.lock().unwrap().1.extend(next.clone());
+        next
+    }
+}
+
+impl Serve for Played {
+    async fn session(&self, _: Open, mut requests: Requests, replies: Replies) {
+        while let Some(request) = requests.recv().await {
+            let reply = match request {
+                ToNode::Listen(_) => {
+                    let port = Listener::bind("127.0.0.1:0").unwrap();
+                    let address = port.local_addr().unwrap();
+                    self.ports.lock().unwrap().push(port);
+                    FromNode::Listening(address)
+                }
+                ToNode::Transfer(transfer) => self.play(*transfer, &mut requests, &replies).await,
+                ToNode::Connect(_) | ToNode::Stack(..) => FromNode::Done,
+                ToNode::Publish => {
+                    self.seen.lock().unwrap().1.push(request);
+                    continue;
+                }
+                ToNode::Abort | ToNode::DropData => continue,
+            };
+            replies.send(reply).await;
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            capacity: 1,
+            ..Report::default()
+        }
+    }
+
+    fn drain(&self, _: bool) {}
+}
+
+/// Stored and published by one node, which gets all bytes for the digest.
+const AT_ONE_NODE: &str = "ESTO checksum=\"MD5 d41d8cd98f00b204e9800998ecf8427e 0\" f";
+
+#[test]
+fn an_abort_during_a_publication_is_answered_by_its_end() {
+    let (farm, seen) = Played::farm(Conduct::Publishes);
+    let mut ftp = farm.server.login();
+    ftp.pasv();
+    ftp.ok(AT_ONE_NODE, 150);
+    ftp.send("ABOR");
+    let published = last(&mut ftp);
+    assert_eq!(published.code, 226, "{published:?}");
+    assert_eq!(last(&mut ftp).code, 226, "of the ABOR");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.1, [ToNode::Abort]);
+    assert!(seen.0[0].rules.durable, "the rule of the front end");
+}
+
+/// The end of a stream and the death of its client look the same at the node.
+#[test]
+fn an_upload_of_a_client_that_has_gone_is_not_published() {
+    let (farm, seen) = Played::farm(Conduct::ArrivesLate);
+    let mut ftp = farm.server.login();
+    ftp.pasv();
+    ftp.ok(AT_ONE_NODE, 150);
+    drop(ftp);
+    farm.server.wait_for_sessions(0);
+    assert_eq!(seen.lock().unwrap().1.first(), Some(&ToNode::Abort));
+    assert!(!seen.lock().unwrap().1.contains(&ToNode::Publish));
+}
+
+#[test]
+fn a_node_that_waits_for_its_storage_gives_signs_of_life() {
+    let (farm, _) = Played::farm(Conduct::Waits);
+    farm.server.put("f", "");
+    let mut ftp = farm.server.login();
+    let _port = ftp.port();
+    let begun = ftp.cmd("RETR f");
+    assert_eq!(begun.code, 150, "{begun:?}");
+    assert!(
+        begun.text().contains("Waiting for the storage"),
+        "{begun:?}"
+    );
+    assert_eq!(last(&mut ftp).code, 226);
+}
+
+/// The blocks of all nodes that the storage holds are told before the 426.
+#[test]
+fn an_abort_tells_the_ranges_of_all_nodes() {
+    let farm = Farm::new(2);
+    let content = bytes(BLOCK * 10);
+    let mut ftp = farm.extended();
+    let to = spas(&mut ftp);
+    ftp.send("STOR f");
+    let mut conns: Vec<_> = to.into_iter().map(Data::connect).collect();
+    deal(&content, &mut conns);
+    assert_eq!(ftp.outcome().code, 150);
+    let begun = Instant::now();
+    while !holds(&farm.server.root, &content) {
+        assert!(begun.elapsed() < PATIENCE, "the blocks are not written");
+        std::thread::yield_now();
+    }
+    ftp.send("ABOR");
+    let mut ranges = String::new();
+    let aborted = loop {
+        let reply = ftp.reply();
+        match reply.code {
+            111 => ranges = union(&ranges, &reply.text()),
+            112 => {}
+            _ => break reply,
+        }
+    };
+    assert_eq!(aborted.code, 426, "{aborted:?}");
+    assert_eq!(ranges, format!("0-{}", content.len()));
+    assert_eq!(ftp.reply().code, 226);
+    let held = ftp.ok("SITE HELD f", 213);
+    assert!(held.text().contains(&ranges), "{held:?}");
+}
+
+/// Says whether a partial file has this content.
+fn holds(root: &Path, content: &[u8]) -> bool {
+    let mut names = hidden(root).into_iter();
+    names.any(|name| fs::read(root.join(name)).is_ok_and(|found| found == content))
+}
+
+#[test]
+fn a_node_stores_by_the_rules_of_the_front_end() {
+    let farm = Farm::configured(
+        |options| {
+            options.in_place = Some(true);
+            options.disk_stacks = layers();
+        },
+        |front| front,
+        |folder, root, runtime, address| {
+            let node = honest_with(root, 1, |options| options.disk_stacks = layers());
+            vec![join(folder, "n1", Arc::new(node), runtime, address)]
+        },
+    );
+    let mut ftp = farm.server.login();
+    // Files behind layers are stored by one node.
+    ftp.ok("SITE SETDISKSTACK file,count", 250);
+    let mut conn = ftp.data();
+    ftp.ok("STOR f", 150);
+    conn.write(b"content");
+    let begun = Instant::now();
+    while !farm.server.has("f") {
+        assert!(begun.elapsed() < PATIENCE, "written under another name");
+        std::thread::yield_now();
+    }
+    conn.finish();
+    assert_eq!(last(&mut ftp).code, 226);
+    assert_eq!(farm.server.get("f"), b"content");
+}
+
+fn layers() -> Option<Vec<String>> {
+    Some(["file", "count"].map(str::to_owned).into())
+}
+
+/// A node that counts its sessions.
+struct Counting(DataNode<Posix>, Arc<AtomicU32>);
+
+impl Serve for Counting {
+    async fn session(&self, open: Open, requests: Requests, replies: Replies) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Box::pin(self.0.session(open, requests, replies)).await;
+    }
+
+    fn report(&self) -> Report {
+        self.0.report()
+    }
+
+    fn drain(&self, draining: bool) {
+        self.0.drain(draining);
+    }
+}
+
+#[test]
+fn the_sessions_of_one_set_up_serve_the_next() {
+    let counts = [const { AtomicU32::new(0) }; 2].map(Arc::new);
+    let farm = Farm::of(
+        |front| front,
+        |folder, root, runtime, address| {
+            let nodes = counts.iter().zip(1..).map(|(count, n)| {
+                let node = Arc::new(Counting(honest(root, n), Arc::clone(count)));
+                join(folder, &format!("n{n}"), node, runtime, address)
+            });
+            nodes.collect()
+        },
+    );
+    let content = bytes(BLOCK * 4);
+    let mut ftp = farm.extended();
+    for name in ["a", "b", "c"] {
+        let to = spas(&mut ftp);
+        assert_eq!(to.len(), 2);
+        ftp.send(&format!("STOR {name}"));
+        let mut conns: Vec<_> = to.into_iter().map(Data::connect).collect();
+        deal(&content, &mut conns);
+        for mut conn in conns {
+            conn.end(1);
+        }
+        assert_eq!(last(&mut ftp).code, 226);
+        assert!(farm.server.get(name) == content);
+        assert_eq!(
+            counts.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            [1, 1]
+        );
+    }
+}
+
+#[test]
+fn modules_run_on_a_node() {
+    const MD5: &str = "adcaec3805aa912c0d0b14a81bedb6ff";
+    let farm = Farm::new(2);
+    fs::create_dir(farm.server.root.join("dir")).unwrap();
+    farm.server.put("dir/f", "0123456789");
+    let mut ftp = farm.server.login();
+    let archive = ftp.get("ERET tar=\"\" dir");
+    assert!(archive.windows(10).any(|bytes| bytes == b"0123456789"));
+    let data = ftp.data();
+    ftp.ok("ERET checksum=\"MD5 2 5\" dir/f", 150);
+    assert_eq!(data.read(), b"23456");
+    let told = last(&mut ftp);
+    assert!(
+        told.text().contains(&format!("Bytes=5;MD5={MD5};")),
+        "{told:?}"
+    );
+    let store = format!("ESTO checksum=\"MD5 {MD5} 3\" dir/f");
+    let refused = ftp.store(&store, b"xxxxx");
+    assert_eq!(refused.code, 550, "{refused:?}");
+    assert_eq!(farm.server.get("dir/f"), b"0123456789");
+    assert_eq!(ftp.store(&store, b"23456").code, 226);
+    assert_eq!(farm.server.get("dir/f"), b"0122345689");
+}
