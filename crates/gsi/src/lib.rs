@@ -97,7 +97,6 @@ mod lab;
 pub mod name;
 pub mod oid;
 mod path;
-mod pem;
 pub mod policy;
 pub mod proxy;
 pub mod request;

@@ -13,6 +13,7 @@ use rustls::{
     CertificateError, ClientConfig, CommonState, DigitallySignedStruct, DistinguishedName, Error,
     OtherError, PeerMisbehaved, ServerConfig, SignatureScheme, SupportedProtocolVersion,
 };
+use tls_secrets::records;
 
 use crate::certificate::Certificate;
 use crate::credential::Credential;
@@ -103,7 +104,7 @@ impl Tls {
     ///
     /// The provider of cryptography has no cipher suite for a version.
     pub fn client(&self, credential: Option<&Credential>) -> Result<ClientConfig, Error> {
-        self.client_with(rustls::crypto::aws_lc_rs::default_provider(), credential)
+        self.client_with(records::provider(), credential)
     }
 
     pub(crate) fn client_with(
@@ -132,11 +133,7 @@ impl Tls {
     ///
     /// The provider of cryptography has no cipher suite for a version.
     pub fn server(&self, credential: &Credential, clients: Clients) -> Result<ServerConfig, Error> {
-        self.server_with(
-            rustls::crypto::aws_lc_rs::default_provider(),
-            credential,
-            clients,
-        )
+        self.server_with(records::provider(), credential, clients)
     }
 
     /// Configures the end of a data channel that is connected to, behind a

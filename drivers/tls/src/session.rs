@@ -7,6 +7,7 @@ use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{ClientConfig, CommonState, Error, ServerConfig};
+use tls_secrets::records::{Place, in_place};
 
 use crate::buffer::Buffer;
 
@@ -70,16 +71,20 @@ impl Session {
         intent: Intent<'_>,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<Step, Error> {
-        let (seen, step) = match self {
+        let received = incoming.filled_mut();
+        let (place, (seen, step)) = match self {
             Self::Initiator(conn) => {
-                let status = conn.process_tls_records(incoming.filled_mut());
-                settle(status, outgoing, intent, sink)
+                let (status, place) = in_place(move || conn.process_tls_records(received));
+                (place, settle(status, place, outgoing, intent, sink))
             }
             Self::Responder(conn) => {
-                let status = conn.process_tls_records(incoming.filled_mut());
-                settle(status, outgoing, intent, sink)
+                let (status, place) = in_place(move || conn.process_tls_records(received));
+                (place, settle(status, place, outgoing, intent, sink))
             }
         };
+        if let (Ok(Step::Payload), Some(place)) = (&step, place) {
+            sink(place.within(incoming.filled())?);
+        }
         incoming.consume(seen);
         step
     }
@@ -97,8 +102,11 @@ impl std::ops::Deref for Session {
 }
 
 /// Acts on the state of rustls; returns the number of processed bytes, and the step.
+///
+/// Data with a `place` is left to the caller.
 fn settle<D>(
     status: UnbufferedStatus<'_, '_, D>,
+    place: Option<Place>,
     outgoing: &mut Buffer,
     intent: Intent<'_>,
     sink: &mut dyn FnMut(&[u8]),
@@ -114,7 +122,9 @@ fn settle<D>(
                 match record {
                     Ok(record) => {
                         seen += record.discard;
-                        sink(record.payload);
+                        if place.is_none() {
+                            sink(record.payload);
+                        }
                     }
                     Err(error) => return (seen, Err(error)),
                 }

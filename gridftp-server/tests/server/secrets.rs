@@ -118,6 +118,19 @@ fn a_password_does_not_stay_in_memory() {
     assert!(remembers(daemon.pid(), b"ann"));
 }
 
+/// The manual's word: the text from which the key of TLS was read is overwritten.
+#[test]
+fn the_text_of_the_key_of_tls_does_not_stay_in_memory() {
+    let (root, files, authority) = (tempdir().unwrap(), tempdir().unwrap(), Authority::new("a"));
+    let daemon = serve(root.path(), files.path(), &authority);
+    let pem = fs::read_to_string(files.path().join("server.pem")).unwrap();
+    let (_, key) = pem.split_once("PRIVATE KEY-----\n").unwrap();
+    // The first line is of the algorithm.
+    let secret = key.lines().nth(1).unwrap();
+    assert_eq!(secret.len(), 64, "{key}");
+    assert!(!remembers(daemon.pid(), secret.as_bytes()));
+}
+
 /// The manual's word: the text of a key is overwritten once it is read, and the key itself when it
 /// is dropped, whether it serves or not.
 #[tokio::test]
@@ -168,10 +181,12 @@ async fn a_key_does_not_stay_in_memory() {
     ftp.ok(&format!("DCSC P {}", &blob[..blob.len() - 400]), 500)
         .await;
     assert!(forgotten(&mut ftp, key).await, "a key of no use stays");
-    assert!(
-        forgotten(&mut ftp, texts[1]).await,
-        "the PEM of a broken one stays"
-    );
+    for (which, text) in ["command", "PEM"].iter().zip(texts) {
+        assert!(
+            forgotten(&mut ftp, text).await,
+            "the {which} of a broken one stays"
+        );
+    }
     ftp.ok("NOOP", 200).await;
 }
 

@@ -86,15 +86,15 @@ impl Queue {
     }
 }
 
-/// The command's name in upper case: its first word, or its first two for `SITE`.
+/// The command's name in upper case: its first word, or its first two for `SITE`. No other word is
+/// copied, since it may be a password.
 pub(super) fn name(line: &[u8]) -> String {
-    let mut words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
-        .map(|word| String::from_utf8_lossy(word).to_ascii_uppercase());
-    let first = words.next().unwrap_or_default();
-    match (first.as_str(), words.next()) {
-        ("SITE", Some(second)) => format!("SITE {second}"),
+    let words = line.split(u8::is_ascii_whitespace);
+    let mut words = words.filter(|word| !word.is_empty());
+    let upper = |word: &[u8]| String::from_utf8_lossy(word).to_ascii_uppercase();
+    let first = upper(words.next().unwrap_or_default());
+    match words.next() {
+        Some(second) if first == "SITE" => format!("SITE {}", upper(second)),
         _ => first,
     }
 }

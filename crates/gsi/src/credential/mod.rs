@@ -11,12 +11,12 @@ use base64ct::{Base64, Encoding};
 use rustls::pki_types::pem;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
+use tls_secrets::pem::Blocks;
 use zeroize::Zeroizing;
 
 use crate::certificate::{BadCertificate, Certificate, Kind, ProxyRights};
 use crate::key::{KeyError, KeyPair};
 use crate::name::Name;
-use crate::pem::Blocks;
 
 pub use self::session::SessionError;
 
@@ -123,19 +123,14 @@ impl Credential {
         let mut chain = Vec::new();
         for block in Blocks::new(pem) {
             let block = block.map_err(CredentialError::Pem)?;
-            // The owner of the memory overwrites it.
-            let der = || block.decode().map(|mut der| std::mem::take(&mut *der));
-            let found = match block.label {
-                b"PRIVATE KEY" => der().map(|der| PrivateKeyDer::Pkcs8(der.into())),
-                b"RSA PRIVATE KEY" => der().map(|der| PrivateKeyDer::Pkcs1(der.into())),
-                b"EC PRIVATE KEY" => der().map(|der| PrivateKeyDer::Sec1(der.into())),
-                b"CERTIFICATE" => {
-                    chain.push(der().map_err(CredentialError::Pem)?.into());
-                    continue;
-                }
-                _ => continue,
+            if block.label() == b"CERTIFICATE" {
+                let mut der = block.decode().map_err(CredentialError::Pem)?;
+                chain.push(std::mem::take(&mut *der).into());
+                continue;
+            }
+            let Some(found) = block.private_key().map_err(CredentialError::Pem)? else {
+                continue;
             };
-            let found = found.map_err(CredentialError::Pem)?;
             if key.replace(KeyPair::new(found)?).is_some() {
                 return Err(CredentialError::SeveralKeys);
             }

@@ -3,11 +3,11 @@
 use pkcs5::EncryptionScheme;
 use pkcs5::der::Decode;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tls_secrets::pem::Blocks;
 
 use super::CredentialError;
 use crate::der;
 use crate::key::KeyPair;
-use crate::pem::Blocks;
 
 const LABEL: &[u8] = b"ENCRYPTED PRIVATE KEY";
 pub(super) const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
@@ -16,7 +16,7 @@ pub(super) const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 pub(super) fn open(pem: &[u8], passphrase: &[u8]) -> Result<KeyPair, CredentialError> {
     let malformed = || CredentialError::Encryption;
     let mut blocks = Blocks::new(pem).filter_map(Result::ok);
-    let block = blocks.find(|block| block.label == LABEL);
+    let block = blocks.find(|block| block.label() == LABEL);
     let encrypted = block.ok_or_else(malformed)?.decode();
     let encrypted = encrypted.map_err(|_| malformed())?;
 

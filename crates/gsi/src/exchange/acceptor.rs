@@ -123,7 +123,7 @@ impl Acceptor {
         if !data.is_empty() {
             return Err(Fault::EarlyData.into());
         }
-        let mut token = engine.pending();
+        let mut token = engine.pending()?;
         if engine.is_handshaking() {
             if token.is_empty() {
                 return Err(Fault::Incomplete.into());
@@ -146,7 +146,7 @@ impl Acceptor {
         }
         if token.is_empty() {
             // Under TLS 1.3 the handshake ends with the peer, which still waits for a token.
-            token = engine.wrap(b"\0");
+            token = engine.wrap(b"\0")?;
         }
         self.running = Some(Running {
             engine,
@@ -194,7 +194,7 @@ impl Acceptor {
         else {
             return Err(Fault::Misuse.into());
         };
-        let token = engine.wrap(&Request::write(&key).map_err(Fault::Key)?);
+        let token = engine.wrap(&Request::write(&key).map_err(Fault::Key)?)?;
         let phase = Phase::Certificate(peer, key);
         self.running = Some(Running { engine, phase });
         Ok(Step::Send(token))

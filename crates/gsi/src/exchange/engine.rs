@@ -6,6 +6,7 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, Error};
+use tls_secrets::records::{Place, in_place};
 use zeroize::Zeroizing;
 
 use super::tail::{BadTail, record_length};
@@ -45,6 +46,8 @@ enum Intent<'a> {
 enum Progress {
     /// More may be possible.
     Again,
+    /// Data was decrypted.
+    Data,
     /// The peer has closed the channel; told once.
     PeerClosed,
     /// The wish is carried out, or bytes of the peer are needed.
@@ -87,17 +90,24 @@ impl Engine {
     }
 
     /// Takes the token that TLS has to send; empty if there is none.
-    pub(super) fn pending(&mut self) -> Vec<u8> {
-        // A fault was told by the token that caused it.
-        let _ = self.run(Intent::Look, &mut Vec::new());
-        std::mem::take(&mut self.outgoing)
+    pub(super) fn pending(&mut self) -> Result<Vec<u8>, ExchangeError> {
+        self.send(Intent::Look)
     }
 
     /// Encrypts data and returns the token.
-    pub(super) fn wrap(&mut self, data: &[u8]) -> Vec<u8> {
-        // Without keys there is no token.
-        let _ = self.run(Intent::Encrypt(data), &mut Vec::new());
-        std::mem::take(&mut self.outgoing)
+    pub(super) fn wrap(&mut self, data: &[u8]) -> Result<Vec<u8>, ExchangeError> {
+        let token = self.send(Intent::Encrypt(data))?;
+        match token.is_empty() && !data.is_empty() {
+            // There are no keys yet.
+            true => Err(Fault::Misuse.into()),
+            false => Ok(token),
+        }
+    }
+
+    fn send(&mut self, intent: Intent<'_>) -> Result<Vec<u8>, ExchangeError> {
+        let done = self.run(intent, &mut Vec::new());
+        done.map_err(|error| self.failed(error))?;
+        Ok(std::mem::take(&mut self.outgoing))
     }
 
     /// Returns the token that ends the channel, for peers in tests.
@@ -122,7 +132,7 @@ impl Engine {
         let mut closed = false;
         loop {
             match self.step(intent, data)? {
-                Progress::Again => {}
+                Progress::Again | Progress::Data => {}
                 Progress::PeerClosed => closed = true,
                 Progress::Idle => break,
             }
@@ -136,14 +146,19 @@ impl Engine {
     fn step(&mut self, intent: Intent<'_>, data: &mut Vec<u8>) -> Result<Progress, Error> {
         let incoming = self.incoming.get_mut(self.seen..).unwrap_or_default();
         let out = &mut self.outgoing;
-        let (seen, progress) = match &mut self.connection {
+        let (place, (seen, progress)) = match &mut self.connection {
             Connection::Client(connection) => {
-                settle(connection.process_tls_records(incoming), out, intent, data)
+                let (status, place) = in_place(move || connection.process_tls_records(incoming));
+                (place, settle(status, place, out, intent, data))
             }
             Connection::Server(connection) => {
-                settle(connection.process_tls_records(incoming), out, intent, data)
+                let (status, place) = in_place(move || connection.process_tls_records(incoming));
+                (place, settle(status, place, out, intent, data))
             }
         };
+        if let (Ok(Progress::Data), Some(place)) = (&progress, place) {
+            data.extend_from_slice(place.within(&self.incoming)?);
+        }
         self.seen += seen;
         progress
     }
@@ -163,8 +178,11 @@ impl fmt::Debug for Engine {
 }
 
 /// Acts on the state of rustls; returns the number of processed bytes too.
+///
+/// Data with a `place` is left to the caller.
 fn settle<D>(
     status: UnbufferedStatus<'_, '_, D>,
+    place: Option<Place>,
     out: &mut Vec<u8>,
     intent: Intent<'_>,
     data: &mut Vec<u8>,
@@ -180,12 +198,14 @@ fn settle<D>(
                 match record {
                     Ok(record) => {
                         seen += record.discard;
-                        data.extend_from_slice(record.payload);
+                        if place.is_none() {
+                            data.extend_from_slice(record.payload);
+                        }
                     }
                     Err(error) => return (seen, Err(error)),
                 }
             }
-            Ok(Progress::Again)
+            Ok(Progress::Data)
         }
         ConnectionState::EncodeTlsData(mut message) => append(out, |room| {
             message.encode(room).map_err(|error| match error {

@@ -134,6 +134,7 @@ impl ExchangeError {
             | Fault::Tail(BadTail::Misuse) => Party::Local,
             Fault::Tls(
                 rustls::Error::General(_)
+                | rustls::Error::EncryptError
                 | rustls::Error::FailedToGetCurrentTime
                 | rustls::Error::FailedToGetRandomBytes,
             ) => Party::Local,

@@ -149,7 +149,7 @@ impl Initiator {
         let connection = UnbufferedClientConnection::new(options.config, options.name);
         let connection = connection.map_err(|error| ExchangeError::tls(error, Vec::new()))?;
         let mut engine = Engine::new(Connection::Client(Box::new(connection)));
-        let token = engine.pending();
+        let token = engine.pending()?;
         let phase = Phase::Handshake(options.expect);
         let running = Some(Running { engine, phase });
         let (verifier, mode) = (options.verifier, options.mode);
@@ -175,12 +175,12 @@ impl Initiator {
         match phase {
             Phase::Handshake(expect) => self.on_handshake(engine, expect, &data, now),
             // Old acceptors send session tickets here, others a zero byte.
-            Phase::Resync(peer) => Ok(self.flag(engine, peer)),
+            Phase::Resync(peer) => self.flag(engine, peer),
             Phase::Request(peer) => {
                 let (credential, proxy) = self.delegate.take().ok_or(Fault::Misuse)?;
                 let request = Request::parse(&data).map_err(Fault::Request)?;
                 let proxy = credential.issue_proxy(request.public_key(), &proxy, now);
-                let token = engine.wrap(&proxy.map_err(Fault::Proxy)?);
+                let token = engine.wrap(&proxy.map_err(Fault::Proxy)?)?;
                 Ok(done(engine, peer, Some(token)))
             }
         }
@@ -202,7 +202,7 @@ impl Initiator {
         if !data.is_empty() {
             return Err(Fault::EarlyData.into());
         }
-        let token = engine.pending();
+        let token = engine.pending()?;
         if engine.is_handshaking() {
             if token.is_empty() {
                 return Err(Fault::Incomplete.into());
@@ -226,22 +226,22 @@ impl Initiator {
                 });
                 Ok(Step::Send(token))
             }
-            Mode::Gsi => Ok(self.flag(engine, peer)),
+            Mode::Gsi => self.flag(engine, peer),
         }
     }
 
     /// Sends the flag, which ends the exchange unless something is delegated.
-    fn flag(&mut self, mut engine: Engine, peer: Peer) -> Step {
+    fn flag(&mut self, mut engine: Engine, peer: Peer) -> Result<Step, ExchangeError> {
         if self.delegate.is_none() {
-            let token = engine.wrap(b"0");
-            return done(engine, peer, Some(token));
+            let token = engine.wrap(b"0")?;
+            return Ok(done(engine, peer, Some(token)));
         }
-        let token = engine.wrap(b"D");
+        let token = engine.wrap(b"D")?;
         self.running = Some(Running {
             engine,
             phase: Phase::Request(peer),
         });
-        Step::Send(token)
+        Ok(Step::Send(token))
     }
 }
 

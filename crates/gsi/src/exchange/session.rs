@@ -56,7 +56,11 @@ impl Session {
     }
 
     /// Encrypts data into a token.
-    pub fn wrap(&mut self, data: &[u8]) -> Vec<u8> {
+    ///
+    /// # Errors
+    ///
+    /// The keys are used up. The session is of no further use.
+    pub fn wrap(&mut self, data: &[u8]) -> Result<Vec<u8>, ExchangeError> {
         self.engine.wrap(data)
     }
 

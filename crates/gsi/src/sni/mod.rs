@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
 use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
 use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
+use tls_secrets::records;
 
 /// Number given to the extension, which is unassigned. Its first byte is that of `server_name`.
 const SKIPPED: u8 = 0xff;
@@ -334,12 +335,12 @@ enum Suite {
     Tls13(Tls13CipherSuite),
 }
 
-/// Returns the provider for acceptors behind a [`NameFilter`]: that of rustls and `aws-lc-rs`, with
-/// a transcript hash that knows the filter.
+/// Returns the provider for acceptors behind a [`NameFilter`]: that of [`records`], with a
+/// transcript hash that knows the filter.
 pub fn provider() -> CryptoProvider {
     static HASHES: OnceLock<Vec<SentHash>> = OnceLock::new();
     static SUITES: OnceLock<Vec<Suite>> = OnceLock::new();
-    let stock = rustls::crypto::aws_lc_rs::default_provider();
+    let stock = records::provider();
     let hashes = HASHES.get_or_init(|| {
         let hash = |suite: &SupportedCipherSuite| SentHash(common(suite).hash_provider);
         stock.cipher_suites.iter().map(hash).collect()

@@ -22,6 +22,7 @@ use Kind::{Interface, Other, Plugin, Pure};
 /// The table of ranks. A folder without an entry is a finding.
 const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/ranges", 0, Pure),
+    ("crates/tls-secrets", 0, Pure),
     ("crates/ftp-wire", 1, Pure),
     ("crates/gsi", 1, Pure),
     ("crates/mode-e", 1, Pure),

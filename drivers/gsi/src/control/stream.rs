@@ -102,7 +102,13 @@ impl<S: Stream> GssapiStream<S> {
             Role::Acceptor if last => "632 ",
             Role::Acceptor => "632-",
         };
-        let token = Base64::encode_string(&self.session.wrap(line));
+        let token = match self.session.wrap(line) {
+            Ok(token) => Base64::encode_string(&token),
+            Err(error) => {
+                self.broken = Some((ErrorKind::Security, error.to_string()));
+                return;
+            }
+        };
         let out = self.outgoing.tail();
         out.extend_from_slice(mark.as_bytes());
         out.extend_from_slice(token.as_bytes());
@@ -283,6 +289,9 @@ impl<S: Stream> AsyncWrite for GssapiStream<S> {
                 this.wrap(&line);
             }
         }
+        if let Some(fault) = this.fault(Operation::Write) {
+            return Poll::Ready(Err(fault));
+        }
         // The rest goes with the next call.
         let _ = this.outgoing.poll_drain(cx, &mut this.below)?;
         Poll::Ready(Ok(part.len()))
@@ -299,6 +308,9 @@ impl<S: Stream> AsyncWrite for GssapiStream<S> {
             let line = std::mem::take(&mut this.partial);
             if !line.is_empty() {
                 this.wrap(&line);
+                if let Some(fault) = this.fault(Operation::Shutdown) {
+                    return Poll::Ready(Err(fault));
+                }
             }
         }
         ready!(this.poll_down(cx))?;

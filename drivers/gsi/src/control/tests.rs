@@ -338,7 +338,7 @@ async fn lines_are_read_in_any_pieces_and_forms() {
         ("MIC", "NOOP"),
         ("conf", "SIZE /a b\r\n\0"),
     ] {
-        let token = Base64::encode_string(&near.session_mut().wrap(plain.as_bytes()));
+        let token = Base64::encode_string(&near.session_mut().wrap(plain.as_bytes()).unwrap());
         wire.extend_from_slice(format!("{verb} {token}\r\n").as_bytes());
     }
     let read = async {
@@ -356,7 +356,7 @@ async fn lines_are_read_in_any_pieces_and_forms() {
     assert_eq!(text, b"FEAT\r\nNOOP\r\nSIZE /a b\r\n");
 
     for code in ["631", "632", "633"] {
-        let token = Base64::encode_string(&far.session_mut().wrap(b"200 Ok.\r\n"));
+        let token = Base64::encode_string(&far.session_mut().wrap(b"200 Ok.\r\n").unwrap());
         let line = format!("{code} {token}\r\n");
         far.below_mut().write_all(line.as_bytes()).await.unwrap();
         let mut text = [0; 9];
@@ -437,7 +437,7 @@ async fn a_line_injected_behind_the_exchange_is_not_taken_as_protected() {
 async fn damaged_and_repeated_tokens_end_the_channel() {
     for changed in [false, true] {
         let (mut near, mut far) = open().await;
-        let mut token = near.session_mut().wrap(b"DELE x\r\n");
+        let mut token = near.session_mut().wrap(b"DELE x\r\n").unwrap();
         if changed {
             let last = token.len() - 1;
             token[last] ^= 1;

@@ -34,7 +34,7 @@ fn an_anonymous_client_has_no_peer_and_delegates_nothing() {
         assert!(!error.alert().is_empty(), "{error}");
 
         let (mut initiator, mut acceptor) = up_to_flag(versions, None);
-        let flag = initiator.engine().wrap(b"D");
+        let flag = initiator.engine().wrap(b"D").unwrap();
         let error = acceptor.step(&flag, now()).unwrap_err();
         assert!(
             matches!(error.fault(), Fault::AnonymousDelegation),
@@ -53,7 +53,7 @@ fn other_flags_are_refused() {
     for versions in [Versions::Tls12, Versions::Tls13] {
         for flag in [&b"x"[..], b"d", b"00", b"D0", b"\0"] {
             let (mut initiator, mut acceptor) = up_to_flag(versions, Some(&Lab::get().user));
-            let token = initiator.engine().wrap(flag);
+            let token = initiator.engine().wrap(flag).unwrap();
             let error = acceptor.step(&token, now()).unwrap_err();
             assert!(matches!(error.fault(), Fault::Flag), "{flag:?}: {error}");
             let error = acceptor.step(&token, now()).unwrap_err();
@@ -69,7 +69,7 @@ fn other_flags_are_refused() {
 fn up_to_request(user: &Credential) -> (Initiator, Acceptor, Vec<u8>) {
     let (mut initiator, mut acceptor) = up_to_flag(Versions::Tls13, Some(user));
     let engine = initiator.engine();
-    let flag = engine.wrap(b"D");
+    let flag = engine.wrap(b"D").unwrap();
     assert!(matches!(
         acceptor.step(&flag, now()),
         Ok(Step::NeedKey(KeySize::Bits2048))
@@ -99,7 +99,7 @@ fn a_delegated_certificate_must_be_for_our_key_and_of_the_peer() {
     ];
     for (certificate, reason) in cases {
         let (mut initiator, mut acceptor, _) = up_to_request(&lab.user);
-        let token = initiator.engine().wrap(&certificate);
+        let token = initiator.engine().wrap(&certificate).unwrap();
         if token.is_empty() {
             continue;
         }
@@ -110,7 +110,7 @@ fn a_delegated_certificate_must_be_for_our_key_and_of_the_peer() {
     let (mut initiator, mut acceptor, _) = up_to_request(&lab.user);
     let mut forged = issue(&lab.user, ours);
     *forged.last_mut().unwrap() ^= 1;
-    let token = initiator.engine().wrap(&forged);
+    let token = initiator.engine().wrap(&forged).unwrap();
     let error = acceptor.step(&token, now()).unwrap_err();
     assert!(
         matches!(error.fault(), Fault::DelegatedRefused(_)),
@@ -135,7 +135,7 @@ fn a_request_that_its_key_did_not_sign_gets_no_proxy() {
             token = sent(initiator.step(&token, now()));
         }
         assert!(matches!(acceptor.step(&token, now()), Ok(Step::NeedKey(_))));
-        let token = acceptor.engine().wrap(broken);
+        let token = acceptor.engine().wrap(broken).unwrap();
         let error = initiator.step(&token, now()).unwrap_err();
         assert!(matches!(error.fault(), Fault::Request(_)), "{error}");
     }
@@ -237,20 +237,20 @@ fn tokens_cannot_be_replayed_swapped_or_changed() {
             meet(options, acceptor(Mode::Gsi, Clients::Certified)).unwrap()
         };
         let mut replayed = met();
-        let token = replayed.initiator.wrap(b"DELE a\r\n");
+        let token = replayed.initiator.wrap(b"DELE a\r\n").unwrap();
         replayed.acceptor.unwrap(&token).unwrap();
         assert!(replayed.acceptor.unwrap(&token).is_err(), "{versions:?}");
 
         let mut swapped = met();
-        let _first = swapped.initiator.wrap(b"CWD a\r\n");
-        let second = swapped.initiator.wrap(b"DELE b\r\n");
+        let _first = swapped.initiator.wrap(b"CWD a\r\n").unwrap();
+        let second = swapped.initiator.wrap(b"DELE b\r\n").unwrap();
         assert!(swapped.acceptor.unwrap(&second).is_err(), "{versions:?}");
 
         let mut other = met();
         assert!(other.acceptor.unwrap(&token).is_err(), "{versions:?}");
 
         let mut changed = met();
-        let token = flipped(&changed.initiator.wrap(b"DELE a\r\n"));
+        let token = flipped(&changed.initiator.wrap(b"DELE a\r\n").unwrap());
         let error = changed.acceptor.unwrap(&token).unwrap_err();
         assert!(matches!(error.fault(), Fault::Tls(_)), "{error:?}");
         assert!(!error.alert().is_empty());

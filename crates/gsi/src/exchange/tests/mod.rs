@@ -2,8 +2,9 @@
 
 mod hostile;
 
-use rustls::ProtocolVersion;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{CipherSuiteCommon, ProtocolVersion, SupportedCipherSuite, Tls12CipherSuite};
 
 use super::*;
 use crate::certificate::{Kind, ProxyFormat, ProxyRights};
@@ -155,12 +156,12 @@ fn every_version_delegates_from_every_format() {
                     assert_eq!(delegated.chain().len(), from.chain().len() + 1, "{case}");
                 }
 
-                let token = met.initiator.wrap(b"USER :globus-mapping:\r\n");
+                let token = met.initiator.wrap(b"USER :globus-mapping:\r\n").unwrap();
                 assert_eq!(
                     met.acceptor.unwrap(&token).unwrap(),
                     b"USER :globus-mapping:\r\n"
                 );
-                let token = met.acceptor.wrap(b"331 Password required.\r\n");
+                let token = met.acceptor.wrap(b"331 Password required.\r\n").unwrap();
                 assert_eq!(
                     met.initiator.unwrap(&token).unwrap(),
                     b"331 Password required.\r\n"
@@ -198,7 +199,7 @@ fn the_content_of_the_resync_token_does_not_matter() {
     let lab = Lab::tls(Versions::Tls13);
     let mut config = lab.server(&Lab::get().host, Clients::Certified).unwrap();
     config.send_tls13_tickets = 2;
-    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
+    config.ticketer = aws_lc_rs::Ticketer::new().unwrap();
     let old = Acceptor::new(Arc::new(config), Arc::clone(lab.verifier()), Mode::Gsi).unwrap();
     let options = options(Versions::Tls13, Some(&Lab::get().user), Delegation::Limited);
     let met = meet(options, old).unwrap();
@@ -213,7 +214,7 @@ fn plain_mode_ends_with_the_handshake() {
         options.mode = Mode::Plain;
         let mut met = meet(options, acceptor(Mode::Plain, Clients::Certified)).unwrap();
         assert_eq!(met.tokens.len(), tokens, "{versions:?}");
-        let token = met.initiator.wrap(b"data");
+        let token = met.initiator.wrap(b"data").unwrap();
         assert_eq!(met.acceptor.unwrap(&token).unwrap(), b"data");
     }
 }
@@ -255,8 +256,35 @@ fn long_texts_take_several_records_in_one_token() {
     let options = options(Versions::Tls13, Some(&Lab::get().user), Delegation::None);
     let mut met = meet(options, acceptor(Mode::Gsi, Clients::Certified)).unwrap();
     let text: Vec<u8> = (0..40_000u32).map(|byte| byte.to_le_bytes()[0]).collect();
-    let token = met.initiator.wrap(&text);
+    let token = met.initiator.wrap(&text).unwrap();
     assert_eq!(met.acceptor.unwrap(&token).unwrap(), text);
+}
+
+/// Nothing may be taken for sent that never was.
+#[test]
+fn used_up_keys_are_told_to_the_sender() {
+    let user = &Lab::get().user;
+    let stock = aws_lc_rs::cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256;
+    let SupportedCipherSuite::Tls12(stock) = stock else {
+        panic!("it is of TLS 1.2")
+    };
+    let common = CipherSuiteCommon {
+        suite: stock.common.suite,
+        hash_provider: stock.common.hash_provider,
+        confidentiality_limit: 10,
+    };
+    let weak = Box::leak(Box::new(Tls12CipherSuite { common, ..*stock }));
+    let provider = CryptoProvider {
+        cipher_suites: vec![SupportedCipherSuite::Tls12(weak)],
+        ..aws_lc_rs::default_provider()
+    };
+    let config = Lab::tls(Versions::Tls12).client_with(provider, Some(user));
+    let mut options = options(Versions::Tls12, Some(user), Delegation::None);
+    options.config = Arc::new(config.unwrap());
+    let mut met = meet(options, acceptor(Mode::Gsi, Clients::Certified)).unwrap();
+    let error = (0..20).find_map(|_| met.initiator.wrap(b"NOOP\r\n").err());
+    let error = error.expect("the keys are used up");
+    assert_eq!(error.party(), Party::Local, "{error}");
 }
 
 #[test]

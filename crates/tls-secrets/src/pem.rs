@@ -1,22 +1,26 @@
 //! Blocks of PEM (RFC 7468), decoded into memory that is overwritten, since they may be keys.
 
+use std::fmt;
+
 use base64ct::{Base64, Encoding};
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::Error;
 use zeroize::Zeroizing;
 
 /// The blocks of a text, in order.
-pub(crate) struct Blocks<'a> {
+pub struct Blocks<'a> {
     rest: &'a [u8],
 }
 
 /// A block, its content still in base64.
-pub(crate) struct Block<'a> {
-    pub(crate) label: &'a [u8],
+pub struct Block<'a> {
+    label: &'a [u8],
     text: &'a [u8],
 }
 
 impl<'a> Blocks<'a> {
-    pub(crate) fn new(text: &'a [u8]) -> Self {
+    /// Reads the blocks of a text that is the caller's to overwrite.
+    pub fn new(text: &'a [u8]) -> Self {
         Self { rest: text }
     }
 
@@ -64,12 +68,17 @@ impl<'a> Iterator for Blocks<'a> {
 }
 
 impl Block<'_> {
+    /// Returns the label, such as `CERTIFICATE`.
+    pub fn label(&self) -> &[u8] {
+        self.label
+    }
+
     /// Returns the content.
     ///
     /// # Errors
     ///
     /// It is no base64.
-    pub(crate) fn decode(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
+    pub fn decode(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let mut text = Zeroizing::new(Vec::with_capacity(self.text.len()));
         text.extend(self.text.iter().filter(|byte| !byte.is_ascii_whitespace()));
         let decoded = Base64::decode_in_place(&mut text).map(<[u8]>::len);
@@ -78,6 +87,34 @@ impl Block<'_> {
         Ok(Zeroizing::new(
             text.get(..length).unwrap_or_default().to_vec(),
         ))
+    }
+
+    /// Returns the private key in a block of PKCS#8, PKCS#1 or SEC1, which is the caller's to
+    /// overwrite; `None` for another block, that of an encrypted key included.
+    ///
+    /// # Errors
+    ///
+    /// It is no base64.
+    pub fn private_key(&self) -> Result<Option<PrivateKeyDer<'static>>, Error> {
+        let form: fn(Vec<u8>) -> PrivateKeyDer<'static> = match self.label {
+            b"PRIVATE KEY" => |der| PrivateKeyDer::Pkcs8(der.into()),
+            b"RSA PRIVATE KEY" => |der| PrivateKeyDer::Pkcs1(der.into()),
+            b"EC PRIVATE KEY" => |der| PrivateKeyDer::Sec1(der.into()),
+            _ => return Ok(None),
+        };
+        Ok(Some(form(std::mem::take(&mut *self.decode()?))))
+    }
+}
+
+impl fmt::Debug for Blocks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blocks({} bytes)", self.rest.len())
+    }
+}
+
+impl fmt::Debug for Block<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({})", self.label.escape_ascii())
     }
 }
 
