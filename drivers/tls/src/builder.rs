@@ -9,6 +9,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion, version};
+use tls_secrets::records;
 use xio_core::{ErrorKind, Result};
 
 use crate::credentials::{Identity, Roots, refused};
@@ -273,15 +274,15 @@ pub(crate) fn initiator(
     identity: Option<Identity>,
     shared: &Shared,
 ) -> Result<Arc<ClientConfig>> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(records::provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(shared.min))
         .map_err(|e| unfit(&e))?
         .with_root_certificates(roots.store()?);
     let mut config = match identity {
-        Some(identity) => builder
-            .with_client_auth_cert(identity.chain, identity.key.clone_key())
-            .map_err(|e| unfit(&e))?,
+        Some(identity) => {
+            builder.with_client_cert_resolver(identity.certified().map_err(|e| unfit(&e))?)
+        }
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = names(&shared.alpn);
@@ -297,7 +298,7 @@ fn responder(
     clients: Option<(Roots, bool)>,
     shared: &Shared,
 ) -> Result<Arc<ServerConfig>> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(records::provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions(shared.min))
         .map_err(|e| unfit(&e))?;
@@ -312,9 +313,7 @@ fn responder(
             builder.with_client_cert_verifier(verifier.build().map_err(|e| refused(e.to_string()))?)
         }
     };
-    let mut config = builder
-        .with_single_cert(identity.chain, identity.key.clone_key())
-        .map_err(|e| unfit(&e))?;
+    let mut config = builder.with_cert_resolver(identity.certified().map_err(|e| unfit(&e))?);
     config.alpn_protocols = names(&shared.alpn);
     if shared.resume {
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(|e| {

@@ -5,9 +5,12 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{InconsistentKeys, RootCertStore};
+use tls_secrets::pem::Blocks;
 use xio_core::{Error, ErrorKind, Operation, Result};
 use zeroize::Zeroizing;
 
@@ -26,13 +29,7 @@ impl Identity {
     /// # Errors
     /// Text without a certificate, or without an unencrypted key.
     pub fn pem(certificates: &[u8], key: &[u8]) -> Result<Self> {
-        let chain = CertificateDer::pem_slice_iter(certificates).collect();
-        Self::new(
-            "the certificates",
-            chain,
-            "the key",
-            PrivateKeyDer::from_pem_slice(key),
-        )
+        Self::new("the certificates", certificates, "the key", key)
     }
 
     /// Reads the chain, the own certificate first, and the key from PEM files, or from one file.
@@ -41,36 +38,64 @@ impl Identity {
     /// A file that cannot be read, or has no certificate or key in it.
     pub fn pem_files(certificates: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self> {
         let (certificates, key) = (certificates.as_ref(), key.as_ref());
-        let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect);
-        Self::new(
-            &certificates.display().to_string(),
-            chain,
-            &key.display().to_string(),
-            // The reader of files would leave its buffers behind.
-            std::fs::read(key)
-                .map_err(pem::Error::Io)
-                .and_then(|text| PrivateKeyDer::from_pem_slice(&Zeroizing::new(text))),
-        )
+        let name = |path: &Path| path.display().to_string();
+        // The key may stand in either.
+        let read = |path| match std::fs::read(path) {
+            Ok(text) => Ok(Zeroizing::new(text)),
+            Err(error) => Err(unreadable(&name(path), "", pem::Error::Io(error))),
+        };
+        let (chain, secret) = (read(certificates)?, read(key)?);
+        Self::new(&name(certificates), &chain, &name(key), &secret)
     }
 
-    fn new(
-        chain_from: &str,
-        chain: Result<Vec<CertificateDer<'static>>, pem::Error>,
-        key_from: &str,
-        key: Result<PrivateKeyDer<'static>, pem::Error>,
-    ) -> Result<Self> {
-        let chain = chain.map_err(|e| unreadable(chain_from, "no certificate", e))?;
+    fn new(chain_from: &str, chain: &[u8], key_from: &str, key: &[u8]) -> Result<Self> {
+        let lacks = "no certificate";
+        let chain = certificates(chain).map_err(|e| unreadable(chain_from, lacks, e))?;
         if chain.is_empty() {
-            return Err(unreadable(
-                chain_from,
-                "no certificate",
-                pem::Error::NoItemsFound,
-            ));
+            return Err(unreadable(chain_from, lacks, pem::Error::NoItemsFound));
         }
-        let key = key.map_err(|e| unreadable(key_from, "no private key without a password", e))?;
+        let lacks = "no private key without a password";
+        let key = private_key(key).map_err(|e| unreadable(key_from, lacks, e))?;
         let key = Zeroizing::new(key);
         Ok(Self { chain, key })
     }
+
+    /// The form that TLS presents; it makes no copy of the key that stays in freed memory.
+    ///
+    /// # Errors
+    /// The key does not belong to the certificate.
+    pub(crate) fn certified(&self) -> Result<Arc<SingleCertAndKey>, rustls::Error> {
+        let signing = any_supported_type(&self.key)?;
+        let certified = CertifiedKey::new(self.chain.clone(), signing);
+        match certified.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(Arc::new(certified.into()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The certificates of a text, in order.
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    let mut found = Vec::new();
+    for block in Blocks::new(text) {
+        let block = block?;
+        if block.label() == b"CERTIFICATE" {
+            found.push(std::mem::take(&mut *block.decode()?).into());
+        }
+    }
+    Ok(found)
+}
+
+/// The first private key of a text.
+fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, pem::Error> {
+    for block in Blocks::new(text) {
+        if let Some(key) = block?.private_key()? {
+            return Ok(key);
+        }
+    }
+    Err(pem::Error::NoItemsFound)
 }
 
 impl Clone for Identity {
