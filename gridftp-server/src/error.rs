@@ -12,7 +12,7 @@ pub(crate) enum Error {
     #[error("login: {0}")]
     Login(Refused),
     /// No account belongs to the identity of the client.
-    #[error("login: {0}; the server's grid-mapfile needs a line for it")]
+    #[error("login: {0}{remedy}", remedy = .0.remedy())]
     Unmapped(gsi::gridmap::Unmapped),
     /// The credential for data connections cannot be used.
     #[error(transparent)]

@@ -46,6 +46,17 @@ pub enum Unmapped {
         /// The pool, with its leading full stop.
         pool: String,
     },
+    /// All accounts of the pool of the identity are leased to others.
+    #[error(
+        "no account of the pool {pool} is free for {identity}: the server's GRIDMAPDIR needs more \
+         accounts, or leases that nobody uses are to be removed there"
+    )]
+    Exhausted {
+        /// The identity.
+        identity: Name,
+        /// The pool, with its leading full stop.
+        pool: String,
+    },
     /// Another mapping refused the identity.
     #[error("{identity}: {reason}")]
     Refused {
@@ -54,6 +65,18 @@ pub enum Unmapped {
         /// The reason.
         reason: String,
     },
+}
+
+impl Unmapped {
+    /// The remedy for the client's text, where the reason does not name it; it begins with `; `.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } | Self::NotListed { .. } => {
+                "; the server's grid-mapfile needs a line for it"
+            }
+            Self::Pool { .. } | Self::Exhausted { .. } | Self::Refused { .. } => "",
+        }
+    }
 }
 
 /// A grid-mapfile: lines of `"DN" user[,user...]`.

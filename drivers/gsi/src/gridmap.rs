@@ -87,20 +87,22 @@ impl GridMapFile {
         else {
             return mapped;
         };
-        let (directory, pool, line) = (directory.clone(), pool.clone(), identity.to_string());
+        let (directory, name, line) = (directory.clone(), pool.clone(), identity.to_string());
         let leasing = tokio::task::spawn_blocking(move || {
-            let leased = pool::lease(&directory, &pool, &line);
-            (
-                leased.inspect_err(
-                    |error| warn!(directory = %directory.display(), %error, "no lease"),
-                ),
-                pool,
-            )
+            pool::lease(&directory, &name, &line)
+                .inspect_err(|error| warn!(directory = %directory.display(), %error, "no lease"))
         });
         let reason = match leasing.await {
-            Ok((Ok(Some(account)), _)) => return Ok(account),
-            Ok((Ok(None), pool)) => format!("no account of the pool {pool} is free"),
-            Ok((Err(error), pool)) => format!("no account of the pool {pool}: {error}"),
+            Ok(Ok(Some(account))) => return Ok(account),
+            Ok(Ok(None)) => {
+                return Err(Unmapped::Exhausted {
+                    identity: identity.clone(),
+                    pool: pool.clone(),
+                });
+            }
+            Ok(Err(error)) => {
+                format!("no account of the pool {pool}: {error}; see the server's GRIDMAPDIR")
+            }
             Err(error) => error.to_string(),
         };
         Err(Unmapped::Refused {

@@ -169,6 +169,8 @@ fn a_person_of_a_pool_has_one_account_of_it() -> Result<()> {
     fails(
         &cp(&url("file"), "copy")?,
         4,
-        &["no account of the pool .lab is free"],
+        &[
+            "no account of the pool .lab is free for /O=Grid/OU=Lab/CN=Alice Lab: the server's GRIDMAPDIR needs more accounts",
+        ],
     )
 }

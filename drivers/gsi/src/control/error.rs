@@ -38,7 +38,7 @@ pub enum AdatError {
     #[error("gsi: {0}")]
     Exchange(#[from] ExchangeError),
     /// The grid-mapfile has no line for the client.
-    #[error("gsi: {0}; the server's grid-mapfile needs a line for it")]
+    #[error("gsi: {0}{remedy}", remedy = .0.remedy())]
     Unmapped(#[from] Unmapped),
     /// The configuration is of no use.
     #[error("gsi: {0}")]
