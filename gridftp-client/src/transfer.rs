@@ -71,6 +71,14 @@ impl Failure {
         }
     }
 
+    /// Says whether trying again may help.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self.midway {
+            true => self.error.is_transient_midway(),
+            false => self.error.is_transient(),
+        }
+    }
+
     /// A transfer that was under way.
     pub(crate) fn midway(error: impl Into<TransferError>, session: SessionState) -> Self {
         Self {

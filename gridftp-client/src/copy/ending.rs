@@ -65,11 +65,7 @@ impl CopyState {
     /// As [`fail`](Self::fail), of a transfer; gives the reason to stop where the session, or its
     /// data channel, is of no more use.
     pub(crate) fn fail_transfer(&self, taken: Taken, failure: Failure) -> Result<(), Stop> {
-        let again = match failure.midway {
-            true => failure.error.is_transient_midway(),
-            false => failure.error.is_transient(),
-        };
-        self.settle_failure(taken, &failure.error, again);
+        self.settle_failure(taken, &failure.error, failure.is_transient());
         Stop::of(failure).map_or(Ok(()), Err)
     }
 

@@ -35,6 +35,7 @@ use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
 
 pub(crate) use listing::Lines;
+pub(crate) use resolve::connect;
 pub(crate) use same::within;
 
 /// Why work on a connection stopped.

@@ -146,7 +146,7 @@ pub(super) fn site(location: &Location) -> Option<Site> {
     }
 }
 
-pub(super) async fn connect(
+pub(crate) async fn connect(
     site: &Site,
     options: &CopyOptions,
     observer: &Arc<dyn Observer>,

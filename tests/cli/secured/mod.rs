@@ -225,6 +225,25 @@ fn data_that_is_cut_off_is_not_taken_for_whole() -> Result<()> {
     fails(&bed.cp(&["--list", &url])?, 1, &[needle])
 }
 
+/// Servers under load do so.
+#[test]
+fn a_listing_whose_data_connection_is_reset_is_tried_again() -> Result<()> {
+    let bed = Bed::new(Fault::ResetOnce)?;
+    let url = bed.server.url("ftps://ann:secret@127.0.0.1");
+    let list = |retries| {
+        let flags = ["--ca", "ca.pem", "-v", "--retries", retries, "--list", &url];
+        cp_in(&bed.tree, &flags)
+    };
+    let listed = list("1")?.ok()?;
+    ensure!(listed.stdout.contains(" file\n"), "{}", listed.report());
+    ensure!(listed.stderr.contains("retry 1"), "{}", listed.report());
+    let bed = Bed::new(Fault::ResetOnce)?;
+    let url = bed.server.url("ftps://ann:secret@127.0.0.1");
+    fails(&bed.cp(&["--list", &url])?, 1, &["426 broken"])?;
+    bed.cp(&["--list", &url])?.ok()?;
+    Ok(())
+}
+
 /// Trap 12 of Grid security: the Globus programs send no close-notify, so data whose length nobody
 /// told may have been cut off.
 #[test]

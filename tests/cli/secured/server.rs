@@ -3,11 +3,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use gsi::credential::Credential;
+use rustix::net::sockopt::set_socket_linger;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use xio::gsi::{Gsi, GssapiAcceptor, Judge, Level};
@@ -33,6 +36,8 @@ pub(super) enum Fault {
     Cut,
     /// The same, and tells the size of no file.
     CutUnmeasured,
+    /// Resets the first data connection in its handshake.
+    ResetOnce,
 }
 
 /// The handshakes of a server.
@@ -121,10 +126,14 @@ impl Server {
         let addr = listener.local_addr()?;
         let commands = Arc::<Mutex<Vec<_>>>::default();
         let (security, log) = (Arc::new(security), Arc::clone(&commands));
+        let was_reset = Arc::<AtomicBool>::default();
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (security, log) = (Arc::clone(&security), Arc::clone(&log));
-                tokio::spawn(async move { converse(stream, &security, fault, &log).await });
+                let was_reset = Arc::clone(&was_reset);
+                tokio::spawn(
+                    async move { converse(stream, &security, fault, &was_reset, &log).await },
+                );
             }
         });
         Ok(Self {
@@ -158,6 +167,7 @@ async fn converse(
     stream: TcpStream,
     security: &Security,
     fault: Fault,
+    was_reset: &AtomicBool,
     log: &Mutex<Vec<String>>,
 ) -> Result<()> {
     let here = stream.local_addr()?;
@@ -192,6 +202,16 @@ async fn converse(
                 listener = Some(data);
                 let host = here.ip().to_string().replace('.', ",");
                 format!("227 here ({host},{},{})", port >> 8, port & 0xff)
+            }
+            "RETR" | "LIST"
+                if fault == Fault::ResetOnce && !was_reset.swap(true, Ordering::Relaxed) =>
+            {
+                control.write_all(b"150 comes\r\n").await?;
+                let data = listener.take().context("no PASV")?;
+                let (data, _) = data.accept().await?;
+                set_socket_linger(&data, Some(Duration::ZERO))?;
+                drop(data);
+                "426 broken".to_owned()
             }
             "RETR" | "LIST" => {
                 control.write_all(b"150 comes\r\n").await?;

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet};
-use gridftp_client::Client;
 use gridftp_client::error::TransferError;
-use gridftp_client::names;
-use gridftp_client::options::ConnectOptions;
+use gridftp_client::options::CopyOptions;
 use gridftp_client::url::{Location, show};
 use serde_json::json;
 
@@ -15,7 +13,7 @@ use crate::report::Report;
 /// Lists the directory or the file at `location`.
 pub(crate) async fn run(
     location: &Location,
-    options: ConnectOptions,
+    options: CopyOptions,
     report: &Arc<Report>,
 ) -> Result<(), TransferError> {
     let Location::Remote(remote) = location else {
@@ -23,30 +21,8 @@ pub(crate) async fn run(
         return Err(TransferError::request(what, ""));
     };
     let observer = Arc::clone(report) as Arc<_>;
-    let mut client = Client::connect_with(&remote.site, Arc::new(options), observer).await?;
-    match &remote.pattern {
-        None => {
-            client
-                .list(&remote.path, |entry, known| line(&entry, known, report))
-                .await?;
-        }
-        Some(pattern) => {
-            let mut found = false;
-            client
-                .list(names::parent(&remote.path), |entry, known| {
-                    if ftp_wire::glob::matches(pattern, &entry.name) {
-                        found = true;
-                        line(&entry, known, report);
-                    }
-                })
-                .await?;
-            if !found {
-                return Err(TransferError::no_match(remote.to_string()));
-            }
-        }
-    }
-    client.close().await;
-    Ok(())
+    let each = |entry: Entry, known| line(&entry, known, report);
+    gridftp_client::list::list(remote, &options, observer, each).await
 }
 
 fn line(entry: &Entry, known: FactSet, report: &Report) {

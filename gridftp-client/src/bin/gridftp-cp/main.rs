@@ -144,7 +144,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     let mut parse = |text: &OsStr| locate(text, &mut accounts, report);
     if let Some(url) = &flags.list {
         let location = parse(url.as_ref())?;
-        let options = flags.connect_options()?;
+        let options = flags.copy_options()?;
         let listed = stopped_by_signal(Box::pin(list::run(&location, options, report))).await;
         let ended = |done| finish(done, report, |()| Status::Done);
         return Ok(listed.map_or(Status::Interrupted, ended));
