@@ -15,7 +15,7 @@ use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gsi::credential::Credential;
-use xio_core::{ByteSize, DynStack, Info, Pool, SocketHints, Stream};
+use xio_core::{BoxStream, ByteSize, DynStack, Info, Pool, SocketHints, Stream};
 
 use crate::abilities::{Abilities, Tags};
 use crate::clock::now;
@@ -157,22 +157,8 @@ impl Client {
     ) -> Result<Self, ConnectError> {
         let name: Arc<str> = site.to_string().into();
         let stack = stacks::of_data(&options)?;
-        guard::check(site, &options)?;
         let limit = options.connect_within;
-        let grid = match guard::grid_data(site, &options)? {
-            Some(protection) => Some(Box::pin(Grid::of(site, &options, protection)).await?),
-            None => None,
-        };
-        let (stream, round_trip) = reach(site, &name, &options).await?;
-        let peer = Stream::info(&stream).peer.map(|peer| peer.ip());
-        let guard = Guard::of(site, &options, peer)?.with_grid(grid);
-        let stream = match guard.steps() {
-            Security::Implicit(_) => {
-                let stream = Box::pin(guard.protect(stream)).await;
-                stream.map_err(|cause| implicit_failed(site, cause))?
-            }
-            Security::Clear | Security::Explicit(..) => stream,
-        };
+        let (stream, round_trip, guard) = open(site, &name, &options).await?;
         let link = Box::new(Stream::info(&stream));
         let session = ClientSession::new(now(), settings(&options));
         let (control, mut banner) = Control::start(
@@ -439,6 +425,31 @@ impl Client {
     ) -> Result<Replies, ControlError> {
         Ok(self.control.send_modified(time, self.path(path)?))
     }
+}
+
+/// Connects to the server, under TLS where that begins with the first byte; gives the duration of
+/// connecting and the protection of the session too.
+async fn open(
+    site: &Site,
+    name: &Arc<str>,
+    options: &ConnectOptions,
+) -> Result<(BoxStream, Duration, Guard), ConnectError> {
+    guard::check(site, options)?;
+    let grid = match guard::grid_data(site, options)? {
+        Some(protection) => Some(Box::pin(Grid::of(site, options, protection)).await?),
+        None => None,
+    };
+    let (stream, round_trip) = reach(site, name, options).await?;
+    let peer = Stream::info(&stream).peer.map(|peer| peer.ip());
+    let guard = Guard::of(site, options, peer)?.with_grid(grid);
+    let stream = match guard.steps() {
+        Security::Implicit(_) => {
+            let stream = Box::pin(guard.protect(stream)).await;
+            stream.map_err(|cause| implicit_failed(site, cause))?
+        }
+        Security::Clear | Security::Explicit(..) => stream,
+    };
+    Ok((stream, round_trip, guard))
 }
 
 /// The socket options of data connections.

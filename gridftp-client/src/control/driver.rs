@@ -128,11 +128,7 @@ impl Driver {
         let mut quitting = None;
         loop {
             let deadline = self.drain();
-            if self.out.is_empty() {
-                for done in self.flushing.drain(..) {
-                    let _gone = done.send(());
-                }
-            }
+            self.tell_flushed();
             if let Some(why) = self.end.take() {
                 self.finish(&why, &mut requests);
                 let _bye = tokio::time::timeout(CLOSING, writer.shutdown()).await;
@@ -163,19 +159,9 @@ impl Driver {
                     Err(error) => self.end = Some(format!("receive: {error}").into()),
                 },
                 request = requests.recv(), if quitting.is_none() => match request {
-                    Some(request) => {
-                        self.request(request);
-                        while let Ok(request) = requests.try_recv() {
-                            self.request(request);
-                        }
-                    }
+                    Some(request) => self.take_requests(request, &mut requests),
                     None if self.waiting.is_empty() => {
-                        // The reply is awaited only so that the server is not reset while it
-                        // writes it.
-                        if !self.quit {
-                            let (answer, _) = mpsc::unbounded_channel();
-                            self.request(Request::Command(Command::Quit, answer));
-                        }
+                        self.quit();
                         quitting = Some(now() + CLOSING);
                     }
                     None => return,
@@ -199,6 +185,32 @@ impl Driver {
             if let Request::Command(_, answer) = request {
                 let _gone = answer.send(Answer::Lost(Arc::clone(why)));
             }
+        }
+    }
+
+    /// Tells the callers that wait for it that all bytes are on their way, if they are.
+    fn tell_flushed(&mut self) {
+        if self.out.is_empty() {
+            for done in self.flushing.drain(..) {
+                let _gone = done.send(());
+            }
+        }
+    }
+
+    /// Sends `QUIT`, unless it was sent. The reply is awaited only so that the server is not reset
+    /// while it writes it.
+    fn quit(&mut self) {
+        if !self.quit {
+            let (answer, _) = mpsc::unbounded_channel();
+            self.request(Request::Command(Command::Quit, answer));
+        }
+    }
+
+    /// Carries out a request, and those that wait behind it.
+    fn take_requests(&mut self, first: Request, behind: &mut mpsc::UnboundedReceiver<Request>) {
+        self.request(first);
+        while let Ok(request) = behind.try_recv() {
+            self.request(request);
         }
     }
 

@@ -17,6 +17,7 @@ use super::{Done, failed_before, module};
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
+use crate::setup::Ahead;
 use crate::stripes::Width;
 use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 use crate::url::show;
@@ -242,16 +243,7 @@ async fn ask(
         Some(Mode::Extended) => Mode::Extended,
         _ => Mode::Stream,
     };
-    let ahead = if mode == Mode::Extended {
-        Some(
-            client
-                .set_up_pull(Width::of_streams(options.streams.max(1)), None)
-                .await?,
-        )
-    } else {
-        client.set_up_stream(BufferSide::Send).await?;
-        None
-    };
+    let ahead = set_up(client, mode, options.streams).await?;
     let size = match size {
         Some(mut size) => size.size().await?,
         None => None,
@@ -260,11 +252,10 @@ async fn ask(
         client.drop_channel();
         return Ok(None);
     }
-    let left = size.map(|size| size - offset.min(size));
-    let expected = match (left, length) {
-        (Some(left), Some(length)) => Some(left.min(length)),
-        (left, _) => left,
-    };
+    let expected = size.map(|size| {
+        let left = size - offset.min(size);
+        length.map_or(left, |length| left.min(length))
+    });
     let mut rest = None;
     let command = match (module, length) {
         (Some(module), _) => Command::Eret(Eret::Module(module), wire),
@@ -286,6 +277,21 @@ async fn ask(
         expected,
     };
     Ok(Some(asked))
+}
+
+/// Sets up the data channel; in MODE E the replies to that are still to come.
+async fn set_up(
+    client: &mut Client,
+    mode: Mode,
+    streams: u32,
+) -> Result<Option<Ahead>, TransferError> {
+    match mode {
+        Mode::Extended => {
+            let width = Width::of_streams(streams.max(1));
+            client.set_up_pull(width, None).await.map(Some)
+        }
+        _ => client.set_up_stream(BufferSide::Send).await.map(|()| None),
+    }
 }
 
 /// Takes the data and the server's word on it, until the reader stops.

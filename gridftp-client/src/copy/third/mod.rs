@@ -101,12 +101,7 @@ pub(crate) async fn run(
     while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
-        let round_trip = source.round_trip().max(destination.round_trip());
-        let path = PathFacts {
-            round_trip,
-            parts: source.abilities.held,
-            may_stripe: both && source.abilities.stripes && destination.path_facts().may_stripe,
-        };
+        let path = path_facts(source, destination, both);
         let width = shared.width(first.item(), path);
         let layout = shared.options.stripe_layout;
         let (port, width) = match set_up(source, destination, mode, width, layout).await {
@@ -135,11 +130,7 @@ pub(crate) async fn run(
         };
         let window = Window::default();
         let pipeline = Pipeline {
-            depth: match mode {
-                Mode::Extended if tagged => Depth::Window,
-                Mode::Extended => Depth::InStep,
-                _ => Depth::One,
-            },
+            depth: depth(mode, tagged),
             kind: Kind::Files,
             width: Some(width),
             ..Pipeline::new(shared, &window, path)
@@ -156,6 +147,24 @@ pub(crate) async fn run(
     }
     shared.hiding.clean(&destination.control).await;
     Ok(())
+}
+
+/// The facts of the way between the two servers, where both have MODE E or not.
+fn path_facts(source: &Client, destination: &Client, both: bool) -> PathFacts {
+    PathFacts {
+        round_trip: source.round_trip().max(destination.round_trip()),
+        parts: source.abilities.held,
+        may_stripe: both && source.abilities.stripes && destination.path_facts().may_stripe,
+    }
+}
+
+/// The number of transfers under way at once.
+fn depth(mode: Mode, tagged: bool) -> Depth {
+    match mode {
+        Mode::Extended if tagged => Depth::Window,
+        Mode::Extended => Depth::InStep,
+        _ => Depth::One,
+    }
 }
 
 /// Makes the destination listen and the source connect to it; gives the port, or that of the first
