@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64ct::{Base64, Encoding as _};
@@ -16,7 +17,7 @@ use gsi::verify::Peer;
 use rustls_pki_types::UnixTime;
 use xio_gsi::{
     CredentialFiles, Environment, FileError, GridMapFile, Gsi, GssapiAcceptor, Judge, KeyPool,
-    NoCredential, NoTrust, Purpose, TrustDirectory, find,
+    NoCredential, NoTrust, Purpose, TrustDirectory, find, of_hosts,
 };
 use zeroize::Zeroizing;
 
@@ -33,7 +34,6 @@ pub(crate) struct Grid {
     acceptor: GssapiAcceptor,
     trust: Arc<TrustDirectory>,
     map: Arc<GridMapFile>,
-    /// Of the host: for data connections of clients that delegated nothing, as at GCT.
     host: Credential,
 }
 
@@ -44,6 +44,9 @@ pub enum BadGrid {
     /// No credential of the host.
     #[error("credential of the host")]
     Credential(#[from] NoCredential),
+    /// The directory of the credentials of further host names cannot be read.
+    #[error("host-certs")]
+    Hosts(#[source] FileError),
     /// A key without its certificate has no effect.
     #[error("host-key needs host-cert")]
     KeyAlone,
@@ -77,14 +80,8 @@ impl Grid {
         if !is_asked(options, environment) {
             return Ok(None);
         }
-        let now = UnixTime::now();
-        let host = match &options.host_cert {
-            Some(certificate) => {
-                let key = options.host_key.as_ref().unwrap_or(certificate);
-                CredentialFiles::pair(certificate, key).read(environment.uid(), now)?
-            }
-            None => find(environment, Purpose::Server, now)?.credential,
-        };
+        let host = own_credential(options, environment)?;
+        let further = further_credentials(options, environment)?;
         let directory = options.ca_dir.clone();
         let directory = directory.unwrap_or_else(|| environment.trust_directory());
         let trust = Arc::new(TrustDirectory::open(directory, TrustOptions::default())?);
@@ -95,6 +92,7 @@ impl Grid {
         let keys = Arc::new(KeyPool::new(KEYS)?);
         let acceptor = GssapiAcceptor::new(&host, Judge::from(Arc::clone(&trust)), keys)
             .map_err(|error| BadGrid::Tls(error.to_string()))?
+            .further_hosts(further)
             .mapped_by(Arc::clone(&map));
         Ok(Some(Arc::new(Self {
             acceptor,
@@ -109,9 +107,49 @@ impl Grid {
     }
 }
 
+fn own_credential(
+    options: &Options,
+    environment: &Environment,
+) -> Result<Credential, NoCredential> {
+    let now = UnixTime::now();
+    match &options.host_cert {
+        Some(certificate) => {
+            let key = options.host_key.as_ref().unwrap_or(certificate);
+            CredentialFiles::pair(certificate, key).read(environment.uid(), now)
+        }
+        None => find(environment, Purpose::Server, now).map(|found| found.credential),
+    }
+}
+
+/// The credentials of further host names. A broken one is told and left out: its clients meet the
+/// default one, which they refuse, and those of the other names are served.
+fn further_credentials(
+    options: &Options,
+    environment: &Environment,
+) -> Result<Vec<Credential>, BadGrid> {
+    let Some(directory) = host_directory(options, environment) else {
+        return Ok(Vec::new());
+    };
+    let now = UnixTime::now();
+    let files = of_hosts(&directory).map_err(BadGrid::Hosts)?;
+    let read = files.iter().filter_map(|files| {
+        let read = files.read(environment.uid(), now);
+        read.inspect_err(|error| tracing::error!("host-certs: {error}; this name is not served"))
+            .ok()
+    });
+    Ok(read.collect())
+}
+
+/// The directory of the credentials of further host names.
+pub(crate) fn host_directory(options: &Options, environment: &Environment) -> Option<PathBuf> {
+    let given = options.host_certs.clone();
+    given.or_else(|| environment.host_directory())
+}
+
 /// Says whether one of the options of Grid security or `X509_USER_CERT` is set.
 pub(crate) fn is_asked(options: &Options, environment: &Environment) -> bool {
     options.host_cert.is_some()
+        || options.host_certs.is_some()
         || options.ca_dir.is_some()
         || options.gridmap.is_some()
         || environment.is_set("X509_USER_CERT")
@@ -129,6 +167,9 @@ pub(crate) struct GridSession {
     grid: Option<Arc<Grid>>,
     /// The client behind `AUTH GSSAPI`.
     peer: Option<Peer>,
+    /// That of the host, which met the client: for data connections of clients that delegated
+    /// nothing, as at GCT.
+    host: Option<Credential>,
     delegated: Option<Credential>,
     /// The credential of `DCSC P`.
     given: Option<Credential>,
@@ -152,9 +193,14 @@ impl GridSession {
         }
     }
 
-    /// Remembers the client of the control channel, and its credential.
-    pub(crate) fn authenticated(&mut self, peer: Peer, delegated: Option<Credential>) {
-        (self.peer, self.delegated) = (Some(peer), delegated);
+    /// Remembers the client of the control channel, its credential, and that of the host.
+    pub(crate) fn authenticated(
+        &mut self,
+        peer: Peer,
+        delegated: Option<Credential>,
+        host: Credential,
+    ) {
+        (self.peer, self.delegated, self.host) = (Some(peer), delegated, Some(host));
     }
 
     /// Finds the local name of a client of Grid security: the requested one, if it may have it, or
@@ -220,9 +266,7 @@ impl GridSession {
     /// The credential of data connections; that of the host only for a client that has proved its
     /// identity.
     fn credential(&self) -> Option<&Credential> {
-        let host = self.grid.as_ref().map(|grid| &grid.host);
-        let host = host.filter(|_| self.peer.is_some());
-        self.user_credential().or(host)
+        self.user_credential().or(self.host.as_ref())
     }
 
     /// The credential that the client gave for data connections, by delegation or `DCSC`.
@@ -293,6 +337,19 @@ mod tests {
         };
         let said = Grid::load(&options, &Environment::of_process()).unwrap_err();
         assert_eq!(said.to_string(), "host-key needs host-cert");
+    }
+
+    #[test]
+    fn the_directory_of_hosts_is_that_of_the_option_or_of_globus() {
+        let mut options = Options::default();
+        let environment = Environment::new(0);
+        assert_eq!(host_directory(&options, &environment), None);
+        let environment = environment.variable("X509_VHOST_CRED_DIR", "/vhosts");
+        let directory = host_directory(&options, &environment);
+        assert_eq!(directory, Some("/vhosts".into()));
+        options.host_certs = Some("/hosts".into());
+        let directory = host_directory(&options, &environment);
+        assert_eq!(directory, Some("/hosts".into()));
     }
 
     /// Row 51 of the hostile input: a proxy that ends in mid-session protects no further data.

@@ -75,8 +75,8 @@ impl<D: Dsi> Session<D> {
                 match secured.by {
                     By::Tls(session) => self.executor.tls = Some(session),
                     By::Gssapi(proof) => {
-                        let (client, delegated) = *proof;
-                        self.executor.grid.authenticated(client, delegated);
+                        let (client, delegated, host) = *proof;
+                        self.executor.grid.authenticated(client, delegated, host);
                         self.lines.allow_credentials();
                     }
                 }
@@ -106,8 +106,8 @@ struct Secured {
 /// The facts of a handshake for data connections.
 enum By {
     Tls(Arc<TlsSession>),
-    /// The client, and the credential that it delegated.
-    Gssapi(Box<(Peer, Option<Credential>)>),
+    /// The client, the credential that it delegated, and that of the host.
+    Gssapi(Box<(Peer, Option<Credential>, Credential)>),
 }
 
 /// Runs the handshake of TLS, whose certificate may log in users.
@@ -146,7 +146,7 @@ async fn accept_gssapi(
             stream: Box::new(done.stream),
             protection: Protection::new(Mechanism::Gssapi),
             identity: Some(done.peer.identity.to_string()),
-            by: By::Gssapi(Box::new((done.peer, done.delegated))),
+            by: By::Gssapi(Box::new((done.peer, done.delegated, done.own))),
         }),
         Err(mut refused) => {
             refused.stream.shutdown().await?;

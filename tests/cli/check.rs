@@ -332,6 +332,49 @@ fn defects_of_the_credential_of_the_host_are_told() -> Result<()> {
 }
 
 #[test]
+fn credentials_of_further_host_names_are_examined() -> Result<()> {
+    let site = Site::new()?;
+    let grid = site.lab.grid();
+    let hosts = grid.folder().join("vhosts");
+    for (directory, name, validity) in [
+        ("one", "one.example.org", Validity::Good),
+        ("old", "old.example.org", Validity::Expired),
+        ("keyless", "keyless.example.org", Validity::Good),
+    ] {
+        fs::create_dir_all(hosts.join(directory))?;
+        let pem = grid.issue(name, &[name], validity).to_pem();
+        let (certificate, key) = pem.split_at(pem.find("-----BEGIN PRIVATE").context("a key")?);
+        grid.write(
+            &format!("vhosts/{directory}/hostcert.pem"),
+            certificate,
+            0o644,
+        );
+        if directory != "keyless" {
+            grid.write(&format!("vhosts/{directory}/hostkey.pem"), key, 0o400);
+        }
+    }
+    let flags = ["--host-certs", &hosts.display().to_string()];
+    let lines = [
+        "FAIL  grid: credential of the host: ...vhosts/keyless/hostkey.pem: No such file",
+        "FAIL  grid: credential of the host ...vhosts/old/hostcert.pem: ...expired",
+        "FAIL  grid: credential of the host ...it is refused: ...it expired at",
+    ];
+    let told = site.tells(&flags, &lines)?;
+    let fact = "vhosts/one/hostcert.pem: the authorities in ";
+    ensure!(told.stdout.contains(fact), "{}", told.report());
+    let missing = hosts.join("none").display().to_string();
+    let lines = [
+        "FAIL  configuration: the server does not start: Grid security: host-certs...none: No such file",
+        "FAIL  grid: further names of the host: ...none: No such file",
+    ];
+    site.tells(
+        &["--host-certs", &missing],
+        &[&lines[..], &NOT_WHOLE].concat(),
+    )?;
+    Ok(())
+}
+
+#[test]
 fn defects_of_authorities_are_told() -> Result<()> {
     let site = Site::new()?;
     let grid = site.lab.grid();

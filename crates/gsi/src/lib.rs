@@ -12,6 +12,7 @@
 //! | Judge a chain | [`verify::Verifier`], [`verify::Peer`], [`verify::Refusal`] |
 //! | Check the name of a server | [`host::Expected`] |
 //! | Log in over a control channel, with delegation | [`exchange::Initiator`], [`exchange::Acceptor`], [`exchange::Session`] |
+//! | Serve several host names | [`vhost::Hosts`], [`tls::Tls::server_of`] |
 //! | Set up a data channel | [`exchange::DataChannel`]; or [`tls::Tls`] with [`sni::NameFilter`] and [`exchange::Tail`] |
 //! | Map an identity to a local name | [`gridmap::GridMap`] |
 //! | Report faults of a set-up to an administrator | [`finding::Finding`], [`trust::TrustStore::faults`] |
@@ -108,3 +109,4 @@ mod text;
 pub mod tls;
 pub mod trust;
 pub mod verify;
+pub mod vhost;

@@ -6,6 +6,7 @@ use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::ResolvesServerCert;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::time_provider::TimeProvider;
@@ -18,6 +19,7 @@ use tls_secrets::records;
 use crate::certificate::Certificate;
 use crate::credential::Credential;
 use crate::verify::{Once, Peer, Refusal, Verifier};
+use crate::vhost::Choice;
 use crate::{der, sni};
 
 /// The parts that the two ends of all connections have in common.
@@ -133,7 +135,17 @@ impl Tls {
     ///
     /// The provider of cryptography has no cipher suite for a version.
     pub fn server(&self, credential: &Credential, clients: Clients) -> Result<ServerConfig, Error> {
-        self.server_with(records::provider(), credential, clients)
+        self.server_with(records::provider(), resolver(credential), clients)
+    }
+
+    /// Configures the end that is connected to like [`server`](Self::server), for one connection,
+    /// whose client chooses the credential by the name that it asks for.
+    ///
+    /// # Errors
+    ///
+    /// The provider of cryptography has no cipher suite for a version.
+    pub fn server_of(&self, choice: Arc<Choice>, clients: Clients) -> Result<ServerConfig, Error> {
+        self.server_with(records::provider(), choice, clients)
     }
 
     /// Configures the end of a data channel that is connected to, behind a
@@ -143,13 +155,13 @@ impl Tls {
     ///
     /// The provider of cryptography has no cipher suite for a version.
     pub fn data_server(&self, credential: &Credential) -> Result<ServerConfig, Error> {
-        self.server_with(sni::provider(), credential, Clients::Certified)
+        self.server_with(sni::provider(), resolver(credential), Clients::Certified)
     }
 
     pub(crate) fn server_with(
         &self,
         provider: CryptoProvider,
-        credential: &Credential,
+        resolver: Arc<dyn ResolvesServerCert>,
         clients: Clients,
     ) -> Result<ServerConfig, Error> {
         let provider = Arc::new(provider);
@@ -157,7 +169,7 @@ impl Tls {
         let mut config = ServerConfig::builder_with_details(provider, Arc::clone(&self.clock))
             .with_protocol_versions(self.versions.list())?
             .with_client_cert_verifier(judge)
-            .with_cert_resolver(resolver(credential));
+            .with_cert_resolver(resolver);
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         Ok(config)
@@ -206,7 +218,7 @@ pub fn refusal(error: &Error) -> Option<&Refusal> {
     }
 }
 
-fn resolver(credential: &Credential) -> Arc<SingleCertAndKey> {
+pub(crate) fn resolver(credential: &Credential) -> Arc<SingleCertAndKey> {
     Arc::new(SingleCertAndKey::from(credential.certified_key()))
 }
 

@@ -14,6 +14,7 @@ const VARIABLES: &[&str] = &[
     "X509_USER_CERT",
     "X509_USER_KEY",
     "X509_USER_PROXY",
+    "X509_VHOST_CRED_DIR",
 ];
 
 /// The user, the variables and the folders of a process.
@@ -153,6 +154,12 @@ impl Environment {
         given
             .or_else(own)
             .unwrap_or_else(|| self.in_system("grid-mapfile"))
+    }
+
+    /// The directory of the credentials of further host names, `$X509_VHOST_CRED_DIR`.
+    #[must_use]
+    pub fn host_directory(&self) -> Option<PathBuf> {
+        self.path("X509_VHOST_CRED_DIR")
     }
 
     /// The directory of the leases of pool accounts, `$GRIDMAPDIR`.

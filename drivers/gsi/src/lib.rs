@@ -89,7 +89,7 @@ mod trust;
 use xio_core::{Driver, DynLayer};
 
 pub use control::{AdatError, Established, GssapiAcceptor, GssapiInitiator, GssapiStream, Refused};
-pub use credential::{CredentialFiles, Found, NoCredential, Purpose, find};
+pub use credential::{CredentialFiles, Found, NoCredential, Purpose, find, of_hosts};
 pub use data::{Expect, Gsi};
 pub use environment::Environment;
 pub use file::{FileError, FileFault};

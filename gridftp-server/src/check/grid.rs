@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
+use gsi::credential::Credential;
 use gsi::finding::Finding;
 use gsi::gridmap::GridMap;
 use gsi::trust::TrustOptions;
 use gsi::verify::Verifier as _;
 use xio_gsi::{
-    CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities, find, pool_accounts,
+    CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities, find, of_hosts,
+    pool_accounts,
 };
 
 use super::{Site, mode};
 use crate::auth::Users;
 use crate::config::Access;
-use crate::grid::is_asked;
+use crate::grid::{host_directory, is_asked};
 
 const TOPIC: &str = "grid";
 const MAP: &str = "gridmap";
@@ -42,6 +44,7 @@ impl Site<'_> {
         let directory = self.options.ca_dir.clone();
         let directory = directory.unwrap_or_else(|| self.environment.trust_directory());
         self.host_credential(&directory);
+        self.further_hosts(&directory);
         let findings = authorities(&directory, self.now);
         self.findings.extend(findings);
         let map = self.options.gridmap.clone();
@@ -69,15 +72,55 @@ impl Site<'_> {
                 return self.add(Finding::error(TOPIC, &fact, remedy));
             }
         };
+        let name = self.credential(&files, &credential, directory);
+        self.names_of(TOPIC, &name, credential.certificate());
+    }
+
+    /// Examines the credentials of further host names.
+    fn further_hosts(&mut self, directory: &Path) {
+        let Some(hosts) = host_directory(self.options, &self.environment) else {
+            return;
+        };
+        let remedy = "put a directory for each name there, with hostcert.pem and hostkey.pem";
+        let files = match of_hosts(&hosts) {
+            Ok(files) => files,
+            Err(error) => {
+                let fact = format!("further names of the host: {error}");
+                return self.add(Finding::error(TOPIC, &fact, remedy));
+            }
+        };
+        if files.is_empty() {
+            let fact = format!("{}: there is no further name of the host", hosts.display());
+            self.add(Finding::warn(TOPIC, fact, remedy));
+        }
+        for files in files {
+            match files.read_of_any_age(self.environment.uid()) {
+                Ok(credential) => drop(self.credential(&files, &credential, directory)),
+                Err(error) => {
+                    let fact = format!("credential of the host: {error}");
+                    self.add(Finding::error(TOPIC, &fact, "its clients meet another one"));
+                }
+            }
+        }
+    }
+
+    /// Examines a credential, which the authorities in this directory have to prove; returns its
+    /// description.
+    fn credential(
+        &mut self,
+        files: &CredentialFiles,
+        credential: &Credential,
+        directory: &Path,
+    ) -> String {
         let name = format!("credential of the host {}", files.certificate.display());
         let now = self.now;
         self.starts.push(credential.certificate().not_before());
-        self.add(Finding::credential(TOPIC, &name, &credential, now));
-        self.names_of(TOPIC, &name, credential.certificate());
+        self.add(Finding::credential(TOPIC, &name, credential, now));
         let trust = TrustDirectory::open(directory, TrustOptions::default());
         let Ok(trust) = trust else {
             let fact = format!("{name}: not judged, without a CA directory");
-            return self.add(Finding::skip(TOPIC, fact));
+            self.add(Finding::skip(TOPIC, fact));
+            return name;
         };
         self.add(match trust.verify(credential.chain(), now) {
             Ok(_) => {
@@ -93,6 +136,7 @@ impl Site<'_> {
                 Finding::error(TOPIC, &fact, "install the files of its authority")
             }
         });
+        name
     }
 
     fn map_file(&mut self, path: &Path, users: &Users, subject: Option<&str>) {

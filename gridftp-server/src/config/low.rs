@@ -151,7 +151,7 @@ pub struct Options {
     pub tls_session_reuse: Option<SessionReuse>,
 
     /// Credential of this host for Grid security (AUTH GSSAPI): certificate and chain, in PEM
-    /// [default: where the Globus programs look, if --ca-dir, --gridmap or `X509_USER_CERT` is set].
+    /// [default: where the Globus programs look, if --host-certs, --ca-dir, --gridmap or `X509_USER_CERT` is set].
     #[arg(long, value_name = "FILE", help_heading = "Protection")]
     pub host_cert: Option<PathBuf>,
 
@@ -163,6 +163,12 @@ pub struct Options {
         help_heading = "Protection"
     )]
     pub host_key: Option<PathBuf>,
+
+    /// Directory with a directory for each further name of this host, with hostcert.pem and hostkey.pem
+    /// in it: a Grid client that asks for a name in one of these certificates meets that one
+    /// [default: `X509_VHOST_CRED_DIR`, or none].
+    #[arg(long, value_name = "DIR", help_heading = "Protection")]
+    pub host_certs: Option<PathBuf>,
 
     /// Directory of the authorities of Grid users, with signing policies and revocation lists
     /// [default: `X509_CERT_DIR`, or /etc/grid-security/certificates].
@@ -350,7 +356,7 @@ impl Options {
         first! {
             bind port data_ports net_stacks disk_stacks advertise third_party root storage
             tls_cert tls_key tls_port tls_client_ca tls_map tls_session_reuse
-            host_cert host_key ca_dir gridmap gridmap_access
+            host_cert host_key host_certs ca_dir gridmap gridmap_access
             allow_clear_passwords require_control require_data require_anonymous_control
             require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size part_memory anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address

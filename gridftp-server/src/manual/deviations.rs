@@ -100,8 +100,9 @@
 //!   command on a protected channel is answered `533` and ends the session; it crashes a process of
 //!   the Globus server. A failed exchange is answered `530` with the certificate and the rule, and
 //!   the connection is closed, since the exchange cannot go on. `adat` in lower case is accepted.
-//! - `X509_VHOST_CRED_DIR` is not read: the server has one credential, whatever host the client asks
-//!   for. The mapping is that of the grid-mapfile, without the callouts of `GSI_AUTHZ_CONF`.
+//! - Besides the credentials in `X509_VHOST_CRED_DIR` the server needs one for other names. A broken one
+//!   among them is left out, where the Globus server refuses every client. The mapping is that of the
+//!   grid-mapfile, without the callouts of `GSI_AUTHZ_CONF`.
 //! - The server demands a client certificate within the exchange; at the Globus server a client
 //!   without one comes as far as the grid-mapfile. Behind `AUTH GSSAPI` the name of the session is
 //!   that of the grid-mapfile, and any password is taken.

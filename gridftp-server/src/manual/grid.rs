@@ -16,6 +16,20 @@
 //! `X509_USER_CERT`, `X509_USER_KEY`, `X509_USER_PROXY` and `GRIDMAP` name other places, as for the
 //! Globus programs.
 //!
+//! A server with several names has a directory for each of them below that of `--host-certs`, or of the
+//! variable `X509_VHOST_CRED_DIR`, as the Globus server does, with the files `hostcert.pem` and
+//! `hostkey.pem`, or others that end in `cert.pem` and `key.pem`. A client that asks for a name in one
+//! of these certificates meets that credential, on its data connections too if it delegates none;
+//! every other client meets that of `--host-cert`. The names of the directories do not matter. A
+//! credential that cannot be used is left out, and the log names the fault; after SIGHUP new sessions
+//! meet the renewed ones. The certificate of `--tls-cert` is the same for all names.
+//!
+//! ```text
+//! /etc/grid-security/vhosts/
+//!     archive.example.org/hostcert.pem, hostkey.pem
+//!     dtn2.example.org/hostcert.pem, hostkey.pem
+//! ```
+//!
 //! A line `"DN" .lab` gives the person an account of a pool: the first of the files `lab1`, `lab2`, …
 //! in the directory of the variable `GRIDMAPDIR` that nobody has. The lease is a second link of that
 //! file, `%2fo%3dgrid%2f...`, which the Globus server makes and reads too; it lasts until the

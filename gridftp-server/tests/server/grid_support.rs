@@ -103,16 +103,40 @@ impl Lab {
         to: SocketAddr,
         delegation: Delegation,
     ) -> Session<GssapiStream<BoxStream>> {
+        let own = self.proxy(common);
+        self.ask_for("localhost", own, to, delegation).await
+    }
+
+    /// Runs the exchange with a server that has to be this host.
+    pub(crate) async fn ask_for(
+        &self,
+        host: &str,
+        own: Credential,
+        to: SocketAddr,
+        delegation: Delegation,
+    ) -> Session<GssapiStream<BoxStream>> {
         let mut clear = clear(to).await;
         clear.ok("AUTH GSSAPI", 334).await;
-        let initiator = GssapiInitiator::new(self.proxy(common), self.judge()).unwrap();
-        let expected = Expected::Host(Host::new("localhost"));
+        let initiator = GssapiInitiator::new(own, self.judge()).unwrap();
+        let expected = Expected::Host(Host::new(host));
         let deadline = Instant::now() + PATIENCE;
         let done = initiator
             .delegation(delegation)
-            .initiate(clear.0, "localhost", expected, deadline)
+            .initiate(clear.0, host, expected, deadline)
             .await;
         Session(done.unwrap().stream)
+    }
+
+    /// Writes the credential of a further host name into a directory of its own.
+    pub(crate) fn host_files(&self, directory: &str, name: &str) -> Credential {
+        let credential = self.grid.host(&[name]);
+        std::fs::create_dir_all(self.grid.folder().join(directory)).unwrap();
+        let pem = credential.to_pem();
+        let (certificate, key) = pem.split_at(pem.find("-----BEGIN PRIVATE").unwrap());
+        let file = |name| format!("{directory}/{name}");
+        self.grid.write(&file("hostcert.pem"), certificate, 0o644);
+        self.grid.write(&file("hostkey.pem"), key, 0o400);
+        credential
     }
 }
 

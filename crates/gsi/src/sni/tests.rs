@@ -334,7 +334,11 @@ fn a_greeting_that_is_asked_for_again_is_filtered_again() {
         let mut curves = provider();
         curves.kx_groups = vec![rustls::crypto::aws_lc_rs::kx_group::SECP384R1];
         let lab = Lab::tls(Versions::Tls13);
-        let config = lab.server_with(curves, &Lab::get().host, crate::tls::Clients::Certified);
+        let config = lab.server_with(
+            curves,
+            crate::tls::resolver(&Lab::get().host),
+            crate::tls::Clients::Certified,
+        );
         let mut server = server(config.unwrap());
         let mut client = Client::new(Versions::Tls13, 50);
         for _ in 0..3 {

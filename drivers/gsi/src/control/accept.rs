@@ -9,8 +9,8 @@ use gsi::credential::Credential;
 use gsi::exchange::{Acceptor, ExchangeError, Mode, Session, Step};
 use gsi::gridmap::Unmapped;
 use gsi::key::KeySize;
-use gsi::tls::{Clients, Tls};
-use rustls::ServerConfig;
+use gsi::tls::Clients;
+use gsi::vhost::{Choice, Hosts};
 use rustls::pki_types::UnixTime;
 use tokio::time::{Instant, timeout_at};
 use xio_core::Stream;
@@ -29,7 +29,7 @@ const MAX_STRAYS: usize = 8;
 /// The server's end of the exchange, for all connections.
 #[derive(Clone)]
 pub struct GssapiAcceptor {
-    credential: Credential,
+    hosts: Hosts,
     judge: Judge,
     keys: Arc<KeyPool>,
     map: Option<Arc<GridMapFile>>,
@@ -45,13 +45,21 @@ impl GssapiAcceptor {
         judge: Judge,
         keys: Arc<KeyPool>,
     ) -> Result<Self, rustls::Error> {
-        config(&judge.tls(), credential)?;
+        judge.tls().server(credential, Clients::Certified)?;
         Ok(Self {
-            credential: credential.clone(),
+            hosts: Hosts::new(credential.clone()),
             judge,
             keys,
             map: None,
         })
+    }
+
+    /// Adds credentials for further host names: a client that asks for a name in one of these
+    /// certificates (RFC 6066 §3) meets this one.
+    #[must_use]
+    pub fn further_hosts(mut self, credentials: impl IntoIterator<Item = Credential>) -> Self {
+        self.hosts = self.hosts.further(credentials);
+        self
     }
 
     /// Lets clients delegate only if this file has a line for them: a key for a stranger would cost
@@ -78,12 +86,15 @@ impl GssapiAcceptor {
         deadline: Instant,
     ) -> Result<Established<S>, Refused<S>> {
         let mut lines = LineBuffer::default();
-        let exchange = timeout_at(deadline, self.exchange(&mut stream, &mut lines)).await;
+        let choice = self.hosts.choice();
+        let exchange = self.exchange(&mut stream, &mut lines, &choice);
+        let exchange = timeout_at(deadline, exchange).await;
         let refused = match exchange {
             Ok(Ok(session)) => match session.peer().cloned() {
                 Some(peer) => {
                     let role = Role::Acceptor;
-                    return Ok(Established::new(stream, session, peer, role, lines));
+                    let own = choice.credential().clone();
+                    return Ok(Established::new(stream, session, peer, role, own, lines));
                 }
                 None => AdatError::Anonymous,
             },
@@ -100,10 +111,11 @@ impl GssapiAcceptor {
         &self,
         stream: &mut S,
         lines: &mut LineBuffer,
+        choice: &Arc<Choice>,
     ) -> Result<Box<Session>, AdatError> {
         self.judge.refreshed().await;
         let tls = self.judge.tls().once();
-        let config = Arc::new(config(&tls, &self.credential)?);
+        let config = Arc::new(tls.server_of(Arc::clone(choice), Clients::Certified)?);
         let mut acceptor = Acceptor::new(config, Arc::clone(tls.verifier()), Mode::Gsi)?;
         let host = stream.info().peer.map(|peer| peer.ip());
         let host = host.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -207,10 +219,6 @@ impl GssapiAcceptor {
         }
         Ok(acceptor.supply(self.keys.take(host, size).await?)?)
     }
-}
-
-fn config(tls: &Tls, credential: &Credential) -> Result<ServerConfig, rustls::Error> {
-    tls.server(credential, Clients::Certified)
 }
 
 /// The reply to a client that is refused, in the form of GCT.

@@ -79,7 +79,8 @@ impl GssapiInitiator {
             Ok(Ok(session)) => match session.peer().cloned() {
                 Some(peer) => {
                     let role = Role::Initiator;
-                    return Ok(Established::new(stream, session, peer, role, lines));
+                    let own = self.credential.clone();
+                    return Ok(Established::new(stream, session, peer, role, own, lines));
                 }
                 None => AdatError::BadReply("the server has no certificate"),
             },

@@ -33,6 +33,8 @@ pub struct Established<S> {
     pub peer: Peer,
     /// The credential that the peer delegated.
     pub delegated: Option<Credential>,
+    /// The own credential of this end, which a client may choose by the name that it asks for.
+    pub own: Credential,
 }
 
 impl<S: Stream> Established<S> {
@@ -41,6 +43,7 @@ impl<S: Stream> Established<S> {
         mut session: Box<Session>,
         peer: Peer,
         role: Role,
+        own: Credential,
         lines: LineBuffer,
     ) -> Self {
         let delegated = session.take_delegated();
@@ -48,6 +51,7 @@ impl<S: Stream> Established<S> {
             stream: GssapiStream::new(stream, session, &peer, role, lines),
             peer,
             delegated,
+            own,
         }
     }
 }

@@ -89,6 +89,41 @@ async fn the_reactor_goes_on_while_a_chain_is_checked() {
     }
 }
 
+/// `X509_VHOST_CRED_DIR` of Globus: the name that a client asks for chooses the credential.
+#[tokio::test]
+async fn a_client_meets_the_credential_for_the_name_that_it_asks_for() {
+    let further = [
+        &["one.example.org"][..],
+        &["*.lab.example.org", "two.example.org"],
+    ];
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let far = acceptor(versions).further_hosts(further.map(|names| GRID.host(names)));
+        for (asked, common) in [
+            ("one.example.org", "one.example.org"),
+            ("TWO.example.org", "*.lab.example.org"),
+            ("dtn.lab.example.org", "*.lab.example.org"),
+            ("three.example.org", "localhost"),
+            ("localhost", "localhost"),
+            // It is told to no server, as the names of persons on data channels are not.
+            ("127.0.0.1", "localhost"),
+            ("Alice Lab", "localhost"),
+        ] {
+            let subject = format!("/O=Grid/OU=Lab/CN={common}");
+            let near = initiator(proxy());
+            let (client, server) = Mem::new().pair();
+            let expected = Expected::Subject(subject.clone());
+            let (near, far) = tokio::join!(
+                near.initiate(client, asked, expected, soon()),
+                far.accept(server, soon())
+            );
+            assert_eq!(near.unwrap().peer.identity.to_string(), subject, "{asked}");
+            let far = far.unwrap();
+            assert_eq!(far.own.subject().to_string(), subject, "{asked}");
+            assert!(far.delegated.is_some(), "{asked}");
+        }
+    }
+}
+
 /// Traps 2, 4 and 7 of Grid security.
 #[tokio::test]
 async fn a_client_logs_in_and_delegates() {

@@ -1,8 +1,11 @@
 //! Credentials of users and hosts, found in the places of the Globus programs.
 
+mod hosts;
 mod pkcs12;
 #[cfg(test)]
 mod tests;
+
+pub use hosts::of_hosts;
 
 use std::io;
 use std::path::{Path, PathBuf};

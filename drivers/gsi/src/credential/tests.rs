@@ -221,3 +221,33 @@ fn an_archive_is_the_last_place_of_a_user_and_asks_for_its_passphrase() {
     );
     assert_eq!(subject(&here, Purpose::Client), "/O=Grid/OU=Lab/CN=user");
 }
+
+/// The names of files are those that the Globus programs take.
+#[test]
+fn each_directory_of_hosts_has_a_credential() {
+    let grid = Grid::new();
+    let hosts = grid.folder().join("hosts");
+    for inner in ["a", "b", "c", "d"] {
+        fs::create_dir_all(hosts.join(inner)).unwrap();
+    }
+    pair(&grid, "one", "hosts/b/hostcert.pem", "hosts/b/hostkey.pem");
+    pair(&grid, "two", "hosts/a/cert.pem", "hosts/a/privkey.pem");
+    grid.write("hosts/a/chain.pem", "not read", 0o644);
+    pair(&grid, "three", "hosts/c/hostcert.pem", "hosts/c/lost");
+    grid.write("hosts/README", "no directory", 0o644);
+    let uid = rustix::process::geteuid().as_raw();
+    let read = of_hosts(&hosts).unwrap().into_iter().map(|files| {
+        let credential = files.read(uid, UnixTime::now());
+        match credential {
+            Ok(own) => format!("{} {}", own.subject(), own.chain().len()),
+            Err(error) => error.to_string(),
+        }
+    });
+    let [a, b, c, d] = read.collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!(a, "/O=Grid/OU=Lab/CN=two 1");
+    assert_eq!(b, "/O=Grid/OU=Lab/CN=one 1");
+    assert!(c.contains("hosts/c/hostkey.pem: No such file"), "{c}");
+    assert!(d.contains("hosts/d/hostcert.pem: No such file"), "{d}");
+    let error = of_hosts(&hosts.join("none")).unwrap_err().to_string();
+    assert!(error.contains("hosts/none: No such file"), "{error}");
+}
