@@ -8,7 +8,7 @@ use ftp_proto::client::DataSecurity;
 use ftp_proto::security::DataProtection;
 use ftp_wire::command::{Dcau, Secret};
 use gsi::certificate::KeyAlgorithm;
-use gsi::credential::Credential;
+use gsi::credential::{Credential, CredentialError};
 use gsi::exchange::{Delegation, Fault};
 use gsi::host::{Expected, Host, Names};
 use gsi::key::{KeyPair, KeySize};
@@ -51,6 +51,8 @@ pub struct GridOptions {
     pub authentication: Dcau,
     /// The credential of data connections.
     pub data_credential: DataCredential,
+    /// A credential in memory, in place of one in a file.
+    given: Option<Box<Credential>>,
     shared: Arc<Shared>,
 }
 
@@ -63,6 +65,7 @@ impl Default for GridOptions {
             names: Names::default(),
             authentication: Dcau::Own,
             data_credential: DataCredential::default(),
+            given: None,
             shared: Arc::default(),
         }
     }
@@ -139,8 +142,12 @@ impl Grid {
                 .as_ref()
                 .or(choices.credential.as_ref())
                 .cloned();
-            let credential = blocking(move || read(path)).await;
-            let credential = credential.map_err(|error| failed(error.into()))?;
+            let credential = match &choices.given {
+                Some(given) => given.as_ref().clone(),
+                None => blocking(move || read(path))
+                    .await
+                    .map_err(|error| failed(error.into()))?,
+            };
             let judge = Judge::from(choices.trust().await.map_err(failed)?);
             let initiator = GssapiInitiator::new(credential.clone(), judge.clone());
             grid.control = Some(Control {
@@ -279,6 +286,15 @@ impl Grid {
 }
 
 impl GridOptions {
+    /// Uses a credential in memory, PEM with its key, in place of one in a file.
+    ///
+    /// # Errors
+    /// It cannot be read; the previous choice stays.
+    pub fn use_pem(&mut self, pem: &[u8]) -> Result<(), CredentialError> {
+        self.given = Some(Box::new(Credential::from_pem(pem)?));
+        Ok(())
+    }
+
     /// The authorities, read once for all sessions.
     async fn trust(&self) -> Result<Arc<TrustDirectory>, Cause> {
         let open = async {

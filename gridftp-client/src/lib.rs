@@ -32,6 +32,7 @@
 //! | [`error`] | failures: site, operation, path, code and remedy |
 //! | [`netrc`] | accounts from a `.netrc` |
 //! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
+//! | [`words`] | protections as options spell them |
 //!
 //! # How a broken transfer goes on
 //!
@@ -197,6 +198,7 @@ pub mod copy;
 pub mod doctor;
 pub mod error;
 pub mod file;
+mod gateway;
 mod glob;
 mod grid;
 mod guard;
@@ -220,6 +222,7 @@ mod text;
 mod transfer;
 pub mod url;
 pub mod verify;
+pub mod words;
 
 pub use client::Client;
 pub use copy::{Summary, copy};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ftp_wire::command::Mode;
-use gridftp_client::ConnectOptions;
 use gridftp_client::options::{Dcau, Identity, Level, Roots, Security};
+use gridftp_client::{ConnectOptions, words};
 use xio::file::Flags;
 use xio::{BadValue, ByteSize, Plan, Setting, Value};
 
@@ -27,11 +27,7 @@ xio::options! {
         /// Identity that both ends of a data connection demand of each other, with Grid security.
         dcau: Dcau = Dcau::Own, "dcau",
             Setting::with("self, none or a subject", &["self", "none", "/O=Grid/CN=Alice"], dcau, |peer| {
-                Some(match peer {
-                    Dcau::Own => "self".to_owned(),
-                    Dcau::None => "none".to_owned(),
-                    Dcau::Subject(subject) => subject.clone(),
-                })
+                Some(words::of_dcau(peer))
             });
         /// Stack that the server puts over its file; none by default.
         disk_stack: Option<String> = None, "disk_stack",
@@ -51,7 +47,7 @@ xio::options! {
         /// Transmission mode of the data.
         mode: Mode = Mode::Stream, "mode",
             Setting::with("S or E", &["S", "E"], mode, |mode| {
-                Some(if *mode == Mode::Extended { "E" } else { "S" }.to_owned())
+                Some(words::of_mode(*mode).to_owned())
             });
         /// File with the accounts of servers, in the form of `.netrc`.
         netrc: Option<String> = None, "netrc", Setting::new().takes("a path", &["/etc/netrc"]).local();
@@ -61,12 +57,12 @@ xio::options! {
         /// Protection of data; private by default where the control connection is protected.
         protect: Option<Level> = None, "protect",
             Setting::with("clear, safe or private", &["clear", "safe", "private"], level, |level| {
-                Some(LEVELS.iter().find(|(_, known)| Some(*known) == *level)?.0.to_owned())
+                Some(words::of_level((*level)?)?.to_owned())
             });
         /// Protection of the control connection.
         security: Security = Security::Auto, "security",
             Setting::with("auto, none, tls or implicit", &["auto", "none", "tls", "implicit"], security, |security| {
-                Some(SECURITIES.iter().find(|(_, known)| known == security)?.0.to_owned())
+                Some(words::of_security(*security)?.to_owned())
             });
         /// Stack of data connections at both ends.
         stack: String = "tcp".to_owned(), "stack",
@@ -125,47 +121,20 @@ impl GridftpOptions {
     }
 }
 
-const LEVELS: [(&str, Level); 3] = [
-    ("clear", Level::Clear),
-    ("safe", Level::Integrity),
-    ("private", Level::Private),
-];
-
-const SECURITIES: [(&str, Security); 4] = [
-    ("auto", Security::Auto),
-    ("none", Security::None),
-    ("tls", Security::Tls),
-    ("implicit", Security::Implicit),
-];
-
-fn named<T: Copy>(known: &[(&str, T)], value: Value<'_>) -> Result<T, BadValue> {
-    let found = known.iter().find(|(name, _)| *name == value.text());
-    found.map(|(_, named)| *named).ok_or(BadValue)
-}
-
 fn level(value: Value<'_>) -> Result<Option<Level>, BadValue> {
-    named(&LEVELS, value).map(Some)
+    words::level(value.text()).map(Some).ok_or(BadValue)
 }
 
 fn security(value: Value<'_>) -> Result<Security, BadValue> {
-    named(&SECURITIES, value)
+    words::security(value.text()).ok_or(BadValue)
 }
 
 fn dcau(value: Value<'_>) -> Result<Dcau, BadValue> {
-    match value.text() {
-        "self" => Ok(Dcau::Own),
-        "none" => Ok(Dcau::None),
-        subject if subject.starts_with('/') => Ok(Dcau::Subject(subject.to_owned())),
-        _ => Err(BadValue),
-    }
+    words::dcau(value.text()).ok_or(BadValue)
 }
 
 fn mode(value: Value<'_>) -> Result<Mode, BadValue> {
-    match value.text() {
-        "S" | "s" => Ok(Mode::Stream),
-        "E" | "e" => Ok(Mode::Extended),
-        _ => Err(BadValue),
-    }
+    words::mode(value.text()).ok_or(BadValue)
 }
 
 fn stack(value: Value<'_>) -> Result<String, BadValue> {

@@ -3,6 +3,8 @@
 use ftp_wire::reply::Reply;
 use serde::Serialize;
 
+use super::{ControlError, Text};
+
 /// The parts of an error, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -67,4 +69,18 @@ pub enum Class {
     Transfer,
     /// A copy differs from its source.
     Verify,
+}
+
+impl ControlError {
+    /// The failure without the remedy, which is about the options of `gridftp-cp`.
+    pub fn fact(&self) -> String {
+        match self {
+            Self::Refused {
+                site,
+                command,
+                reply,
+            } => format!("{site}: {command}: {}", Text(reply)),
+            other => other.to_string(),
+        }
+    }
 }

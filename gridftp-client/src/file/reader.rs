@@ -118,7 +118,13 @@ impl Reader {
 
 impl Reader {
     /// The next bytes; none at the end.
-    pub(crate) async fn piece(&mut self) -> io::Result<Bytes> {
+    ///
+    /// # Errors
+    /// As reading.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn piece(&mut self) -> io::Result<Bytes> {
         poll_fn(|cx| self.poll_piece(cx)).await?;
         let piece = std::mem::take(&mut self.piece);
         self.position += piece.len() as u64;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
-use ftp_wire::command::{BufferSide, Command, Esto, Mode, Spot, Type};
+use ftp_wire::command::{BufferSide, Command, Esto, Mode, Restart, Spot, Type};
 use gridftp_data::{Chunks, SendPlan, Watch};
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use tokio::io::AsyncWrite;
@@ -32,6 +32,9 @@ pub enum WriteFrom {
     Anew,
     /// From this byte on, the others staying as they are (`ESTO A`).
     At(u64),
+    /// From this byte on, behind those that the server keeps of a broken upload (`REST`, `STOR`); in
+    /// MODE S.
+    Rest(u64),
     /// At the end of the file (`APPE`).
     End,
     /// Wherever a module of the server puts it, `name="arguments"` (`ESTO`).
@@ -135,7 +138,13 @@ impl Writer {
     }
 
     /// Asks the server and waits until it accepts the file, before anything is written.
-    pub(crate) async fn begin(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The refusal of the server, or the failure of the session.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing; the writer goes on with the request.
+    pub async fn begin(&mut self) -> io::Result<()> {
         poll_fn(|cx| match self.poll_moving(cx) {
             Poll::Pending if self.watch.is_open() => Poll::Ready(Ok(())),
             begun => begun,
@@ -149,8 +158,8 @@ impl Writer {
         poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await
     }
 
-    /// Gives the session back, if its server owes no reply.
-    pub(crate) fn into_client(self) -> Option<Client> {
+    /// Gives the session back after a refusal or the end, if its server owes no reply.
+    pub fn into_client(self) -> Option<Client> {
         match self.state {
             State::Stored(client) | State::Failed(Some(client)) => Some(*client),
             State::Moving(_) | State::Failed(None) => None,
@@ -310,8 +319,12 @@ async fn run(
     Done::of(client, result, transfer.has_begun())
 }
 
-fn is_extended(client: &Client) -> bool {
-    client.options.mode == Some(Mode::Extended)
+/// The mode of the transfer: `REST` before a store counts bytes of the stream.
+fn mode_of(client: &Client, options: &WriteOptions) -> Mode {
+    match options.from {
+        WriteFrom::Rest(_) => Mode::Stream,
+        _ => client.options.mode.unwrap_or_default(),
+    }
 }
 
 /// Asks for the transfer.
@@ -322,12 +335,12 @@ async fn ask(
 ) -> Result<Transfer, TransferError> {
     let wire = client.path(path)?;
     let command = match &options.from {
-        WriteFrom::Anew => Command::store(wire, Spot::Whole, None),
+        WriteFrom::Anew | WriteFrom::Rest(_) => Command::store(wire, Spot::Whole, None),
         WriteFrom::At(offset) => Command::store(wire, Spot::At(*offset), None),
         WriteFrom::End => Command::store(wire, Spot::End, None),
         WriteFrom::Module(text) => Command::Esto(Esto::Module(module(text)?), wire),
     };
-    if is_extended(client) {
+    if mode_of(client, options) == Mode::Extended {
         let streams = options.streams.max(1);
         client.set_up_push(Width::of_streams(streams)).await?;
         if !client.guard.has_grid_handshake() {
@@ -337,6 +350,10 @@ async fn ask(
         }
     } else {
         client.set_up_stream(BufferSide::Receive).await?;
+    }
+    if let WriteFrom::Rest(offset) = options.from {
+        // Without it the store would begin at the start of the file.
+        client.ask(Command::Rest(Restart::Offset(offset))).await?;
     }
     Ok(Transfer::upload(client.control.send(command), path))
 }
@@ -349,8 +366,8 @@ async fn send(
     mut from: From,
     watch: &Watch,
 ) -> Result<u64, Failure> {
+    let mode = mode_of(client, options);
     let (control, channel) = (&client.control, client.channel.get());
-    let mode = client.options.mode.unwrap_or_default();
     let plan = SendPlan::new(mode, Type::Image, RangeSet::new())
         .parallelism(options.streams.max(1))
         .dealt();
@@ -389,10 +406,11 @@ async fn check(
 ) -> Result<(), Failure> {
     let expected = match options.from {
         WriteFrom::Anew => sent..=sent,
+        WriteFrom::Rest(offset) => offset.saturating_add(sent)..=offset.saturating_add(sent),
         WriteFrom::At(offset) => offset.saturating_add(sent)..=u64::MAX,
         WriteFrom::End | WriteFrom::Module(_) => return Ok(()),
     };
-    if is_extended(client) || client.options.disk_stack.is_some() {
+    if mode_of(client, options) == Mode::Extended || client.options.disk_stack.is_some() {
         return Ok(());
     }
     let wire = client.path(path).map_err(TransferError::from)?;
