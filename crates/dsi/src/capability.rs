@@ -135,6 +135,10 @@ pub struct Capabilities {
     pub updates: bool,
     /// Whether modification times can be set.
     pub times: bool,
+    /// Resolution of modification times, in nanoseconds.
+    pub time_grain: u32,
+    /// Whether it acts elsewhere with the credential of each user.
+    pub acts_for_users: bool,
 }
 
 impl Capabilities {
@@ -152,6 +156,8 @@ impl Capabilities {
             shares_uploads: false,
             updates: true,
             times: true,
+            time_grain: 1,
+            acts_for_users: false,
         }
     }
 
@@ -209,6 +215,20 @@ impl Capabilities {
     #[must_use]
     pub fn with_times(mut self, times: bool) -> Self {
         self.times = times;
+        self
+    }
+
+    /// Sets the resolution of modification times, in nanoseconds.
+    #[must_use]
+    pub fn with_time_grain(mut self, nanos: u32) -> Self {
+        self.time_grain = nanos.max(1);
+        self
+    }
+
+    /// Sets whether it acts elsewhere with the credential of each user.
+    #[must_use]
+    pub fn with_acting_for_users(mut self, acts_for_users: bool) -> Self {
+        self.acts_for_users = acts_for_users;
         self
     }
 }

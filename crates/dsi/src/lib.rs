@@ -67,6 +67,6 @@ pub use file::{Finish, Listing, Sink, Source};
 pub use memory::Memory;
 pub use mounts::{Mount, Mounts};
 pub use types::{
-    Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Staging, Stat, User,
-    WriteModel,
+    Capabilities, ChecksumAlgorithm, Create, Delegated, DsiPath, Kind, Meta, Progress, Staging,
+    Stat, User, WriteModel,
 };

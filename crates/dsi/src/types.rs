@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zeroize::Zeroizing;
+
 pub use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 
 /// A path within the exported tree: absolute, normalised, bytes.
@@ -107,6 +109,31 @@ pub struct User {
     /// Whether symbolic links are followed, and may be created. A session confined to a part of the
     /// tree by its paths alone relies on their absence.
     pub follows_links: bool,
+    /// The credential that the user handed over, for a storage that acts in the user's name
+    /// elsewhere ([`Capabilities::acts_for_users`]).
+    pub credential: Option<Delegated>,
+}
+
+/// A delegated credential: certificates and their key, PEM. Clones share it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Delegated(Arc<Zeroizing<Vec<u8>>>);
+
+impl Delegated {
+    /// Takes a credential, PEM with its key.
+    pub fn new(pem: &[u8]) -> Self {
+        Self(Arc::new(Zeroizing::new(pem.to_vec())))
+    }
+
+    /// The certificates and the key.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Delegated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Delegated(..)")
+    }
 }
 
 impl User {
@@ -117,6 +144,7 @@ impl User {
             home,
             may_write,
             follows_links: true,
+            credential: None,
         }
     }
 }

@@ -210,6 +210,8 @@ impl Dsi for Mounts {
             tree.modes &= one.modes;
             tree.shares_uploads &= one.shares_uploads;
             tree.updates &= one.updates;
+            tree.time_grain = tree.time_grain.max(one.time_grain);
+            tree.acts_for_users |= one.acts_for_users;
             tree.times &= one.times;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);

@@ -1,6 +1,7 @@
 //! Requirements on every storage backend, by its capabilities.
 
 mod files;
+mod in_order;
 mod meta;
 mod names;
 mod parts;
@@ -101,8 +102,9 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
 async fn restarts<D: Dsi>(dsi: &D, can: &Capabilities, report: &mut Report) {
     let resumes = can.keeps && can.resume;
     cases! { dsi, can, report;
+        resumes && can.writes == WriteModel::Random =>
+            resume::recorded_ranges_are_held;
         resumes && !in_parts(can) =>
-            resume::recorded_ranges_are_held
             resume::a_new_upload_discards_the_partial_file
             resume::a_partial_file_can_be_dropped
             resume::only_one_upload_resumes
@@ -134,6 +136,19 @@ async fn parts_instead<D: Dsi>(dsi: &D, can: &Capabilities, report: &mut Report)
             true =>
                 parts::a_replaced_file_is_never_mixed
                 parts::changes_of_a_part_are_refused;
+        }
+    }
+    if can.keeps && can.resume && can.writes == WriteModel::Sequential {
+        cases! { dsi, can, report;
+            true =>
+                in_order::recorded_bytes_are_held
+                in_order::a_second_upload_is_not_recorded;
+        }
+    }
+    if can.keeps && can.writes == WriteModel::Sequential {
+        cases! { dsi, can, report;
+            true =>
+                in_order::bytes_out_of_order_are_refused;
         }
     }
     if can.keeps && can.resume && in_parts(can) {
