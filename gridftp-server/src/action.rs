@@ -8,7 +8,7 @@ use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
 use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::path::FtpPath;
 use gridftp_data::Peers;
-use gridftp_dsi::Dsi;
+use gridftp_dsi::{Delegated, Dsi};
 use tokio::sync::{mpsc, oneshot};
 use xio::tls::TlsSession;
 
@@ -195,6 +195,17 @@ impl<D: Dsi> Executor<D> {
             events,
             cancel: Some(cancel),
         })
+    }
+
+    /// Takes the account of a login, with the credential for a storage that acts for its users.
+    pub(crate) fn enter(&mut self, mut account: Arc<Admitted>) {
+        if self.shared.dsi.capabilities().acts_for_users
+            && let Some(delegated) = self.grid.delegated()
+        {
+            let pem = delegated.to_pem();
+            Arc::make_mut(&mut account).user.credential = Some(Delegated::new(pem.as_bytes()));
+        }
+        self.account = Some(account);
     }
 
     /// Closes the data side, listener included.

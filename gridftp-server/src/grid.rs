@@ -269,6 +269,11 @@ impl GridSession {
         self.user_credential().or(self.host.as_ref())
     }
 
+    /// The credential that the client delegated on the control channel.
+    pub(crate) fn delegated(&self) -> Option<&Credential> {
+        self.delegated.as_ref()
+    }
+
     /// The credential that the client gave for data connections, by delegation or `DCSC`.
     pub(crate) fn user_credential(&self) -> Option<&Credential> {
         self.given.as_ref().or(self.delegated.as_ref())

@@ -290,7 +290,7 @@ impl<D: Dsi> Session<D> {
                 peer = %self.executor.ends.peer,
                 "login"
             );
-            self.executor.account = Some(account);
+            self.executor.enter(account);
         }
         self.machine
             .handle(now, Input::Done(running.ticket, finished.outcome));

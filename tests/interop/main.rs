@@ -13,6 +13,7 @@ mod cluster;
 mod curl;
 mod foreign;
 mod ftps;
+mod gateway;
 mod grid;
 mod http;
 mod interrupted;

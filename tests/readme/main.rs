@@ -11,13 +11,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Daemon, GridLab, Peer, Tree, binary, run};
+use workspace_tests::{Daemon, GridLab, Peer, Tree, binary, relay_to_socket, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The port in the pages, which the tests replace by a free one.
 const PORT: &str = "2811";
 /// The port of a front end for its nodes, likewise.
 const CLUSTER_PORT: &str = "2812";
+/// The port of a server behind another one, likewise.
+const UPSTREAM_PORT: &str = "2813";
+/// The address of an object store, likewise.
+const STORE: &str = "127.0.0.1:7070";
 /// The host in the pages, for which the tests put `localhost`.
 const HOST: &str = "dtn.example.org";
 
@@ -50,6 +54,10 @@ struct Shell<'a> {
     variables: Vec<(&'static str, String)>,
     server: Option<Daemon>,
     nodes: Vec<Daemon>,
+    /// An object store, and its address.
+    store: Option<(Daemon, SocketAddr)>,
+    /// A second server of ours.
+    upstream: Option<Daemon>,
 }
 
 impl<'a> Shell<'a> {
@@ -63,6 +71,8 @@ impl<'a> Shell<'a> {
             variables: Vec::new(),
             server: None,
             nodes: Vec::new(),
+            store: None,
+            upstream: None,
         })
     }
 
@@ -75,6 +85,49 @@ impl<'a> Shell<'a> {
             .env("HOME", self.tree.root())
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
         shell
+    }
+
+    /// Starts an object store. It cannot tell the port that it got, so it listens on a local socket
+    /// behind a relay.
+    fn start_store(&mut self, line: &str) -> Result<()> {
+        let socket = self.tree.path("socket");
+        let line = line.replace(STORE, &socket.display().to_string());
+        let ready = |line: &str| line.contains("service listening on").then_some(NOWHERE);
+        let (assigned, program) = line.split_at(line.find("versitygw ").context("no program")?);
+        let line = format!("export {assigned}; exec {program}");
+        let store = Daemon::start(&mut self.command(&line), ready)?;
+        self.store = Some((store, relay_to_socket(socket)?));
+        Ok(())
+    }
+
+    /// A line with other words in place of some, and the addresses of the store and of the second
+    /// server; a word that was put in is not replaced again.
+    fn placed(&self, line: &str, words: &[(&str, &str)]) -> String {
+        let store = self.store.as_ref().map(|(_, addr)| addr.to_string());
+        let upstream = self.upstream.as_ref();
+        let upstream = upstream.map(|upstream| upstream.addr().port().to_string());
+        let places = [(STORE, store), (UPSTREAM_PORT, upstream)];
+        let places = places
+            .iter()
+            .filter_map(|(word, to)| Some((*word, to.as_deref()?)));
+        let words: Vec<_> = places.chain(words.iter().copied()).collect();
+        let (mut left, mut out) = (line, String::new());
+        while let Some(next) = left.chars().next() {
+            match words
+                .iter()
+                .find_map(|(word, to)| Some((left.strip_prefix(word)?, to)))
+            {
+                Some((rest, to)) => {
+                    out.push_str(to);
+                    left = rest;
+                }
+                None => {
+                    out.push(next);
+                    left = left.strip_prefix(next).unwrap_or_default();
+                }
+            }
+        }
+        out
     }
 
     /// Runs a line; one that ends in `&` starts the server, and its port is that of later lines.
@@ -90,6 +143,20 @@ impl<'a> Shell<'a> {
             Some(port) => line.replace(CLUSTER_PORT, &port),
             None => line.replace(CLUSTER_PORT, "0"),
         };
+        if let Some(store) = line.strip_suffix(" &").filter(|l| l.contains("versitygw ")) {
+            return self.start_store(store);
+        }
+        if let Some(server) = line
+            .strip_suffix(" &")
+            .filter(|l| l.contains(UPSTREAM_PORT))
+        {
+            let line = format!("exec {}", server.replace(UPSTREAM_PORT, "0"));
+            if !line.contains("--storage") {
+                let ready = |line: &str| line.strip_prefix("listening on ")?.parse().ok();
+                self.upstream = Some(Daemon::start(&mut self.command(&line), ready)?);
+                return Ok(());
+            }
+        }
         let line = line.as_str();
         if let Some(node) = line
             .strip_suffix(" &")
@@ -106,7 +173,7 @@ impl<'a> Shell<'a> {
             ));
         }
         if let Some(background) = line.strip_suffix(" &") {
-            let line = format!("exec {}", background.replace(PORT, "0"));
+            let line = format!("exec {}", self.placed(background, &[(PORT, "0")]));
             let ready = |line: &str| line.strip_prefix("listening on ")?.parse().ok();
             self.server = Some(Daemon::start(&mut self.command(&line), ready)?);
             return Ok(());
@@ -116,9 +183,7 @@ impl<'a> Shell<'a> {
             .as_ref()
             .map_or(0, |server| server.addr().port());
         let output = || self.server.as_ref().map(Daemon::output).unwrap_or_default();
-        let line = line
-            .replace(PORT, &port.to_string())
-            .replace(HOST, "localhost");
+        let line = self.placed(line, &[(PORT, &port.to_string()), (HOST, "localhost")]);
         run(&mut self.command(&line), LIMIT)?
             .ok()
             .with_context(output)?;
@@ -187,4 +252,30 @@ fn the_shell_lines_about_grid_security_succeed() -> Result<()> {
         shell.run(&line)?;
     }
     Ok(())
+}
+
+#[test]
+fn the_shell_lines_about_object_stores_succeed() -> Result<()> {
+    let Some(program) = Peer::Versitygw.require("readme: the manual's page about object stores")
+    else {
+        return Ok(());
+    };
+    let tree = Tree::new()?;
+    let mut shell = Shell::new(&tree)?;
+    let folder = Path::new(program.get_program()).parent();
+    let programs = folder.map(Path::to_path_buf).into_iter();
+    shell.path = env::join_paths(programs.chain(env::split_paths(&shell.path)))?;
+    let lines = lines(&page("gridftp-server/src/manual/objects.rs")?, "sh")?;
+    // The first line installs the store, which is done already.
+    let first = lines.first().context("no line")?;
+    ensure!(first.starts_with("go install "), "{first}");
+    lines.iter().skip(1).try_for_each(|line| shell.run(line))
+}
+
+#[test]
+fn the_shell_lines_about_a_gateway_succeed() -> Result<()> {
+    let tree = Tree::new()?;
+    let mut shell = Shell::new(&tree)?;
+    let lines = lines(&page("gridftp-server/src/manual/gateway.rs")?, "sh")?;
+    lines.iter().try_for_each(|line| shell.run(line))
 }

@@ -38,7 +38,7 @@ pub use grid::GridLab;
 pub use host::{Host, file_url};
 pub use inetd::Inetd;
 pub use noise::Noise;
-pub use object_server::{ObjectServer, ObjectServerKind};
+pub use object_server::{ObjectServer, ObjectServerKind, relay_to_socket};
 pub use odd::{OddTree, UNNAMEABLE};
 pub use openssl::Openssl;
 pub use ours::{Profile, binaries, binary, peers_folder, programs_folder};

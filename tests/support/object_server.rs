@@ -130,11 +130,11 @@ fn versitygw(program: &Path, tree: &Tree) -> Result<(Daemon, SocketAddr)> {
             .then_some(SocketAddr::from(([127, 0, 0, 1], 0)))
     };
     let daemon = Daemon::start(&mut command, ready)?;
-    Ok((daemon, relay(socket)?))
+    Ok((daemon, relay_to_socket(socket)?))
 }
 
-/// Relays connections to a local socket, as long as the process runs.
-fn relay(socket: PathBuf) -> Result<SocketAddr> {
+/// Relays connections to a local socket, as long as the process runs; returns the address for them.
+pub fn relay_to_socket(socket: PathBuf) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let addr = listener.local_addr()?;
     thread::spawn(move || {

@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_the_place() {
         for (text, part) in [
-            ("tape", "unknown storage tape, known are memory, null,"),
+            ("tape", "unknown storage tape, known are "),
             ("null:size=1", "size"),
             (
                 "posix:root=/,null",

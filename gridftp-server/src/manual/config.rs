@@ -70,33 +70,8 @@
 //! otherwise. The values of options are percent-decoded: a comma in a path is written `%2C`, a
 //! semicolon `%3B`.
 //!
-//! # Object stores
-//!
-//! `object` serves the objects of a bucket below a prefix; the server is built with it unless the
-//! feature `object` is off. The index is a directory on this machine, in which a restarted server
-//! finds the uploads that it continues:
-//!
-//! ```toml
-//! [[storage]]
-//! at = "/bucket"
-//! storage = "object:url=s3://bucket/prefix;region=eu-west-1;index=/var/lib/gridftp/bucket"
-//! ```
-//!
-//! The URL is `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or
-//! `file:///path` for a directory, which is for tests. `endpoint=http://127.0.0.1:7070` names
-//! another service with the interface of S3. Keys come from the environment (`AWS_ACCESS_KEY_ID`,
-//! `AWS_SECRET_ACCESS_KEY`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`,
-//! `AZURE_STORAGE_ACCOUNT_KEY`, or the identity of the machine), or from the file that
-//! `credentials` names, with one such `NAME=VALUE` a line. They are never an option, since other
-//! users of the machine read the arguments of programs.
-//!
-//! A large upload goes to the store in parts of max(8 MiB, length / 9000), or of 128 MiB if the
-//! client does not announce its length (`ALLO`). Data in MODE E is collected into parts within
-//! `part-memory`; beyond that, connections wait. The object appears with the last part, and what
-//! arrived of a broken upload is kept for `partial-expiry` hours. A rename is a copy: above 5 GiB
-//! S3 refuses it, and the reply is `550` with the reason. A store changes no part of an object, so
-//! `APPE`, `ESTO` and restarts of a complete file are answered `504`; so is `MFMT`, since it keeps
-//! its own times. Keys that are not UTF-8 or have control characters are not served.
+//! [Object stores](super::objects), [other servers](super::gateway) and
+//! [processes](super::process) have pages of their own.
 //!
 //! # Partial uploads
 //!
@@ -128,6 +103,7 @@
 //! | an upload to a file that must be written in order | 16 KiB ahead of its turn |
 //! | an upload to an object store | `part-memory`, and one part at least |
 //! | a download from an object store | its `read_ahead` |
+//! | a download from another server | 4 MiB for each place that is read, at most four |
 //!
 //! A session at one of these bounds takes about 64 KiB; a client that reaches all of them at once
 //! makes it take some 300 KiB. In `TYPE A`, data in MODE E that arrives before its turn stays in

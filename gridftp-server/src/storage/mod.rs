@@ -1,5 +1,7 @@
 //! `StorageKind`: the kinds of storage by name, with their options and the way to open one.
 
+#[cfg(feature = "gateway")]
+mod gridftp;
 #[cfg(feature = "object")]
 mod object;
 
@@ -108,6 +110,14 @@ pub const LAYERS: [StorageLayer; 1] = [StorageLayer {
 
 /// All kinds.
 pub const KINDS: &[StorageKind] = &[
+    #[cfg(feature = "gateway")]
+    StorageKind {
+        name: "gridftp",
+        about: "A directory of another FTP or GridFTP server, behind which this one is a gateway",
+        options: gridftp::GatewayOptions::OPTIONS,
+        check: |entry| gridftp::config(entry).map(drop),
+        open: gridftp::open,
+    },
     StorageKind {
         name: "memory",
         about: "Files in memory, which are gone when the server ends",

@@ -12,6 +12,8 @@ mod control;
 mod data;
 mod faults;
 mod full;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod grid;
 mod grid_borrowed;
 mod grid_support;

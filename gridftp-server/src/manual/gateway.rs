@@ -1,0 +1,79 @@
+//! A gateway: another FTP or GridFTP server as storage.
+//!
+//! The server logs in to another one, the upstream, and serves a directory of it as its own tree, or
+//! as a part of that. Clients see one server; all data passes it.
+//!
+//! # A first gateway
+//!
+//! Both servers are on one machine here, the upstream at port 2813:
+//!
+//! ```sh
+//! mkdir -p far
+//! gridftp-server --root far --bind 127.0.0.1 --port 2813 --anonymous rw &
+//! gridftp-server --storage gridftp:url=ftp://127.0.0.1:2813/ --port 2811 --anonymous rw &
+//! head -c 10000000 /dev/urandom > run7
+//! gridftp-cp run7 ftp://dtn.example.org:2811/run7
+//! cmp run7 far/run7
+//! gridftp-cp --verify ftp://dtn.example.org:2811/run7 back
+//! cmp run7 back
+//! gridftp-cp --list ftp://dtn.example.org:2811/
+//! ```
+//!
+//! ```toml
+//! [[storage]]
+//! at = "/archive"
+//! storage = "gridftp:url=gsiftp://dtn1.example.org/data;cred=/etc/gridftp/service.pem"
+//! ```
+//!
+//! `gridftp-server storages` lists the options. The server is built with them unless its feature
+//! `gateway` is off.
+//!
+//! # Accounts at the upstream
+//!
+//! | `url` | Users of this server act there as |
+//! | --- | --- |
+//! | `ftp://`, `ftps://` | the account in the file of `netrc`, for all; `anonymous` without it |
+//! | `gsiftp://` | themselves, with the credential that they delegated at their login here |
+//! | `gsiftp://` with `cred=FILE` | the same; those who delegated none as the owner of that credential |
+//! | `gsiftp://` with `cred=FILE;delegated=no` | the owner of that credential, for all |
+//!
+//! Without a delegated credential and without `cred`, commands are refused with `550`. Which of its
+//! users may read or write is this server's decision as with any storage; the upstream decides about
+//! the account. A password in the URL is refused, since others read options: the file of `netrc`
+//! belongs to the user of the server alone (mode 600). To another machine a password goes under TLS
+//! only, unless `security=none` says otherwise. `ca`, `cert`, `dcau`, `protect` and `subject` mean
+//! the same as for `gridftp-cp`. On data nodes, users act with `cred`.
+//!
+//! # Uploads
+//!
+//! A file is written from its start to its end under a hidden name of its directory
+//! (`.gridftp-gateway-…`, which listings through the gateway leave out), gets its time and mode, and
+//! is renamed when the upstream has all of it and its size and its digest, if one was announced, are
+//! right. Blocks of MODE E that arrive early wait in their connections. When the client's connection
+//! breaks, the bytes stay at the upstream under the hidden name, and a restarted upload of the same
+//! user continues behind them, also after a restart of the gateway. Nothing is kept on this machine.
+//! A hidden file that nobody continues stays until the next upload to its name, or the removal of
+//! its directory: `find -name '.gridftp-gateway-*' -mtime +7` at the upstream lists them.
+//!
+//! The upstream has to allow renaming, and names that begin with a dot. `APPE`, `ESTO`, `SITE TRNC`,
+//! links and restarts of complete files are answered `504`. Times, modes and groups are those that
+//! the upstream keeps; an upload succeeds without them.
+//!
+//! # Downloads and digests
+//!
+//! A download is one transfer at the upstream; one in parts, as with stripes or several `ERET`, is up
+//! to four. Two versions of a file are told apart by size, time and, where the upstream tells it, the
+//! identity of the file: a replaced one is an error (`451`). `CKSM` is answered by the upstream's, if
+//! it has the algorithm, else the bytes are read and hashed here.
+//!
+//! # Sessions, and an upstream that is gone
+//!
+//! At most `sessions` control connections are open with one credential; a command that finds none
+//! free within `connect_timeout` is answered `450`. One that was idle for `idle` is closed. An
+//! upstream that refuses connections, or does not answer within `connect_timeout` and
+//! `reply_timeout`, fails the command with `451`, its name and its words
+//! (`upstream gsiftp://dtn1.example.org:2811: …`); a transfer without progress ends after `stall`. The
+//! next command tries again.
+//!
+//! A gateway whose upstream is itself, directly or through others, refuses all commands with `550`.
+//! A tree that has a gateway to its own root as a part of it looks endless to programs that walk it.

@@ -1,0 +1,87 @@
+//! Object stores: a bucket as storage, from an empty machine on.
+//!
+//! # A first store
+//!
+//! `versitygw` serves a directory with the interface of S3, so everything can be tried on one
+//! machine. With a provider, begin at the file of keys and leave `endpoint` out.
+//!
+//! ```sh
+//! go install github.com/versity/versitygw/cmd/versitygw@latest
+//! mkdir -p files/bucket index
+//! ROOT_ACCESS_KEY=someone ROOT_SECRET_KEY=some-secret versitygw --port 127.0.0.1:7070 posix files &
+//! printf 'AWS_ACCESS_KEY_ID=someone\nAWS_SECRET_ACCESS_KEY=some-secret\n' > keys
+//! chmod 600 keys
+//! gridftp-server storages
+//! gridftp-server --storage 'object:url=s3://bucket/data;endpoint=http://127.0.0.1:7070;region=us-east-1;credentials=keys;index=index' --port 2811 --anonymous rw &
+//! head -c 30000000 /dev/urandom > run7
+//! gridftp-cp run7 ftp://dtn.example.org:2811/run7
+//! gridftp-cp --verify ftp://dtn.example.org:2811/run7 back
+//! cmp run7 back
+//! gridftp-cp -r /etc/skel ftp://dtn.example.org:2811/
+//! gridftp-cp --list ftp://dtn.example.org:2811/
+//! cmp run7 files/bucket/data/run7
+//! test -z "$(ls index)"
+//! ```
+//!
+//! The last line shows that no upload is left unfinished. `gridftp-server check` with the same
+//! options examines the configuration before the server starts. In the file of `--config` the storage
+//! is a section, beside others in one tree:
+//!
+//! ```toml
+//! [[storage]]
+//! at = "/bucket"
+//! storage = "object:url=s3://bucket/prefix;region=eu-west-1;index=/var/lib/gridftp/bucket"
+//! ```
+//!
+//! The server is built with object stores unless its feature `object` is off.
+//!
+//! # Stores and their keys
+//!
+//! | Store | `url` | Variables |
+//! | --- | --- | --- |
+//! | S3, and services with its interface | `s3://bucket/prefix` | `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION` |
+//! | Google Cloud Storage | `gs://bucket/prefix` | `GOOGLE_SERVICE_ACCOUNT`: the path of the account's key file |
+//! | Azure | `az://container/prefix` | `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` or `AZURE_STORAGE_SAS_TOKEN` |
+//! | a directory of this machine, for tests | `file:///path` | none |
+//!
+//! The variables stand in the environment of the server, or in the file that `credentials` names, one
+//! `NAME=VALUE` a line, which goes first; without either, the identity of the machine is used where
+//! the provider gives it one. Keys are never an option, since other users of the machine read the
+//! arguments of programs: give the file to the user of the server alone. `endpoint` names a service
+//! in place of the provider's own; with `http://` keys and data go in clear text, which is for
+//! services on the same machine. `region` is that of the bucket. Every byte of the prefix counts, and
+//! the values of options are percent-decoded once (`%2C` for a comma, `%3B` for a semicolon).
+//!
+//! # Uploads, parts and memory
+//!
+//! A small file goes to the store in one request, a larger one in parts of max(8 MiB, length / 9000),
+//! or of 128 MiB if the client does not announce its length (`ALLO`); `part` fixes their size. Data in
+//! MODE E arrives in any order and is collected into parts within `--part-memory` (64 MiB), and one
+//! part at least; beyond that, connections wait. A download reads `read_ahead` bytes ahead (32 MiB).
+//! So memory is bounded by the number of transfers times these two.
+//!
+//! The object appears with its last part: until then, and after a failure, the name has its old
+//! object or none.
+//!
+//! # Restarts and orphans
+//!
+//! The index is a directory on this machine, which must not be in a temporary place: its journals
+//! hold the id of each unfinished upload and its stored parts. A client continues a broken upload
+//! behind them, also after the server was killed. What nobody continues is ended at the store, parts
+//! and all, after `--partial-expiry` hours. A journal that is lost leaves parts at the store that
+//! cost money and that no listing shows: let the bucket's own rules end unfinished uploads after
+//! some days as well (for S3, `AbortIncompleteMultipartUpload`).
+//!
+//! # Refused commands
+//!
+//! | Command | Reply | Reason |
+//! | --- | --- | --- |
+//! | `RNTO` of an object, or of a directory with one, above the store's limit of copies (5 GiB at S3) | `550`, with the limit and the object | a rename is a copy and a removal: upload it again under the new name |
+//! | `APPE`, `ESTO A`, `SITE TRNC`, a restart of a complete file | `504` | a store changes no part of an object |
+//! | `MFMT`, `SITE UTIME`, `SITE CHMOD`, `SITE CHGRP` | `504` | a store keeps its own times, and no modes or groups |
+//! | `SITE SYMLINK` | `504` | there are no links |
+//! | names that are not UTF-8, or have control characters | `553` | a key cannot hold them |
+//! | an announced length above that of 10,000 parts of the largest size | `552` | no store takes it |
+//!
+//! A directory is an empty object that marks it, or the prefix of other objects. Checksums are computed from the bytes, since the tags of stores depend on
+//! the parts.
