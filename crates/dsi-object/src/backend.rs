@@ -41,7 +41,7 @@ impl Objects {
     }
 }
 
-/// Refuses a change by a user who may only read.
+/// Refuses changes by read-only users.
 pub(crate) fn must_write(op: &'static str, user: &User, path: &DsiPath) -> Result<()> {
     if user.may_write {
         return Ok(());
@@ -131,7 +131,16 @@ impl Dsi for Objects {
         let stale = blocking(move || index.stale(age)).await;
         let stale = stale.map_err(|error| Error::new(ErrorKind::Io, "expire").because(error))?;
         let mut ended = 0;
-        for (journal, kept) in stale {
+        for path in stale {
+            let index = self.store.index.clone();
+            let (journal, kept) = match blocking(move || index.take(path, age)).await {
+                Ok(Some(taken)) => taken,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "the journal of an old upload cannot be read");
+                    continue;
+                }
+            };
             let key = kept.as_ref().map(|kept| format!("/{}", kept.upload.key));
             let path = key.and_then(|key| DsiPath::new(key.as_bytes()));
             let path = path.unwrap_or_else(DsiPath::root);

@@ -4,7 +4,8 @@
 //! does not count. The file is locked while a sink uses it.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
@@ -128,8 +129,8 @@ impl Index {
 
     /// Reads the upload to `key` without its lock.
     pub(crate) fn peek(&self, key: &Path) -> io::Result<Option<Kept>> {
-        match File::open(self.path(key)) {
-            Ok(mut file) => Ok(read(&mut file)?),
+        match std::fs::read(self.path(key)) {
+            Ok(text) => Ok(parse(&text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -143,35 +144,65 @@ impl Index {
         lock(self.path(key))
     }
 
-    /// Locks the uploads that were not written to for `age` and that no sink uses.
-    pub(crate) fn stale(&self, age: Duration) -> io::Result<Vec<(Journal, Option<Kept>)>> {
+    /// The journals of this store that were not written to for `age` and that no sink uses.
+    ///
+    /// One at a time is open, and none is changed: its time tells its age to every sweep.
+    pub(crate) fn stale(&self, age: Duration) -> io::Result<Vec<PathBuf>> {
         let mut stale = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
-            let written = entry.metadata().and_then(|meta| meta.modified());
-            let is_old = written.is_ok_and(|written| {
-                let now = SystemTime::now();
-                now.duration_since(written).is_ok_and(|idle| idle >= age)
-            });
-            if !is_old || !entry.file_type()?.is_file() {
-                continue;
-            }
-            if let Ok(Some((journal, kept))) = lock(entry.path())
-                && self.is_own(&journal)?
-            {
-                stale.push((journal, kept));
+            let is_old = entry.metadata().is_ok_and(|meta| is_old(&meta, age));
+            if is_old && is_journal(&entry.file_name()) && self.is_abandoned(&entry.path()) {
+                stale.push(entry.path());
             }
         }
         Ok(stale)
     }
 
-    /// Whether a journal is of this store.
-    fn is_own(&self, journal: &Journal) -> io::Result<bool> {
-        let text = std::fs::read_to_string(&journal.path)?;
-        let head = text.lines().next().unwrap_or_default();
-        let head: Option<Head> = serde_json::from_str(head).ok();
-        Ok(head.is_some_and(|head| head.store == self.store))
+    /// Locks a journal that [`stale`](Self::stale) named; `None` if it was used meanwhile.
+    pub(crate) fn take(
+        &self,
+        path: PathBuf,
+        age: Duration,
+    ) -> io::Result<Option<(Journal, Option<Kept>)>> {
+        let is_still_old = std::fs::metadata(&path).is_ok_and(|meta| is_old(&meta, age));
+        match lock(path) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            done => Ok(done?.filter(|_| is_still_old)),
+        }
     }
+
+    /// Whether a journal is of this store and no sink uses it.
+    fn is_abandoned(&self, path: &FilePath) -> bool {
+        let Ok(mut file) = File::open(path) else {
+            return false;
+        };
+        let mut text = Vec::new();
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+            || file.read_to_end(&mut text).is_err()
+        {
+            return false;
+        }
+        // A journal without a whole first line is of no store: its process was killed meanwhile.
+        head(&text).is_none_or(|head| head.store == self.store)
+    }
+}
+
+/// Whether a name is that of a journal; all other files in the directory are of others.
+fn is_journal(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.split_once('.'));
+    let is_hex = |text: &str, len| {
+        let mut bytes = text.bytes();
+        text.len() == len && bytes.all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    name.is_some_and(|(key, suffix)| is_hex(key, 64) && (suffix == KEPT || is_hex(suffix, 16)))
+}
+
+fn is_old(meta: &Metadata, age: Duration) -> bool {
+    let idle = meta
+        .modified()
+        .map(|written| SystemTime::now().duration_since(written));
+    meta.is_file() && idle.is_ok_and(|idle| idle.is_ok_and(|idle| idle >= age))
 }
 
 /// The name of a journal that only the sweep reads.
@@ -200,44 +231,46 @@ fn lock(path: PathBuf) -> io::Result<Option<(Journal, Option<Kept>)>> {
         let is_same = std::fs::metadata(&path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino()));
         if is_same {
-            let kept = read(&mut file)?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
             // A line that was cut off must not begin the next one.
-            let text = std::fs::read(&path)?;
-            let whole = text.iter().rposition(|byte| *byte == b'\n');
-            file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
+            let whole = whole(&text).len();
+            if whole < text.len() {
+                file.set_len(whole as u64)?;
+            }
+            let kept = parse(&text);
             return Ok(Some((Journal { file, path }, kept)));
         }
     }
 }
 
+/// The lines of a journal that have their end; a crash may have cut off the last one.
+fn whole(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| *byte == b'\n');
+    text.get(..end.map_or(0, |end| end + 1)).unwrap_or_default()
+}
+
+/// The first line of a journal.
+fn head(text: &[u8]) -> Option<Head> {
+    let line = whole(text).split(|byte| *byte == b'\n').next()?;
+    serde_json::from_slice(line).ok()
+}
+
 /// The content of a journal; `None` without a whole first line.
-fn read(file: &mut File) -> io::Result<Option<Kept>> {
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    // Only lines with their end are whole.
-    let whole = text
-        .rfind('\n')
-        .and_then(|end| text.get(..end))
-        .unwrap_or_default();
-    let mut lines = whole.lines();
-    let head = lines.next().unwrap_or_default();
-    let Ok(head) = serde_json::from_str::<Head>(head) else {
-        return Ok(None);
-    };
-    let Ok(key) = Path::parse(&head.key) else {
-        return Ok(None);
-    };
+fn parse(text: &[u8]) -> Option<Kept> {
+    let head = head(text).filter(|head| head.version == 1 && head.part > 0)?;
     let upload = Upload {
-        key,
+        key: Path::parse(&head.key).ok()?,
         id: head.id,
         part: head.part,
     };
-    let lines = lines.filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    Ok((head.version == 1 && head.part > 0).then(|| Kept {
+    let lines = whole(text).split(|byte| *byte == b'\n').skip(1);
+    let lines = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    Some(Kept {
         upload,
         size: head.size,
         parts: lines.map(|line| (line.index, line.stored)).collect(),
-    }))
+    })
 }
 
 impl Journal {
@@ -327,5 +360,65 @@ mod tests {
         assert_eq!(index.stale(Duration::from_secs(60)).unwrap().len(), 0);
         assert_eq!(index.stale(Duration::ZERO).unwrap().len(), 2);
         drop(used);
+    }
+
+    #[test]
+    fn the_sweep_leaves_the_files_of_others_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), "s3://b").unwrap();
+        let other = Index::open(dir.path(), "s3://c").unwrap();
+        drop(other.create(&upload("a"), None, true).unwrap());
+        let foreign = [
+            "notes.upload".to_owned(),
+            "0123456789abcdef".to_owned(),
+            format!("{}.txt", "0".repeat(64)),
+        ];
+        for name in &foreign {
+            std::fs::write(dir.path().join(name), "no end of a line").unwrap();
+        }
+        let facts = || {
+            let entries = std::fs::read_dir(dir.path()).unwrap();
+            let fact = |entry: io::Result<std::fs::DirEntry>| {
+                let entry = entry.unwrap();
+                let meta = entry.metadata().unwrap();
+                (entry.file_name(), meta.modified().unwrap(), meta.len())
+            };
+            entries.map(fact).collect::<std::collections::BTreeSet<_>>()
+        };
+        let before = facts();
+        assert!(index.stale(Duration::ZERO).unwrap().is_empty());
+        assert_eq!(facts(), before);
+    }
+
+    #[test]
+    fn a_journal_that_a_crash_cut_anywhere_is_read_or_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), "s3://b").unwrap();
+        let upload = upload("a/é%");
+        let mut journal = index.create(&upload, Some(99), true).unwrap();
+        let part = stored("\"é\"", 10);
+        let parts = [(0, part.clone()), (1, part)];
+        journal.record(&parts, true).unwrap();
+        let path = journal.path.clone();
+        drop(journal);
+        let text = std::fs::read(&path).unwrap();
+        let ends = |cut: usize| text[..cut].iter().filter(|byte| **byte == b'\n').count();
+        for cut in 0..text.len() {
+            std::fs::write(&path, &text[..cut]).unwrap();
+            let kept = index.peek(&upload.key).unwrap();
+            assert_eq!(kept.is_some(), ends(cut) > 0, "{cut}");
+            let many = kept.map_or(0, |kept| kept.parts.len());
+            assert_eq!(many, ends(cut).saturating_sub(1), "{cut}");
+            let stale = index.stale(Duration::ZERO).unwrap();
+            assert_eq!(stale, std::slice::from_ref(&path), "{cut}");
+            let taken = index.take(path.clone(), Duration::ZERO).unwrap();
+            let (mut journal, _) = taken.unwrap();
+            if ends(cut) > 0 {
+                // The next line begins anew.
+                journal.record(&parts, false).unwrap();
+                let kept = index.peek(&upload.key).unwrap().unwrap();
+                assert_eq!(kept.parts.len(), 2, "{cut}");
+            }
+        }
     }
 }
