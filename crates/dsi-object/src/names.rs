@@ -89,7 +89,10 @@ impl Store {
             .map_err(|error| of(op, path, error))?;
         let removing = crate::sink::blocking(move || match whole {
             true => std::fs::remove_dir_all(dir),
-            false => std::fs::remove_dir(dir),
+            false => {
+                crate::parts::remove_staged(&dir)?;
+                std::fs::remove_dir(dir)
+            }
         });
         match removing.await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -211,16 +214,53 @@ impl Store {
             .buffer_unordered(COPIES)
             .try_collect::<()>();
         copying.await.map_err(failed)?;
-        let keys = objects.into_iter().map(|meta| Ok(meta.location));
-        self.delete_all(stream::iter(keys.collect::<Vec<_>>()).boxed())
-            .await
-            .map_err(failed)?;
+        let changed = self.remove_copied(objects).await.map_err(failed)?;
+        if let Some(changed) = changed {
+            let why = format!(
+                "{changed} was replaced while it was copied: both names are there, the new content under the old one"
+            );
+            return Err(refused(ErrorKind::Changed, OP, path, why));
+        }
         let remaining = self.entry(OP, path).await?.is_some();
         match remaining {
             true => self.remove_local(OP, path, source, true).await,
             false => Ok(()),
         }
     }
+
+    /// Removes objects that are still the listed ones; returns one that is not.
+    ///
+    /// `object_store` has no conditional removal, so they are compared right before.
+    async fn remove_copied(&self, objects: Vec<ObjectMeta>) -> Result<Option<Path>, StoreError> {
+        let (mut same, mut changed) = (Vec::with_capacity(objects.len()), None);
+        let heads = objects.into_iter().map(|copied| async move {
+            let now = self.head(&copied.location).await?;
+            let is_same = now.as_ref().map(|now| is_version(now, &copied));
+            Ok::<_, StoreError>((copied.location, is_same))
+        });
+        let mut heads = stream::iter(heads).buffer_unordered(COPIES);
+        while let Some(compared) = heads.next().await {
+            match compared? {
+                (location, Some(true)) => same.push(Ok(location)),
+                (location, Some(false)) => changed = Some(location),
+                // It is removed already.
+                (_, None) => {}
+            }
+        }
+        self.delete_all(stream::iter(same).boxed()).await?;
+        Ok(changed)
+    }
+}
+
+/// Whether two descriptions are of one version of an object: by the entity tag, which listings of
+/// some stores write without quotes, else by the time, which they tell more exactly.
+fn is_version(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    let tag = |meta: &ObjectMeta| Some(meta.e_tag.as_deref()?.trim_matches('"').to_owned());
+    let is_same = match (tag(one), tag(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.last_modified.timestamp() == other.last_modified.timestamp(),
+    };
+    is_same && one.size == other.size
 }
 
 #[cfg(test)]

@@ -145,8 +145,24 @@ impl Parts {
     }
 }
 
+/// Beginning of the name of an unfinished upload to a directory of this machine.
+const STAGED: &str = "part#";
+
 fn staged(target: &FilePath, id: &str) -> PathBuf {
-    target.with_file_name(format!("part#{id}"))
+    target.with_file_name(format!("{STAGED}{id}"))
+}
+
+/// Removes unfinished uploads from a directory, which they do not keep.
+pub(crate) fn remove_staged(dir: &FilePath) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(STAGED));
+        if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs file operations on a thread for blocking work.
