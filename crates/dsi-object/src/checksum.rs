@@ -55,7 +55,8 @@ pub(crate) async fn of_source(
     Ok(hasher.finish())
 }
 
-fn compare(path: &DsiPath, digest: &str, expected: &str) -> Result<()> {
+/// Compares a digest with the expected one.
+pub(crate) fn compare(path: &DsiPath, digest: &str, expected: &str) -> Result<()> {
     if digest.eq_ignore_ascii_case(expected) {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::io;
 
 use gridftp_dsi::{Error, ErrorKind};
 use object_store::Error as StoreError;
+use object_store::client::HttpError;
 
 /// The kind of an error of the store.
 pub(crate) fn kind(error: &StoreError) -> ErrorKind {
@@ -35,6 +36,25 @@ fn is_below_file(error: &StoreError) -> bool {
         cause = error.source();
     }
     false
+}
+
+/// Whether the store or the way to it failed, so that the same request may succeed later, or has
+/// succeeded. `object_store` tells a status only in words.
+pub(crate) fn is_transient(error: &StoreError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        let status = text.strip_prefix("Server returned non-2xx status code: ");
+        let is_busy = |status: &str| ["5", "408", "429"].iter().any(|s| status.starts_with(s));
+        // `InternalError` or `SlowDown` behind status 200.
+        let is_body = text.starts_with("Server returned error response: ");
+        if error.is::<HttpError>() || is_body || status.is_some_and(is_busy) {
+            return true;
+        }
+        cause = error.source();
+    }
+    // Another operation on the key is under way.
+    matches!(error, StoreError::AlreadyExists { .. })
 }
 
 /// The error of an operation on `path`.

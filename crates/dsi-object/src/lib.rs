@@ -8,19 +8,24 @@
 //!   [`Config::read_ahead`] bytes. Every request names the version that was opened.
 //! - **Writing**: one request for an object of at most one part, else an upload in parts straight
 //!   to the final key, where it appears with the last request. Parts are max(8 MiB, length / 9000)
-//!   long, or 128 MiB when the length is unknown, and arrive in any order.
+//!   long, or 128 MiB when the length is unknown, at most half of [`Config::memory`], and arrive in
+//!   any order.
 //! - **Restart**: a journal in [`Config::index`] has the upload and its parts, so that a later
-//!   process continues it; [`Dsi::expire`](gridftp_dsi::Dsi::expire) ends the old ones.
-//! - **Renaming** copies each object and removes it, and is refused above the 5 GiB that S3 copies.
-//!   It is not atomic for a directory.
-//! - **Checksums** are computed from the bytes. The expected digest of an upload in parts can only
-//!   be checked once it is published: an object with another digest is removed then.
+//!   process continues it; [`Dsi::expire`](gridftp_dsi::Dsi::expire) ends the old ones. An upload
+//!   whose completion the store does not answer is kept in the same way.
+//! - **Renaming** copies each object and removes it, unless it was replaced meanwhile, and is
+//!   refused above the 5 GiB that S3 copies. It is not atomic for a directory.
+//! - **Checksums** are computed from the bytes. The expected digest of an upload in parts is
+//!   computed as they pass in order ([`Sink::will_check`](gridftp_dsi::Sink::will_check)). That of
+//!   parts out of order, or of an earlier process, can only be checked once they are published: an
+//!   object with another digest is removed then, and an older object is not replaced so.
 //!
 //! Stores keep their own times, change no part of an object, and have no links, modes or groups.
 //! A directory of this machine (`file:///path`) is for tests: symbolic links in it are followed.
-//! Refusals such as `503 Slow Down` are repeated up to ten times within two minutes.
+//! Refusals such as `503 Slow Down` are repeated within [`Config::retry`].
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod backend;
 mod checksum;
 mod entry;
@@ -30,6 +35,7 @@ mod key;
 mod listing;
 mod names;
 mod parts;
+mod publish;
 mod sink;
 mod source;
 mod store;

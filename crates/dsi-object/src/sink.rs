@@ -1,19 +1,20 @@
-//! `ObjectSink`: one upload, in one request if it is small and else in parts.
+//! `ObjectSink`: one upload, in one request if it is small and else in parts, until its completion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
-use gridftp_dsi::{DsiPath, Error, ErrorKind, Finish, Kind, Result, Sink, Stat, WriteModel};
+use gridftp_dsi::hasher::Hasher;
+use gridftp_dsi::{
+    ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, Result, Sink, Stat, WriteModel,
+};
 use object_store::Error as StoreError;
-use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
-use crate::checksum;
+use crate::ahead::Ahead;
 use crate::error::{kind, of, refused};
 use crate::journal::{Journal, Kept, Stored};
 use crate::parts::Upload;
@@ -22,42 +23,44 @@ use crate::store::{MOST_PARTS, Store, part_of};
 /// An object open for writing.
 #[derive(Debug)]
 pub struct ObjectSink {
-    to: Target,
+    pub(crate) to: Target,
     /// Bytes of every part but the last.
-    part: u64,
+    pub(crate) part: u64,
     size: Option<u64>,
     upload: OnceCell<Upload>,
-    journal: Arc<Mutex<Option<Journal>>>,
+    pub(crate) journal: Arc<Mutex<Option<Journal>>>,
     state: Mutex<State>,
+    /// The digest that is computed as the parts pass.
+    pub(crate) ahead: OnceLock<Ahead>,
 }
 
 /// The place of the object.
 #[derive(Debug)]
-struct Target {
-    store: Arc<Store>,
-    path: DsiPath,
-    key: Path,
+pub(crate) struct Target {
+    pub(crate) store: Arc<Store>,
+    pub(crate) path: DsiPath,
+    pub(crate) key: Path,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     /// The first part while it may be the only one, for an upload in one request.
-    first: Option<Bytes>,
-    parts: BTreeMap<usize, Stored>,
+    pub(crate) first: Option<Bytes>,
+    pub(crate) parts: BTreeMap<usize, Stored>,
     /// Parts in the journal.
     recorded: BTreeSet<usize>,
     /// Whether a restart finds this upload; else another one has the name.
-    is_kept: bool,
+    pub(crate) is_kept: bool,
     /// Whether the store has ended the upload.
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Target {
-    fn failed(&self, op: &'static str) -> impl Fn(StoreError) -> Error + '_ {
+    pub(crate) fn failed(&self, op: &'static str) -> impl Fn(StoreError) -> Error + '_ {
         move |error| of(op, &self.path, error)
     }
 
-    fn refused(&self, kind: ErrorKind, why: impl Into<String>) -> Error {
+    pub(crate) fn refused(&self, kind: ErrorKind, why: impl Into<String>) -> Error {
         refused(kind, "write", &self.path, why.into())
     }
 }
@@ -72,12 +75,16 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// The bytes of a kept upload: its whole parts, and a shorter one at the known end.
 pub(crate) fn held(kept: &Kept, size: Option<u64>) -> RangeSet {
-    let ranges = kept.parts.iter().filter_map(|(index, stored)| {
-        let range = Range64::from_len(kept.upload.part * *index as u64, stored.len)?;
-        let is_whole = stored.len == kept.upload.part || Some(range.end()) == size;
-        is_whole.then_some(range)
-    });
-    ranges.collect()
+    let parts = kept.parts.iter();
+    parts
+        .filter_map(|(index, stored)| continued(kept.upload.part, size, *index, stored))
+        .collect()
+}
+
+/// The range of a part with which a restart continues.
+fn continued(part: u64, size: Option<u64>, index: usize, stored: &Stored) -> Option<Range64> {
+    let range = Range64::from_len(part * index as u64, stored.len)?;
+    (stored.len == part || Some(range.end()) == size).then_some(range)
 }
 
 impl ObjectSink {
@@ -154,15 +161,16 @@ impl ObjectSink {
             upload: OnceCell::new(),
             journal: Arc::default(),
             state: Mutex::default(),
+            ahead: OnceLock::new(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The upload in parts, which begins with the first call.
-    async fn upload(&self) -> Result<&Upload> {
+    pub(crate) async fn upload(&self) -> Result<&Upload> {
         self.upload.get_or_try_init(|| self.begin()).await
     }
 
@@ -194,8 +202,16 @@ impl ObjectSink {
         }
     }
 
-    /// Uploads one part.
-    async fn put(&self, index: u64, data: Bytes) -> Result<()> {
+    /// Uploads one part, and hashes it if its digest is wanted.
+    pub(crate) async fn put(&self, index: u64, data: Bytes) -> Result<()> {
+        let Some(ahead) = self.ahead.get() else {
+            return self.put_part(index, data).await;
+        };
+        let hashing = ahead.pass(index * self.part, data.clone());
+        tokio::join!(self.put_part(index, data), hashing).0
+    }
+
+    async fn put_part(&self, index: u64, data: Bytes) -> Result<()> {
         let upload = self.upload().await?;
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let len = data.len() as u64;
@@ -212,72 +228,62 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Publishes an object of one request.
-    async fn put_small(&self, data: Bytes, done: &Finish) -> Result<()> {
-        checksum::check(&self.to.path, data.clone(), done).await?;
-        let put = self.to.store.put(&self.to.key, data);
-        put.await.map_err(self.to.failed("write"))
-    }
-
-    /// Publishes the object of these parts, which are `size` bytes.
-    async fn complete(&self, parts: &BTreeMap<usize, Stored>, size: u64) -> Result<()> {
-        let upload = self.upload().await?;
-        let store = &self.to.store;
-        let ids: Vec<_> = parts.values().map(|part| part.id.clone()).collect();
-        let expected = checksum::tag_of(&ids);
-        let Err(error) = store.parts.complete(upload, ids, size).await else {
-            self.state().is_over = true;
+    /// Uploads a file in memory as its only part, if a restart can continue with that: the store
+    /// has it then.
+    async fn put_first(&self) -> Result<()> {
+        let is_whole = |first: &mut Bytes| self.size == Some(first.len() as u64);
+        let Some(first) = self.state().first.take_if(is_whole) else {
             return Ok(());
         };
-        // The reply to an earlier attempt may be lost, and the object complete.
-        if let Ok(Some(meta)) = store.head(&self.to.key).await
-            && expected.is_some()
-            && (meta.size, &meta.e_tag) == (size, &expected)
-        {
-            self.state().is_over = true;
-            return Ok(());
+        let put = self.put(0, first.clone()).await;
+        if put.is_err() {
+            self.state().first = Some(first);
         }
-        // No parts are left behind; if that fails too, the journal keeps them for a restart.
-        match store.parts.abort(upload).await {
-            Ok(()) => self.state().is_over = true,
-            Err(error) => {
-                tracing::warn!(path = %self.to.path, %error, "an upload in parts cannot be ended");
-            }
-        }
-        Err(match kind(&error) {
-            ErrorKind::NotFound => {
-                let why = format!("the store has ended the upload: {error}");
-                self.to.refused(ErrorKind::Changed, why)
-            }
-            _ => of("publish", &self.to.path, error),
-        })
+        put
     }
 
-    /// The length of the written bytes, which must begin at 0 and have no gap.
-    fn length(&self, parts: &BTreeMap<usize, Stored>) -> Result<u64> {
-        let mut length = 0;
-        for (at, (index, stored)) in parts.iter().enumerate() {
-            if at != *index || length != self.part * *index as u64 {
-                let why = format!("bytes are missing from offset {length} on");
-                return Err(self.to.refused(ErrorKind::Incomplete, why));
+    /// Records the parts within `held` with which a restart continues; all without it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] where a restart finds another upload.
+    pub(crate) async fn record(&self, held: Option<&RangeSet>, durable: bool) -> Result<()> {
+        let fresh: Vec<_> = {
+            let state = self.state();
+            if !state.is_kept {
+                let why = "another upload to this name is kept for a restart";
+                return Err(self.to.refused(ErrorKind::Busy, why));
             }
-            length += stored.len;
-        }
-        Ok(length)
-    }
-
-    /// Removes the journal of an upload that has ended.
-    async fn forget(&self) {
+            let is_fresh = |(index, stored): &(&usize, &Stored)| {
+                let range = continued(self.part, self.size, **index, stored);
+                let is_named = |range| held.is_none_or(|held| held.covers(range));
+                !state.recorded.contains(index) && range.is_some_and(is_named)
+            };
+            let fresh = state.parts.iter().filter(is_fresh);
+            fresh
+                .map(|(index, stored)| (*index, stored.clone()))
+                .collect()
+        };
         let journal = Arc::clone(&self.journal);
-        let removed = blocking(move || remove(&journal)).await;
-        if let Err(error) = removed {
-            tracing::warn!(path = %self.to.path, %error, "the journal of an upload cannot be removed");
-        }
+        let lines = fresh.clone();
+        let recorded = blocking(move || {
+            let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+            journal
+                .as_mut()
+                .map_or(Ok(()), |journal| journal.record(&lines, durable))
+        });
+        recorded.await.map_err(|error| {
+            let why = format!("the journal of the upload cannot be written: {error}");
+            self.to.refused(ErrorKind::Io, why)
+        })?;
+        self.state()
+            .recorded
+            .extend(fresh.into_iter().map(|(index, _)| index));
+        Ok(())
     }
 }
 
 /// Removes a journal, if it is still there.
-fn remove(journal: &Mutex<Option<Journal>>) -> io::Result<()> {
+pub(crate) fn remove(journal: &Mutex<Option<Journal>>) -> io::Result<()> {
     let taken = journal
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -345,41 +351,23 @@ impl Sink for ObjectSink {
         self.put(index, data).await
     }
 
+    /// Records the parts that the store has. A file in memory is uploaded as a part first.
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
-        if self.upload.get().is_none() {
-            return Ok(());
+        self.put_first().await?;
+        if self.upload.get().is_some() {
+            self.record(Some(held), durable).await?;
         }
-        let fresh: Vec<_> = {
-            let state = self.state();
-            if !state.is_kept {
-                let why = "another upload to this name is kept for a restart";
-                return Err(self.to.refused(ErrorKind::Busy, why));
+        let here = self.held();
+        match held.iter().find_map(|range| here.gaps(range).first()) {
+            None => Ok(()),
+            Some(gap) => {
+                let why = format!(
+                    "a restart continues with whole parts, not at {}",
+                    gap.start()
+                );
+                Err(self.to.refused(ErrorKind::Incomplete, why))
             }
-            let is_fresh = |(index, stored): &(&usize, &Stored)| {
-                let range = Range64::from_len(self.part * **index as u64, stored.len);
-                !state.recorded.contains(index) && range.is_some_and(|range| held.covers(range))
-            };
-            let fresh = state.parts.iter().filter(is_fresh);
-            fresh
-                .map(|(index, stored)| (*index, stored.clone()))
-                .collect()
-        };
-        let journal = Arc::clone(&self.journal);
-        let lines = fresh.clone();
-        let recorded = blocking(move || {
-            let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            journal
-                .as_mut()
-                .map_or(Ok(()), |journal| journal.record(&lines, durable))
-        });
-        recorded.await.map_err(|error| {
-            let why = format!("the journal of the upload cannot be written: {error}");
-            self.to.refused(ErrorKind::Io, why)
-        })?;
-        self.state()
-            .recorded
-            .extend(fresh.into_iter().map(|(index, _)| index));
-        Ok(())
+        }
     }
 
     fn held(&self) -> RangeSet {
@@ -403,59 +391,17 @@ impl Sink for ObjectSink {
         WriteModel::Parts(self.part)
     }
 
+    fn will_check(&self, algorithm: ChecksumAlgorithm) {
+        // The parts of an earlier process cannot be read again.
+        if let Some(hasher) = Hasher::new(algorithm)
+            && self.state().parts.is_empty()
+        {
+            self.ahead.get_or_init(|| Ahead::new(algorithm, hasher));
+        }
+    }
+
     async fn finish(self, done: Finish) -> Result<Stat> {
-        let first = self.state().first.take();
-        let has_parts = !self.state().parts.is_empty();
-        let mut small = None;
-        match first {
-            // More followed than was announced.
-            Some(first) if has_parts => self.put(0, first).await?,
-            first => small = Some(first.unwrap_or_default()),
-        }
-        let parts = self.state().parts.clone();
-        let length = match &small {
-            Some(data) if !has_parts => data.len() as u64,
-            _ => self.length(&parts)?,
-        };
-        let size = done.size.unwrap_or(length);
-        let whole = Range64::new(0, size);
-        let has_gap = |held: &RangeSet| whole.is_some_and(|whole| !held.covers(whole));
-        if size > length || done.held.as_ref().is_some_and(has_gap) {
-            let why = format!("{length} bytes are written, {size} were announced");
-            return Err(self.to.refused(ErrorKind::Incomplete, why));
-        }
-        match small {
-            Some(data) if !has_parts => {
-                let end = usize::try_from(size).unwrap_or(usize::MAX);
-                self.put_small(data.slice(..end.min(data.len())), &done)
-                    .await?;
-            }
-            _ if size < length => {
-                let why = "bytes behind the announced end are stored in parts, which are not cut";
-                return Err(self.to.refused(ErrorKind::Unsupported, why));
-            }
-            _ => {
-                let there = self.to.store.objects.head(&self.to.key);
-                if done.checksum.is_some() && there.await.is_ok() {
-                    let why = "the digest of parts is known too late for the old object: remove it";
-                    return Err(self.to.refused(ErrorKind::Unsupported, why));
-                }
-                let published = self.complete(&parts, size).await;
-                if self.state().is_over {
-                    self.forget().await;
-                }
-                published?;
-                checksum::check_published(&self.to.store, &self.to.path, &self.to.key, &done)
-                    .await?;
-            }
-        }
-        let mut stat = Stat::new(self.to.path.name(), Kind::File);
-        stat.size = size;
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        stat.modified = (now.as_secs().cast_signed(), now.subsec_nanos());
-        Ok(stat)
+        self.publish(done).await
     }
 }
 

@@ -25,7 +25,7 @@ use crate::parts::Parts;
 /// Least bytes of a part, unless the configuration says otherwise.
 const LEAST_PART: u64 = 8 << 20;
 
-/// Bytes of a part when the length of the object is unknown.
+/// Most bytes of a part when the length of the object is unknown.
 const UNKNOWN_PART: u64 = 128 << 20;
 
 /// Number of parts into which a large object is cut, below [`MOST_PARTS`] since it may grow.
@@ -39,9 +39,6 @@ const S3_COPY: u64 = 5 << 30;
 
 /// Longest time of one request, its retries excluded.
 const REQUEST: Duration = Duration::from_secs(600);
-
-/// Longest time in which a request is repeated after `503 Slow Down` and similar refusals.
-const RETRYING: Duration = Duration::from_secs(120);
 
 /// A store and its settings.
 #[derive(Debug, Clone)]
@@ -62,6 +59,11 @@ pub struct Config {
     pub part: Option<u64>,
     /// Most bytes read ahead for one open object.
     pub read_ahead: u64,
+    /// Bytes in memory for the parts of all uploads, which the caller bounds: a part of an object of
+    /// unknown length takes at most half of it.
+    pub memory: u64,
+    /// Longest time in which a request is repeated after `503 Slow Down` and similar refusals.
+    pub retry: Duration,
 }
 
 impl Config {
@@ -75,15 +77,27 @@ impl Config {
             index: index.into(),
             part: None,
             read_ahead: 32 << 20,
+            memory: 2 * UNKNOWN_PART,
+            retry: Duration::from_secs(120),
         }
     }
 
-    /// Checks the form of the URL.
+    /// Checks the form of the URL and the length of parts.
     ///
     /// # Errors
-    /// [`ErrorKind::BadName`] for any other form.
+    /// [`ErrorKind::BadName`] for any other form, [`ErrorKind::TooLarge`] for parts that are empty
+    /// or do not fit into the memory.
     pub fn check(&self) -> Result<()> {
-        Url::parse(&self.url).map(drop)
+        Url::parse(&self.url)?;
+        let part = self.part.unwrap_or(LEAST_PART);
+        if (1..=self.memory).contains(&part) {
+            return Ok(());
+        }
+        let fact = format!(
+            "a part of {part} bytes is empty or does not fit into the {} bytes for parts",
+            self.memory
+        );
+        Err(Error::new(ErrorKind::TooLarge, "open store").because(fact))
     }
 }
 
@@ -148,6 +162,7 @@ pub(crate) struct Store {
     pub(crate) copy_limit: u64,
     pub(crate) read_ahead: u64,
     part: Option<u64>,
+    memory: u64,
     url: String,
 }
 
@@ -208,8 +223,10 @@ fn credentials(file: Option<&FilePath>) -> Result<Vec<(String, String)>> {
 /// Applies the common settings to a builder of `object_store`.
 macro_rules! builder {
     ($builder:ty, $url:expr, $config:expr, $key:ty) => {{
+        // The time alone bounds the attempts.
         let retry = RetryConfig {
-            retry_timeout: RETRYING,
+            retry_timeout: $config.retry,
+            max_retries: usize::MAX,
             ..RetryConfig::default()
         };
         let plain = $config
@@ -237,6 +254,7 @@ macro_rules! builder {
 impl Store {
     /// Connects to nothing yet: a wrong key shows with the first request.
     pub(crate) fn open(config: &Config) -> Result<Self> {
+        config.check()?;
         let url = Url::parse(&config.url)?;
         let bucket = url.bucket;
         let mut prefix = url.prefix;
@@ -293,6 +311,7 @@ impl Store {
             index,
             read_ahead: config.read_ahead,
             part: config.part,
+            memory: config.memory,
             url: config.url.clone(),
         })
     }
@@ -319,10 +338,11 @@ impl Store {
 
     /// Bytes of the parts of an object whose length is `size`.
     pub(crate) fn part_for(&self, size: Option<u64>) -> u64 {
-        let Some(size) = size else {
-            return self.part.unwrap_or(UNKNOWN_PART);
-        };
         let least = self.least_part();
+        let Some(size) = size else {
+            let most = (self.memory / 2).clamp(least, UNKNOWN_PART.max(least));
+            return self.part.unwrap_or(most);
+        };
         match size.div_ceil(USUAL_PARTS) {
             even if even > least => even.next_multiple_of(1 << 20),
             _ => least,
@@ -390,6 +410,17 @@ mod tests {
                 part >= 8 << 20 && size.div_ceil(part) <= 9000,
                 "{size}: {part}"
             );
+        }
+        config.memory = 64 << 20;
+        let store = Store::open(&config).unwrap();
+        assert_eq!(store.part_for(None), 32 << 20);
+        config.memory = 8 << 20;
+        let store = Store::open(&config).unwrap();
+        assert_eq!(store.part_for(None), 8 << 20);
+        for wrong in [0, 9 << 20] {
+            config.part = Some(wrong);
+            let error = Store::open(&config).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
         }
         config.part = Some(1000);
         let store = Store::open(&config).unwrap();

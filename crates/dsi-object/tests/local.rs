@@ -58,6 +58,42 @@ async fn a_digest_of_parts_costs_no_older_object() {
     assert_eq!(store.stat(&user, &path).await.unwrap().size, 128 << 10);
 }
 
+#[tokio::test]
+async fn a_digest_announced_before_the_parts_is_checked_before_they_replace_anything() {
+    const PART: usize = 64 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let store = small_parts(dir.path());
+    let user = User::new("ann", DsiPath::root(), true);
+    let path = DsiPath::new(b"/f").unwrap();
+    let put = async |byte: u8, digest: &str| {
+        let size = Some(3 * PART as u64);
+        let sink = store.write(&user, &path, Create::Whole { size }).await;
+        let sink = sink.unwrap();
+        sink.will_check(ChecksumAlgorithm::Md5);
+        let part = |index: usize| sink.write_at((index * PART) as u64, vec![byte; PART].into());
+        let (last, first, middle) = tokio::join!(part(2), part(0), part(1));
+        last.and(first).and(middle).unwrap();
+        let done = Finish::whole(3 * PART as u64);
+        let done = done.with_checksum(ChecksumAlgorithm::Md5, digest);
+        sink.finish(done).await
+    };
+    let digest = |byte: u8| {
+        let mut hasher = gridftp_dsi::hasher::Hasher::new(ChecksumAlgorithm::Md5).unwrap();
+        hasher.update(&vec![byte; 3 * PART]);
+        hasher.finish()
+    };
+    let published = || std::fs::read(dir.path().join("root/f")).unwrap();
+    for byte in [7, 8] {
+        put(byte, &digest(byte)).await.unwrap();
+        assert!(published() == vec![byte; 3 * PART]);
+    }
+    let refused = put(9, &digest(7)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Mismatch, "{refused}");
+    assert!(published() == vec![8; 3 * PART], "the old object is lost");
+    let left = |name: &str| dir.path().join(name).read_dir().unwrap().count();
+    assert_eq!((left("root"), left("index")), (1, 0), "parts are left");
+}
+
 /// A client announces any size; parts of it would take the memory of the server.
 #[tokio::test]
 async fn a_size_that_no_store_takes_is_refused_before_the_data() {

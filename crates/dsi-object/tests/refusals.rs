@@ -11,8 +11,10 @@ mod support;
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
-use bytes::Bytes;
-use gridftp_dsi::{Create, Dsi as _, DsiPath, ErrorKind, Finish, Result, Sink as _, Stat, User};
+use bytes::{Bytes, BytesMut};
+use gridftp_dsi::{
+    Create, Dsi as _, DsiPath, ErrorKind, Finish, Result, Sink as _, Source as _, Stat, User,
+};
 use gridftp_dsi_object::{ObjectSink, Objects};
 use support::{Fault, Op, Service};
 
@@ -209,4 +211,138 @@ async fn parts_of_a_crashed_process_are_swept() {
         "parts are left"
     );
     assert_eq!(index.read_dir().unwrap().count(), 0);
+}
+
+/// Sends a file of announced length.
+async fn announced(store: &Objects, how: Create) -> Result<ObjectSink> {
+    let sink = store.write(&user(), &file(), how).await?;
+    let held = sink.held();
+    for (part, at) in content().chunks(1000).zip((0..).step_by(1000)) {
+        if !held.contains(at) {
+            sink.write_at(at, Bytes::copy_from_slice(part)).await?;
+        }
+    }
+    Ok(sink)
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_the_completion_costs_no_parts() {
+    let slow = [(Op::Complete, Fault::SlowDown); 8];
+    let service = Service::start(&slow).await;
+    // An older object of the same length is not taken for the new one.
+    service.state.lock().unwrap().put("file", vec![0; 2500]);
+    let dir = tempfile::tempdir().unwrap();
+    let store = service.store_with(&dir.path().join("index"), |config| {
+        config.retry = Duration::from_millis(50);
+    });
+    let size = Some(2500);
+    let sink = announced(&store, Create::Whole { size }).await.unwrap();
+    let failed = sink.finish(Finish::whole(2500)).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+    assert!(service.count(Op::Complete) > 1, "it was not repeated");
+    {
+        let mut state = service.state.lock().unwrap();
+        assert_eq!(state.uploads.len(), 1, "the parts are gone");
+        state.faults.clear();
+        state.requests.clear();
+    }
+    let held = store.held(&user(), &file()).await.unwrap();
+    assert_eq!(held, RangeSet::up_to(2500));
+    let sink = announced(&store, Create::Resume { size }).await.unwrap();
+    sink.finish(Finish::whole(2500)).await.unwrap();
+    assert_eq!(service.count(Op::Part), 0, "a part was sent again");
+    assert!(service.state.lock().unwrap().objects["file"] == content());
+}
+
+#[tokio::test]
+async fn a_completion_whose_reply_was_lost_counts_with_tags_that_are_no_digests() {
+    for before in [None, Some(vec![0; 2500])] {
+        let service = Service::start(&[(Op::Complete, Fault::ReplyLost)]).await;
+        {
+            let mut state = service.state.lock().unwrap();
+            state.is_opaque = true;
+            if let Some(before) = before {
+                state.put("file", before);
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let store = service.store(&dir.path().join("index"));
+        upload(&store, &content()).await.unwrap();
+        assert!(service.state.lock().unwrap().objects["file"] == content());
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_names_no_byte_that_the_store_does_not_have() {
+    let service = Service::start(&[]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = service.store(&dir.path().join("index"));
+    let held = RangeSet::up_to(500);
+    let half = Bytes::from(vec![7; 500]);
+    // A restart cannot continue within a part.
+    let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
+    sink.write_at(0, half.clone()).await.unwrap();
+    let refused = sink.checkpoint(&held, true).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Incomplete);
+    drop(sink);
+    assert!(store.held(&user(), &file()).await.unwrap().is_empty());
+    // The short last part of a known length is one.
+    let how = Create::Whole { size: Some(500) };
+    let sink = store.write(&user(), &file(), how).await.unwrap();
+    sink.write_at(0, half.clone()).await.unwrap();
+    sink.checkpoint(&held, true).await.unwrap();
+    assert_eq!(service.count(Op::Part), 1);
+    drop(sink);
+    assert_eq!(store.held(&user(), &file()).await.unwrap(), held);
+    let how = Create::Resume { size: Some(500) };
+    let sink = store.write(&user(), &file(), how).await.unwrap();
+    sink.finish(Finish::whole(500)).await.unwrap();
+    assert!(service.state.lock().unwrap().objects["file"] == half);
+}
+
+#[tokio::test]
+async fn a_rename_keeps_an_object_that_another_client_put_meanwhile() {
+    let service = Service::start(&[(Op::Copy, Fault::Replaced)]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = service.store(&dir.path().join("index"));
+    upload(&store, b"old").await.unwrap();
+    let to = DsiPath::new(b"/new").unwrap();
+    let changed = store.rename(&user(), &file(), &to).await.unwrap_err();
+    assert_eq!(changed.kind(), ErrorKind::Changed);
+    {
+        let state = service.state.lock().unwrap();
+        assert_eq!(state.objects["file"], b"replaced");
+        assert_eq!(state.objects["new"], b"old");
+    }
+    store.rename(&user(), &file(), &to).await.unwrap();
+    let state = service.state.lock().unwrap();
+    assert_eq!(state.objects["new"], b"replaced");
+    assert!(!state.objects.contains_key("file"));
+}
+
+#[tokio::test]
+async fn ranges_ahead_of_the_reader_are_requested_at_the_same_time() {
+    const SIZE: usize = 16 << 20;
+    let service = Service::start(&[]).await;
+    {
+        let mut state = service.state.lock().unwrap();
+        state.put("file", vec![7; SIZE]);
+        // No request is answered before there are two.
+        state.readers = Some(std::sync::Arc::new(tokio::sync::Barrier::new(2)));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = service.store(&dir.path().join("index"));
+    let source = store.read(&user(), &file()).await.unwrap();
+    let reading = async {
+        let mut at = 0;
+        while at < SIZE {
+            let block = BytesMut::with_capacity(1 << 20);
+            let read = source.read_at(at as u64, block).await.unwrap();
+            assert!(!read.is_empty() && read.iter().all(|byte| *byte == 7));
+            at += read.len();
+        }
+    };
+    let read = tokio::time::timeout(Duration::from_secs(60), reading).await;
+    read.expect("the ranges are requested one after the other");
+    assert_eq!(service.count(Op::Get), 4);
 }

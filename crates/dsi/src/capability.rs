@@ -139,6 +139,8 @@ pub struct Capabilities {
     pub time_grain: u32,
     /// Whether it acts elsewhere with the credential of each user.
     pub acts_for_users: bool,
+    /// Whether files may be in an archive: [`Dsi::stage`](crate::Dsi::stage) retrieves them.
+    pub stages: bool,
 }
 
 impl Capabilities {
@@ -158,6 +160,7 @@ impl Capabilities {
             times: true,
             time_grain: 1,
             acts_for_users: false,
+            stages: false,
         }
     }
 
@@ -229,6 +232,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_acting_for_users(mut self, acts_for_users: bool) -> Self {
         self.acts_for_users = acts_for_users;
+        self
+    }
+
+    /// Sets whether files may be in an archive.
+    #[must_use]
+    pub fn with_stages(mut self, stages: bool) -> Self {
+        self.stages = stages;
         self
     }
 }

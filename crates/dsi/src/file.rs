@@ -56,7 +56,8 @@ pub trait Sink: Send + Sync + 'static {
     /// # Errors
     /// [`ErrorKind::Busy`] if another upload to the same name is the one kept for a restart, which
     /// would then continue behind its bytes. If bytes cannot be made `durable`, this call and all
-    /// later ones on the sink fail.
+    /// later ones on the sink fail. [`ErrorKind::Incomplete`] if a restart cannot continue with some
+    /// of them: the others are recorded.
     fn checkpoint(&self, held: &RangeSet, durable: bool)
     -> impl Future<Output = Result<()>> + Send;
 
@@ -95,6 +96,12 @@ pub trait Sink: Send + Sync + 'static {
     /// [`shares_uploads`](crate::Capabilities::shares_uploads), or for this object.
     fn share(&self) -> impl Future<Output = Result<Vec<u8>>> + Send {
         async { Err(Error::new(ErrorKind::Unsupported, "share")) }
+    }
+
+    /// Announces, before the first write, that [`finish`](Self::finish) will check a digest: a
+    /// backend that cannot read the upload again hashes the bytes as they pass.
+    fn will_check(&self, algorithm: ChecksumAlgorithm) {
+        let _ = algorithm;
     }
 
     /// Completes the object and publishes it under its name.

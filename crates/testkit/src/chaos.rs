@@ -194,6 +194,10 @@ impl<S: Sink> Sink for Chaotic<S> {
         self.object.share().await
     }
 
+    fn will_check(&self, algorithm: ChecksumAlgorithm) {
+        self.object.will_check(algorithm);
+    }
+
     async fn finish(self, done: Finish) -> Result<Stat> {
         self.faults.step("finish").await?;
         self.object.finish(done).await

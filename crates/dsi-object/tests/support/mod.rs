@@ -9,6 +9,7 @@ use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi_object::{Config, Objects};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Barrier;
 
 /// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,7 @@ pub(crate) enum Op {
     Complete,
     Abort,
     Put,
+    Copy,
     Head,
     Get,
     Delete,
@@ -37,6 +39,8 @@ pub(crate) enum Fault {
     ReplyLost,
     /// Status 200 with this error code in the body, and nothing is done.
     Body(&'static str),
+    /// Another client replaces the source of a copy before the reply.
+    Replaced,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +51,10 @@ pub(crate) struct State {
     /// The next failures.
     pub(crate) faults: Vec<(Op, Fault)>,
     pub(crate) requests: Vec<Op>,
+    /// Whether tags are no digests, as those of encrypted objects.
+    pub(crate) is_opaque: bool,
+    /// Replies to reads wait here for others.
+    pub(crate) readers: Option<Arc<Barrier>>,
     tags: BTreeMap<String, String>,
     begun: u32,
 }
@@ -60,6 +68,10 @@ struct Request {
     op: Op,
     key: String,
     query: BTreeMap<String, String>,
+    /// Key of the object that is copied.
+    from: Option<String>,
+    /// Range of the bytes that are read.
+    range: Option<(usize, usize)>,
     body: Vec<u8>,
 }
 
@@ -89,6 +101,11 @@ impl Service {
 
     /// The store, with journals in `index`.
     pub(crate) fn store(&self, index: &Path) -> Objects {
+        self.store_with(index, |_| ())
+    }
+
+    /// The same, with settings changed.
+    pub(crate) fn store_with(&self, index: &Path, change: impl FnOnce(&mut Config)) -> Objects {
         let keys = index.with_extension("keys");
         std::fs::write(&keys, "AWS_ACCESS_KEY_ID=me\nAWS_SECRET_ACCESS_KEY=mine\n").unwrap();
         let mut config = Config::new("s3://bucket", index);
@@ -96,6 +113,7 @@ impl Service {
         config.region = Some("here".to_owned());
         config.credentials = Some(keys);
         config.part = Some(1000);
+        change(&mut config);
         Objects::open(&config).unwrap()
     }
 
@@ -111,6 +129,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut header) = (0, String::new());
+    let (mut from, mut range) = (None, None);
     loop {
         header.clear();
         stream.read_line(&mut header).await.ok()?;
@@ -120,6 +139,13 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         }
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
+        }
+        if let Some(value) = header.strip_prefix("x-amz-copy-source:") {
+            from = value.trim().strip_prefix("bucket/").map(str::to_owned);
+        }
+        if let Some(value) = header.strip_prefix("range: bytes=") {
+            let (first, last) = value.split_once('-')?;
+            range = Some((first.parse().ok()?, last.parse::<usize>().ok()? + 1));
         }
     }
     let mut body = vec![0; length];
@@ -131,7 +157,9 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let query: BTreeMap<_, _> = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let key = path.trim_start_matches("/bucket").trim_start_matches('/');
     let op = match (method.as_str(), query.contains_key("uploadId")) {
+        ("POST", false) if query.contains_key("delete") => Op::Delete,
         ("POST", false) => Op::Begin,
+        ("PUT", false) if from.is_some() => Op::Copy,
         ("PUT", true) => Op::Part,
         ("POST", true) => Op::Complete,
         ("DELETE", true) => Op::Abort,
@@ -145,6 +173,8 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         op,
         key: key.to_owned(),
         query,
+        from,
+        range,
         body,
     })
 }
@@ -153,6 +183,10 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let request = read(&mut stream).await?;
+        let readers = state.lock().unwrap().readers.clone();
+        if let Some(readers) = readers.filter(|_| request.op == Op::Get) {
+            readers.wait().await;
+        }
         let (fault, reply) = {
             let mut state = state.lock().unwrap();
             state.requests.push(request.op);
@@ -163,8 +197,11 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
                 Some(Fault::Denied) => error(403, "AccessDenied"),
                 Some(Fault::Body(code)) => error(200, code),
                 Some(Fault::Lost) => return None,
-                Some(Fault::ReplyLost) | None => state.execute(&request),
+                Some(Fault::ReplyLost | Fault::Replaced) | None => state.execute(&request),
             };
+            if let (Some(Fault::Replaced), Some(from)) = (fault, &request.from) {
+                state.put(from, b"replaced".to_vec());
+            }
             (fault, reply)
         };
         if let Some(Fault::ReplyLost) = fault {
@@ -188,6 +225,43 @@ fn reply(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
 }
 
 impl State {
+    pub(crate) fn put(&mut self, key: &str, content: Vec<u8>) -> String {
+        let tag = format!("\"{}\"", md5(&content));
+        self.objects.insert(key.to_owned(), content);
+        self.tags.insert(key.to_owned(), tag.clone());
+        tag
+    }
+
+    fn get(&self, request: &Request) -> Vec<u8> {
+        let (Some(object), Some((first, end))) = (self.objects.get(&request.key), request.range)
+        else {
+            return error(404, "NoSuchKey");
+        };
+        let headers = format!(
+            "ETag: {}\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Range: bytes {first}-{}/{}\r\n",
+            self.tags[&request.key],
+            end - 1,
+            object.len()
+        );
+        reply(206, &headers, &object[first..end])
+    }
+
+    fn delete(&mut self, request: &Request) -> Vec<u8> {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let keys = body
+            .split("<Key>")
+            .skip(1)
+            .filter_map(|rest| rest.split('<').next());
+        let mut deleted = String::new();
+        for key in keys {
+            self.objects.remove(key);
+            deleted += &format!("<Deleted><Key>{key}</Key></Deleted>");
+        }
+        self.objects.remove(&request.key);
+        let body = format!("<DeleteResult>{deleted}</DeleteResult>");
+        reply(200, "", body.as_bytes())
+    }
+
     fn execute(&mut self, request: &Request) -> Vec<u8> {
         let id = request.query.get("uploadId").cloned().unwrap_or_default();
         let key = request.key.clone();
@@ -205,7 +279,10 @@ impl State {
                 let Some(parts) = self.uploads.get_mut(&id) else {
                     return error(404, "NoSuchUpload");
                 };
-                let tag = format!("ETag: \"{}\"\r\n", md5(&request.body));
+                let tag = match self.is_opaque {
+                    true => "ETag: \"sealed\"\r\n".to_owned(),
+                    false => format!("ETag: \"{}\"\r\n", md5(&request.body)),
+                };
                 parts.insert(request.query["partNumber"].parse().unwrap(), request.body.clone());
                 reply(200, &tag, b"")
             }
@@ -218,7 +295,10 @@ impl State {
                     (0..16).map(move |at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
                 });
                 let tag = md5(&digests.collect::<Vec<_>>());
-                let tag = format!("\"{tag}-{}\"", parts.len());
+                let tag = match self.is_opaque {
+                    true => format!("\"sealed-{}\"", self.begun),
+                    false => format!("\"{tag}-{}\"", parts.len()),
+                };
                 let whole = parts.into_values().flatten().collect();
                 self.objects.insert(key.clone(), whole);
                 self.tags.insert(key, tag.clone());
@@ -232,10 +312,17 @@ impl State {
                 None => error(404, "NoSuchUpload"),
             },
             Op::Put => {
-                let tag = format!("\"{}\"", md5(&request.body));
-                self.objects.insert(key.clone(), request.body.clone());
-                self.tags.insert(key, tag.clone());
+                let tag = self.put(&key, request.body.clone());
                 reply(200, &format!("ETag: {tag}\r\n"), b"")
+            }
+            Op::Copy => {
+                let from = request.from.clone().unwrap_or_default();
+                let Some(content) = self.objects.get(&from).cloned() else {
+                    return error(404, "NoSuchKey");
+                };
+                let tag = self.put(&key, content);
+                let body = format!("<CopyObjectResult><ETag>{tag}</ETag></CopyObjectResult>");
+                reply(200, "", body.as_bytes())
             }
             Op::Head => match self.objects.get(&key) {
                 // Without a body, whose length the header tells.
@@ -247,11 +334,8 @@ impl State {
                 .into_bytes(),
                 None => b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec(),
             },
-            Op::Get => error(404, "NoSuchKey"),
-            Op::Delete => {
-                self.objects.remove(&key);
-                reply(204, "", b"")
-            }
+            Op::Get => self.get(request),
+            Op::Delete => self.delete(request),
             Op::List => reply(200, "", b"<ListBucketResult></ListBucketResult>"),
         }
     }

@@ -9,7 +9,7 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 
 use super::BoxResult;
-use crate::capability::WriteModel;
+use crate::capability::{ChecksumAlgorithm, WriteModel};
 use crate::error::Result;
 use crate::file::{Finish, Listing, Sink, Source};
 use crate::types::Stat;
@@ -94,6 +94,7 @@ trait DynSink: Send + Sync {
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
     fn share_dyn(&self) -> BoxResult<'_, Vec<u8>>;
+    fn will_check_dyn(&self, algorithm: ChecksumAlgorithm);
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat>;
     fn takes_pipes_dyn(&self) -> bool;
     fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()>;
@@ -126,6 +127,10 @@ impl<S: Sink> DynSink for S {
 
     fn share_dyn(&self) -> BoxResult<'_, Vec<u8>> {
         Box::pin(self.share())
+    }
+
+    fn will_check_dyn(&self, algorithm: ChecksumAlgorithm) {
+        self.will_check(algorithm);
     }
 
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat> {
@@ -175,6 +180,10 @@ impl Sink for BoxSink {
 
     fn share(&self) -> impl Future<Output = Result<Vec<u8>>> + Send {
         self.0.share_dyn()
+    }
+
+    fn will_check(&self, algorithm: ChecksumAlgorithm) {
+        self.0.will_check_dyn(algorithm);
     }
 
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send {

@@ -9,7 +9,7 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 
 use super::told;
-use crate::capability::WriteModel;
+use crate::capability::{ChecksumAlgorithm, WriteModel};
 use crate::erased::BoxListing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Finish, Listing, Sink, Source};
@@ -78,6 +78,10 @@ impl<S: Sink> Sink for Placed<S> {
 
     async fn share(&self) -> Result<Vec<u8>> {
         told(self.object.share().await, &self.path)
+    }
+
+    fn will_check(&self, algorithm: ChecksumAlgorithm) {
+        self.object.will_check(algorithm);
     }
 
     async fn finish(self, done: Finish) -> Result<Stat> {

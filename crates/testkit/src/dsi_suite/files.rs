@@ -57,7 +57,8 @@ pub(super) async fn an_empty_file_is_stored<D: Dsi>(bench: &Bench<'_, D>) -> Out
 pub(super) async fn an_upload_is_invisible_until_it_is_finished<D: Dsi>(
     bench: &Bench<'_, D>,
 ) -> Outcome {
-    let sink = bench.whole("late").await?;
+    let size = Some(100_000);
+    let sink = bench.sink("late", Create::Whole { size }).await?;
     write(&sink, 0, &pattern(100_000, 2)).await?;
     sink.checkpoint(&ranges(&[(0, 100_000)]), false).await?;
     refused(bench.stat("late").await, &[ErrorKind::NotFound]);

@@ -39,7 +39,9 @@ pub(super) async fn directories_are_made_and_removed<D: Dsi>(bench: &Bench<'_, D
     refused(bench.stat("a").await, &[ErrorKind::NotFound]);
     // A hidden partial file does not prevent the removal of its directory.
     dsi.make_dir(user, &bench.at("left")).await?;
-    let sink = bench.whole("left/file").await?;
+    let sink = bench
+        .sink("left/file", Create::Whole { size: Some(1) })
+        .await?;
     sink.write_at(0, Bytes::from_static(b"x")).await?;
     sink.checkpoint(&ranges(&[(0, 1)]), false).await?;
     drop(sink);

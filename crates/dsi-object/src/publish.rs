@@ -1,0 +1,191 @@
+//! Completion of an upload: its digest is checked, and the object appears, or the upload is kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
+use gridftp_dsi::{ErrorKind, Finish, Kind, Result, Stat};
+use object_store::{ObjectMeta, ObjectStoreExt as _};
+
+use crate::checksum;
+use crate::error::{is_transient, kind, of};
+use crate::journal::Stored;
+use crate::sink::{ObjectSink, blocking, remove};
+
+impl ObjectSink {
+    /// Publishes the object.
+    pub(crate) async fn publish(&self, done: Finish) -> Result<Stat> {
+        let first = self.state().first.take();
+        let has_parts = !self.state().parts.is_empty();
+        let mut small = None;
+        match first {
+            // More followed than was announced.
+            Some(first) if has_parts => self.put(0, first).await?,
+            first => small = Some(first.unwrap_or_default()),
+        }
+        let parts = self.state().parts.clone();
+        let length = match &small {
+            Some(data) if !has_parts => data.len() as u64,
+            _ => self.length(&parts)?,
+        };
+        let size = done.size.unwrap_or(length);
+        let whole = Range64::new(0, size);
+        let has_gap = |held: &RangeSet| whole.is_some_and(|whole| !held.covers(whole));
+        if size > length || done.held.as_ref().is_some_and(has_gap) {
+            let why = format!("{length} bytes are written, {size} were announced");
+            return Err(self.to.refused(ErrorKind::Incomplete, why));
+        }
+        match small {
+            Some(data) if !has_parts => {
+                let end = usize::try_from(size).unwrap_or(usize::MAX);
+                self.put_small(data.slice(..end.min(data.len())), &done)
+                    .await?;
+            }
+            _ if size < length => {
+                let why = "bytes behind the announced end are stored in parts, which are not cut";
+                return Err(self.to.refused(ErrorKind::Unsupported, why));
+            }
+            _ => self.publish_parts(&parts, size, &done).await?,
+        }
+        let mut stat = Stat::new(self.to.path.name(), Kind::File);
+        stat.size = size;
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        stat.modified = (now.as_secs().cast_signed(), now.subsec_nanos());
+        Ok(stat)
+    }
+
+    /// Publishes an object of one request.
+    async fn put_small(&self, data: Bytes, done: &Finish) -> Result<()> {
+        checksum::check(&self.to.path, data.clone(), done).await?;
+        let put = self.to.store.put(&self.to.key, data);
+        put.await.map_err(self.to.failed("write"))
+    }
+
+    /// Publishes an object of parts, and checks the expected digest: before, if the parts passed in
+    /// order, else by reading the object again.
+    async fn publish_parts(
+        &self,
+        parts: &BTreeMap<usize, Stored>,
+        size: u64,
+        done: &Finish,
+    ) -> Result<()> {
+        let expected = done.checksum.as_ref();
+        let is_known = match expected.and_then(|(algorithm, expected)| {
+            let digest = self.ahead.get()?.digest(*algorithm, size)?;
+            Some(checksum::compare(&self.to.path, &digest, expected))
+        }) {
+            None => false,
+            Some(Ok(())) => true,
+            Some(Err(mismatch)) => {
+                self.abandon().await;
+                return Err(mismatch);
+            }
+        };
+        if expected.is_some() && !is_known && self.to.store.objects.head(&self.to.key).await.is_ok()
+        {
+            let why = "the parts came out of order or from an earlier attempt, so their digest is known too late for the old object: remove it";
+            return Err(self.to.refused(ErrorKind::Unsupported, why));
+        }
+        let published = self.complete(parts, size).await;
+        if self.state().is_over {
+            self.forget().await;
+        }
+        published?;
+        if is_known {
+            return Ok(());
+        }
+        checksum::check_published(&self.to.store, &self.to.path, &self.to.key, done).await
+    }
+
+    /// Publishes the object of these parts, which are `size` bytes.
+    async fn complete(&self, parts: &BTreeMap<usize, Stored>, size: u64) -> Result<()> {
+        let upload = self.upload().await?;
+        let store = &self.to.store;
+        // A restart completes the upload if this process does not.
+        if self.state().is_kept
+            && let Err(error) = self.record(None, false).await
+        {
+            tracing::warn!(path = %self.to.path, %error, "the parts of an upload are not recorded");
+        }
+        let ids: Vec<_> = parts.values().map(|part| part.id.clone()).collect();
+        let expected = checksum::tag_of(&ids);
+        let before = store.head(&self.to.key).await;
+        let Err(error) = store.parts.complete(upload, ids, size).await else {
+            self.state().is_over = true;
+            return Ok(());
+        };
+        let is_gone = kind(&error) == ErrorKind::NotFound;
+        let is_doubtful = is_gone || is_transient(&error);
+        // The reply to an earlier attempt may be lost, and the object complete. The tag of an
+        // encrypted object is unknown, but another one than before.
+        let is_new = |now: &ObjectMeta| {
+            let is_other = |old: &Option<ObjectMeta>| {
+                let old = old.as_ref().map(|old| &old.e_tag);
+                is_doubtful && old.is_none_or(|old| *old != now.e_tag)
+            };
+            let is_expected = expected.is_some() && now.e_tag == expected;
+            now.size == size && (is_expected || before.as_ref().is_ok_and(is_other))
+        };
+        if let Ok(Some(now)) = store.head(&self.to.key).await
+            && is_new(&now)
+        {
+            self.state().is_over = true;
+            return Ok(());
+        }
+        if is_gone {
+            self.state().is_over = true;
+            let why = format!("the store has ended the upload: {error}");
+            return Err(self.to.refused(ErrorKind::Changed, why));
+        }
+        // The store did not answer: its parts and the journal are kept. No parts are left behind a
+        // refusal; if their removal fails too, the journal keeps them for a restart.
+        if !is_transient(&error) {
+            self.abandon().await;
+        }
+        Err(of("publish", &self.to.path, error))
+    }
+
+    /// Removes the parts and the journal.
+    async fn abandon(&self) {
+        let ended = async {
+            let upload = self.upload().await?;
+            let ended = self.to.store.parts.abort(upload).await;
+            ended.map_err(self.to.failed("end upload"))
+        };
+        match ended.await {
+            Ok(()) => {
+                self.state().is_over = true;
+                self.forget().await;
+            }
+            Err(error) => {
+                tracing::warn!(path = %self.to.path, %error, "an upload in parts cannot be ended");
+            }
+        }
+    }
+
+    /// The length of the written bytes, which must begin at 0 and have no gap.
+    fn length(&self, parts: &BTreeMap<usize, Stored>) -> Result<u64> {
+        let mut length = 0;
+        for (at, (index, stored)) in parts.iter().enumerate() {
+            if at != *index || length != self.part * *index as u64 {
+                let why = format!("bytes are missing from offset {length} on");
+                return Err(self.to.refused(ErrorKind::Incomplete, why));
+            }
+            length += stored.len;
+        }
+        Ok(length)
+    }
+
+    /// Removes the journal of an upload that has ended.
+    async fn forget(&self) {
+        let journal = Arc::clone(&self.journal);
+        let removed = blocking(move || remove(&journal)).await;
+        if let Err(error) = removed {
+            tracing::warn!(path = %self.to.path, %error, "the journal of an upload cannot be removed");
+        }
+    }
+}
