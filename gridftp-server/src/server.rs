@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ftp_proto::security::{Demands, Mechanism};
 use ftp_proto::server::{Limits, ServerSession, Settings};
 use gridftp_cluster::Open;
-use gridftp_data::{Descriptors, Options};
+use gridftp_data::{Descriptors, Options, PartMemory};
 use gridftp_dsi::Dsi;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -83,6 +83,8 @@ pub(crate) struct Shared<D: Dsi> {
     admission: Arc<Admission>,
     stacks: Arc<Stacks>,
     pool: Pool,
+    /// For uploads to storages that take whole parts.
+    parts: PartMemory,
     /// For data connections and the files they serve.
     pub(crate) descriptors: Descriptors,
     rules: Mutex<Rules>,
@@ -270,6 +272,7 @@ impl<D: Dsi> Shared<D> {
             admission: Arc::new(Admission::default()),
             stacks: Arc::new(Stacks::new(&config)),
             pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
+            parts: PartMemory::new(config.part_memory as u64),
             descriptors: Descriptors::new(config.policy.max_data_descriptors),
             rules: Mutex::new(rules),
             dsi,
@@ -390,7 +393,7 @@ impl<D: Dsi> Shared<D> {
         DataSide::new(
             Arc::clone(&self.stacks),
             options,
-            self.pool.share(share),
+            (self.pool.share(share), self.parts.clone()),
             self.descriptors.share(SHARE, LEAST),
         )
     }
@@ -427,6 +430,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .map(|(algorithm, cost)| (algorithm.to_string(), *cost))
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
+    settings.times = capabilities.times;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
     if let Some(front) = &config.front {
         settings.stripes = Some(match capabilities.shares_uploads {

@@ -14,6 +14,7 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::head::Head;
 use crate::listener::DataListener;
+use crate::memory::PartMemory;
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
 use crate::receive::{self, Consumer, Delivery, InOrder, Job, Payload, TextInto};
@@ -37,6 +38,8 @@ pub struct DataChannel {
     options: Options,
     pool: Pool,
     descriptors: Descriptors,
+    /// The memory for parts that all sessions share.
+    pub(crate) parts: Option<PartMemory>,
     setup: Setup,
     idle: Idle,
     /// The task that attends the listener in `setup`, or an ending one.
@@ -51,6 +54,7 @@ impl DataChannel {
             options,
             pool,
             descriptors: Descriptors::default(),
+            parts: None,
             setup: Setup::None,
             idle: Idle::default(),
             attending: JoinSet::new(),
@@ -65,9 +69,20 @@ impl DataChannel {
         self
     }
 
+    /// Takes the memory for parts from the bytes that all sessions share.
+    #[must_use]
+    pub fn with_part_memory(mut self, parts: PartMemory) -> Self {
+        self.parts = Some(parts);
+        self
+    }
+
     /// The count of descriptors, also for the files of its transfers.
     pub const fn descriptors(&self) -> &Descriptors {
         &self.descriptors
+    }
+
+    pub(crate) const fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The limits of the connections; a change applies from the next transfer on.
@@ -241,8 +256,8 @@ impl DataChannel {
 
     /// Receives a file into a sink, which the caller finishes.
     ///
-    /// A sequential sink gets the bytes in order, and one of parts gets whole ones. If the storage fails in a tagged transfer, the
-    /// connections are kept for the next one.
+    /// A sequential sink gets the bytes in order, and one of parts gets whole ones. If the storage
+    /// fails in a tagged transfer, the connections are kept for the next one.
     ///
     /// # Errors
     /// Errors of the peer, the storage or a deadline; see [`ErrorKind`]. [`Watch::received`] then
@@ -261,6 +276,7 @@ impl DataChannel {
             return Box::pin(self.receive_parts(sink, size, plan, watch)).await;
         }
         if text || sink.order() != WriteModel::Random {
+            let _room = self.part_room(sink.order()).await?;
             let start = plan.base.saturating_add(plan.start);
             let mut into = TextInto::new(sink, start, text);
             let mut received = self.receive_chunks(&mut into, plan, watch).await?;

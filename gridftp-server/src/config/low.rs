@@ -107,8 +107,8 @@ pub struct Options {
     #[serde(default, deserialize_with = "in_file")]
     pub block_size: Option<ByteSize>,
 
-    /// Memory for parts of one upload to a storage that takes whole parts, as an object store; one
-    /// part at least [default: 64M].
+    /// Memory for parts of all uploads to storages that take whole parts, as object stores; further
+    /// uploads wait [default: 128M].
     #[arg(long, value_name = "SIZE", value_parser = read_value::<ByteSize>, help_heading = "Storage")]
     #[serde(default, deserialize_with = "in_file")]
     pub part_memory: Option<ByteSize>,

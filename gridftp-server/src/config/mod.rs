@@ -48,7 +48,7 @@ pub struct Config {
     pub(crate) storages: Storages,
     /// Bytes moved at once.
     pub block_size: usize,
-    /// Bytes of parts in memory for one upload.
+    /// Bytes of parts in memory for all uploads.
     pub part_memory: usize,
     /// Whether uploads are written under their final names.
     pub in_place: bool,
@@ -260,9 +260,8 @@ impl Config {
             storages: Storages::new(options)?,
             block_size: usize::try_from(block_size)
                 .map_err(|_| range("block-size", "between 4K and 8M"))?,
-            part_memory: options.part_memory.map_or(Ok(64 << 20), |size| {
-                usize::try_from(size.bytes()).map_err(|_| range("part-memory", "smaller"))
-            })?,
+            part_memory: usize::try_from(storage::part_memory(options))
+                .map_err(|_| range("part-memory", "smaller"))?,
             in_place: options.in_place.unwrap_or(false),
             sync_writes: options.sync_writes.unwrap_or(false),
             partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gridftp_dsi::{DsiPath, DynDsi, Mount, Mounts};
 use serde::Deserialize;
-use xio::{Entry, Error, ErrorKind, Operation, Plan};
+use xio::{ByteSize, Entry, Error, ErrorKind, Operation, Plan};
 
 use super::{BadConfig, Options};
 use crate::storage::{Defaults, KINDS, LAYERS, StorageKind, StorageLayer};
@@ -71,6 +71,11 @@ struct Place {
     is_read_only: bool,
 }
 
+/// Bytes of memory for the parts of all uploads.
+pub(super) fn part_memory(options: &Options) -> u64 {
+    options.part_memory.map_or(128 << 20, ByteSize::bytes)
+}
+
 impl Storages {
     /// Checks the options; without any of them there is no storage.
     pub(crate) fn new(options: &Options) -> Result<Self, BadConfig> {
@@ -78,6 +83,7 @@ impl Storages {
             root: options.root.clone(),
             index: options.partial_index.clone(),
             sync: options.sync_writes.unwrap_or(false),
+            part_memory: part_memory(options),
         };
         let whole = |text: &str| StorageSection {
             at: "/".to_owned(),

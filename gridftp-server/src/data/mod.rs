@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ftp_proto::types::Channel;
 use ftp_wire::command::{Family, StackSide};
-use gridftp_data::{DataChannel, Descriptors, Options, Peers};
+use gridftp_data::{DataChannel, Descriptors, Options, PartMemory, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
@@ -138,11 +138,12 @@ impl DataSide {
     pub(crate) fn new(
         stacks: Arc<Stacks>,
         options: Options,
-        pool: Pool,
+        (pool, parts): (Pool, PartMemory),
         descriptors: Descriptors,
     ) -> Self {
+        let channel = DataChannel::new(options, pool).with_part_memory(parts);
         Self {
-            channel: DataChannel::new(options, pool).with_descriptors(descriptors),
+            channel: channel.with_descriptors(descriptors),
             net: stacks.default_net(),
             stacks,
             disk: None,

@@ -60,10 +60,14 @@ impl<D: Dsi> Mover<'_, D> {
             {
                 return Err(Error::NotThroughLayers);
             }
-            let (sink, base, finish) = opening.await?;
-            Ok((disk.write(sink).await?, base, finish))
+            opening.await
         };
         let (sink, base, finish) = self.context.reporter.run_quietly(opening).await?;
+        // The layers collect parts by themselves.
+        let room = self.side.channel.part_room(sink.order());
+        let _room = self.context.reporter.run_quietly(room).await?;
+        let layering = disk.write(sink);
+        let sink = self.context.reporter.run_quietly(layering).await?;
         self.receive(store, sink, base, finish).await
     }
 
@@ -278,6 +282,7 @@ impl Store {
             finish = finish.with_modified(time.seconds, time.nanos);
         }
         if let Some((algorithm, digest)) = checksum {
+            sink.will_check(algorithm);
             finish = finish.with_checksum(algorithm, digest);
         }
         Ok((sink, base, finish))

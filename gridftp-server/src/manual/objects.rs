@@ -54,20 +54,25 @@
 //!
 //! # Uploads, parts and memory
 //!
-//! A small file goes to the store in one request, a larger one in parts of max(8 MiB, length / 9000),
-//! or of 128 MiB if the client does not announce its length (`ALLO`); `part` fixes their size. Data in
-//! MODE E arrives in any order and is collected into parts within `--part-memory` (64 MiB), and one
-//! part at least; beyond that, connections wait. A download reads `read_ahead` bytes ahead (32 MiB).
-//! So memory is bounded by the number of transfers times these two.
+//! A small file goes to the store in one request, a larger one in parts of max(8 MiB, length / 9000).
+//! If the client does not announce its length (`ALLO`), parts have half of `--part-memory`, at most
+//! 128 MiB; `part` fixes their size. Data in MODE E arrives in any order and is collected into parts.
+//! All uploads together have `--part-memory` (128 MiB) for that: each begins once there is room for
+//! one part, in turn, and takes more up to an equal share; beyond that, connections wait. A download
+//! reads `read_ahead` bytes ahead (32 MiB).
 //!
 //! The object appears with its last part: until then, and after a failure, the name has its old
-//! object or none.
+//! object or none. A digest that the client announces (`SCKS`) is checked before, if the parts arrive
+//! about in order; else the object is read again once it is there, and is removed if it differs, so
+//! that an older object is not replaced in this way (`504`).
 //!
 //! # Restarts and orphans
 //!
 //! The index is a directory on this machine, which must not be in a temporary place: its journals
 //! hold the id of each unfinished upload and its stored parts. A client continues a broken upload
-//! behind them, also after the server was killed. What nobody continues is ended at the store, parts
+//! behind them, also after the server was killed, or where the store did not answer the last request
+//! within two minutes. Without `index`, journals are in the directory `objects` of `--partial-index`.
+//! What nobody continues is ended at the store, parts
 //! and all, after `--partial-expiry` hours. A journal that is lost leaves parts at the store that
 //! cost money and that no listing shows: let the bucket's own rules end unfinished uploads after
 //! some days as well (for S3, `AbortIncompleteMultipartUpload`).
@@ -77,11 +82,12 @@
 //! | Command | Reply | Reason |
 //! | --- | --- | --- |
 //! | `RNTO` of an object, or of a directory with one, above the store's limit of copies (5 GiB at S3) | `550`, with the limit and the object | a rename is a copy and a removal: upload it again under the new name |
+//! | `RNTO` of an object that another client replaces meanwhile | `450`, with the object | both names are there, the new content under the old one |
 //! | `APPE`, `ESTO A`, `SITE TRNC`, a restart of a complete file | `504` | a store changes no part of an object |
 //! | `MFMT`, `SITE UTIME`, `SITE CHMOD`, `SITE CHGRP` | `504` | a store keeps its own times, and no modes or groups |
 //! | `SITE SYMLINK` | `504` | there are no links |
 //! | names that are not UTF-8, or have control characters | `553` | a key cannot hold them |
 //! | an announced length above that of 10,000 parts of the largest size | `552` | no store takes it |
 //!
-//! A directory is an empty object that marks it, or the prefix of other objects. Checksums are computed from the bytes, since the tags of stores depend on
-//! the parts.
+//! A directory is an empty object that marks it, or the prefix of other objects. Checksums are
+//! computed from the bytes, since the tags of stores depend on the parts.

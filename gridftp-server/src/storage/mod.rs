@@ -36,6 +36,8 @@ pub(crate) struct Defaults {
     pub(crate) root: Option<PathBuf>,
     pub(crate) index: Option<PathBuf>,
     pub(crate) sync: bool,
+    /// Bytes of memory for the parts of all uploads.
+    pub(crate) part_memory: u64,
 }
 
 impl StorageKind {
@@ -140,7 +142,8 @@ pub const KINDS: &[StorageKind] = &[
         name: "object",
         about: "A bucket of S3, Google Cloud Storage or Azure, with keys from the environment or a file",
         options: object::ObjectOptions::OPTIONS,
-        check: |entry| object::config(entry).map(drop),
+        // The memory is known with the other options.
+        check: |entry| object::config(entry, u64::MAX).map(drop),
         open: object::open,
     },
     StorageKind {

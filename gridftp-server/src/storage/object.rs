@@ -15,9 +15,10 @@ xio::options! {
         credentials: Option<String> = None, "credentials", Setting::new().takes("a path", &["/etc/gridftp/s3.keys"]).local();
         /// URL of the service; the provider's own by default.
         endpoint: Option<String> = None, "endpoint", Setting::new().takes("a URL", &["http://127.0.0.1:7070"]).local();
-        /// Directory of the journals of uploads; that of --partial-index by default.
+        /// Directory of the journals of uploads; objects in that of --partial-index by default.
         index: Option<String> = None, "index", Setting::new().takes("a path", &["/var/lib/gridftp/bucket"]).local();
-        /// Bytes of a part; max(8M, length / 9000) by default, or 128M for an unknown length.
+        /// Bytes of a part, at most those of --part-memory; max(8M, length / 9000) by default, or
+        /// half of --part-memory, at most 128M, for an unknown length.
         part: Option<ByteSize> = None, "part";
         /// Bytes read ahead for one download.
         read_ahead: ByteSize = ByteSize::new(32 << 20), "read_ahead";
@@ -32,8 +33,11 @@ fn bad(fact: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadOption, "object", Operation::Plan, fact.into())
 }
 
+/// Name of the directory of journals in that of --partial-index, which has other files.
+const JOURNALS: &str = "objects";
+
 /// The settings of an entry, without an index where it names none.
-pub(super) fn config(entry: &Entry) -> Result<Config> {
+pub(super) fn config(entry: &Entry, part_memory: u64) -> Result<Config> {
     let options = ObjectOptions::from_entry(entry)?;
     let url = options
         .url
@@ -44,6 +48,7 @@ pub(super) fn config(entry: &Entry) -> Result<Config> {
     config.credentials = options.credentials.map(Into::into);
     config.part = options.part.map(ByteSize::bytes);
     config.read_ahead = options.read_ahead.bytes();
+    config.memory = part_memory;
     config
         .check()
         .map_err(|error| bad(crate::error::chain(&error)))?;
@@ -55,13 +60,14 @@ pub(super) fn open(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Ar
     let failed = |error: Error| {
         gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::BadName, "open store").because(error)
     };
-    let mut config = config(entry).map_err(failed)?;
+    let mut config = config(entry, defaults.part_memory).map_err(failed)?;
     if config.index.as_os_str().is_empty() {
-        config.index = defaults.index.clone().ok_or_else(|| {
+        let index = defaults.index.as_ref().ok_or_else(|| {
             failed(bad(
                 "the storage needs its index, as index=/var/lib/gridftp/bucket",
             ))
         })?;
+        config.index = index.join(JOURNALS);
     }
     Ok(Arc::new(Objects::open(&config)?))
 }
@@ -76,9 +82,32 @@ mod tests {
     fn options_are_decoded_once() {
         let text = "object:url=s3://b/p%2520%3Bq;part=16M;read_ahead=1M;region=r";
         let plan: Plan = text.parse().unwrap();
-        let config = config(&plan.entries()[0]).unwrap();
+        let config = config(&plan.entries()[0], 128 << 20).unwrap();
         assert_eq!(config.url, "s3://b/p%20;q");
         assert_eq!((config.part, config.read_ahead), (Some(16 << 20), 1 << 20));
         assert_eq!(config.region.as_deref(), Some("r"));
+    }
+
+    #[test]
+    fn parts_are_not_empty_and_fit_into_the_memory_for_them() {
+        for part in ["0", "17M"] {
+            let plan: Plan = format!("object:url=s3://b;part={part}").parse().unwrap();
+            let error = config(&plan.entries()[0], 16 << 20).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadOption, "{error}");
+        }
+    }
+
+    #[test]
+    fn journals_have_a_directory_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let defaults = Defaults {
+            index: Some(dir.path().to_owned()),
+            part_memory: 16 << 20,
+            ..Defaults::default()
+        };
+        let text = format!("object:url=file://{}", dir.path().display());
+        let plan: Plan = text.parse().unwrap();
+        open(&plan.entries()[0], &defaults).unwrap();
+        assert!(dir.path().join("objects").is_dir());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn, ready};
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::channel::DataChannel;
 use crate::error::{Error, Result, Wait};
+use crate::memory::PartRoom;
 use crate::options::Options;
 use crate::plan::{ReceivePlan, Received};
 use crate::receive::job::{Delivery, Payload};
@@ -33,6 +34,8 @@ pub(crate) struct Parts {
     size: u64,
     /// Most parts in memory.
     most: usize,
+    /// The room in the memory that all transfers share.
+    room: Option<Arc<PartRoom>>,
     /// Most separate ranges within one part.
     ranges: usize,
     /// Offset in the sink of wire offset 0.
@@ -99,26 +102,18 @@ impl Part {
     }
 
     /// Its first bytes, if all written ones are those.
-    fn into_prefix(mut self) -> Option<Bytes> {
+    fn into_prefix(mut self) -> Option<BytesMut> {
         let end = self.filled.end();
         let is_prefix = end > 0 && self.filled == RangeSet::up_to(end);
         self.bytes.truncate(usize::try_from(end).ok()?);
-        is_prefix.then(|| self.bytes.freeze())
+        is_prefix.then_some(self.bytes)
     }
 }
 
 impl State {
-    /// Whether bytes of the part at `at` may be read now.
-    fn admits(&mut self, at: u64, most: usize) -> bool {
-        if self.open.contains_key(&at) || self.closed.contains(at) {
-            return true;
-        }
-        let used = self.open.len() + self.whole.len() + self.storing;
-        let fits = used + 1 < most || (used < most && at == self.closed.first_hole());
-        if fits {
-            self.open.insert(at, Part::default());
-        }
-        fits
+    /// Number of parts in memory.
+    fn used(&self) -> usize {
+        self.open.len() + self.whole.len() + self.storing
     }
 
     fn wake(waker: &mut Option<Waker>) {
@@ -154,6 +149,7 @@ impl Parts {
             }),
             size,
             most: usize::try_from(most).unwrap_or(usize::MAX),
+            room: None,
             ranges: options.ranges,
             base,
             failed: Notify::new(),
@@ -164,13 +160,40 @@ impl Parts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether bytes of the part at `at` may be read now.
+    fn admits(&self, state: &mut State, cx: &Context<'_>, at: u64) -> bool {
+        if state.open.contains_key(&at) || state.closed.contains(at) {
+            return true;
+        }
+        // Any part but the lowest leaves a place for that.
+        let places = match at == state.closed.first_hole() {
+            true => state.used() + 1,
+            false => state.used() + 2,
+        };
+        let has_room = |room: &Arc<PartRoom>| room.admits(cx, places);
+        let fits = places <= self.most && self.room.as_ref().is_none_or(has_room);
+        if fits {
+            state.open.insert(at, Part::default());
+        }
+        fits
+    }
+
+    /// A part as the sink gets it, which may keep it.
+    fn frozen(&self, part: BytesMut) -> Bytes {
+        let bytes = part.freeze();
+        match &self.room {
+            Some(room) => room.holds(bytes),
+            None => bytes,
+        }
+    }
+
     /// Number of bytes that may be read behind the `read` ones at the wire offset `offset`: at most
     /// to the end of their part. Bytes outside the window stay unread on the connection.
     pub(crate) fn poll_room(&self, cx: &Context<'_>, offset: u64, read: usize) -> Poll<usize> {
         let at = offset.saturating_add(self.base).saturating_add(read as u64);
         let into = at % self.size;
         let mut state = self.state();
-        if !state.admits(at - into, self.most) {
+        if !self.admits(&mut state, cx, at - into) {
             state.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -232,7 +255,7 @@ impl Parts {
             && let Some(part) = state.open.remove(&start)
         {
             state.closed.extend(Range64::from_len(start, size));
-            state.whole.push_back((start, part.bytes.freeze()));
+            state.whole.push_back((start, self.frozen(part.bytes)));
             State::wake(&mut state.storer);
             // The reserved place is now that of another part.
             State::wake(&mut state.reader);
@@ -250,7 +273,7 @@ impl Parts {
         if let Some((at, part)) = last.filter(|(at, _)| complete && *at >= state.closed.end())
             && let Some(bytes) = part.into_prefix()
         {
-            state.whole.push_back((at, bytes));
+            state.whole.push_back((at, self.frozen(bytes)));
         }
         State::wake(&mut state.storer);
     }
@@ -307,6 +330,9 @@ impl Parts {
                 }
                 let mut state = self.state();
                 state.storing -= stored;
+                if let Some(room) = &self.room {
+                    room.shrink(state.used() + 1);
+                }
                 State::wake(&mut state.reader);
             }
         })
@@ -342,7 +368,10 @@ impl DataChannel {
         watch: &Watch,
     ) -> Result<Received> {
         let options = *self.options_mut();
-        let parts = &Parts::new(size, plan.base, sink.held(), &options);
+        let room = self.part_room(sink.order()).await?;
+        let mut parts = Parts::new(size, plan.base, sink.held(), &options);
+        parts.room = room.map(Arc::new);
+        let parts = &parts;
         let write = |offset, payload| {
             ready(match payload {
                 Payload::Block(data) => parts.put(offset, data),

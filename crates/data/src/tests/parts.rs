@@ -1,15 +1,21 @@
 //! Sinks that take whole parts: MODE E and MODE S over sockets, within bounded memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
 use ftp_wire::command::{Mode, Type};
-use gridftp_dsi::ErrorKind as StorageKind;
+use gridftp_dsi::{
+    Error as StorageError, ErrorKind as StorageKind, Finish, Sink, Stat, WriteModel,
+};
 use mode_e::Header;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
 
 use super::{Kept, Memory, bare, bytes, incoming, move_file, pair, whole};
-use crate::{ErrorKind, Wait, Watch};
+use crate::{ErrorKind, PartMemory, Wait, Watch};
 
 fn in_parts(part: u64) -> Kept {
     Kept {
@@ -195,4 +201,94 @@ async fn a_full_store_fails_the_transfer() {
     let error = got.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Storage);
     assert_eq!(error.storage_error().unwrap().kind(), StorageKind::NoSpace);
+}
+
+/// A sink of parts whose writes wait at a gate.
+struct Gated {
+    kept: Kept,
+    gate: Arc<Semaphore>,
+    /// Bytes that wait there, of all sinks.
+    waiting: Arc<AtomicU64>,
+    most: u64,
+}
+
+impl Sink for Gated {
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
+        let len = data.len() as u64;
+        let waiting = self.waiting.fetch_add(len, Ordering::Relaxed) + len;
+        assert!(waiting <= self.most, "{waiting} bytes are in memory");
+        // An error is the open gate.
+        drop(self.gate.acquire().await);
+        self.waiting.fetch_sub(len, Ordering::Relaxed);
+        self.kept.write_at(offset, data).await
+    }
+
+    async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<(), StorageError> {
+        self.kept.checkpoint(held, durable).await
+    }
+
+    fn held(&self) -> RangeSet {
+        self.kept.held()
+    }
+
+    fn order(&self) -> WriteModel {
+        self.kept.order()
+    }
+
+    async fn finish(self, done: Finish) -> Result<Stat, StorageError> {
+        self.kept.finish(done).await
+    }
+}
+
+#[tokio::test]
+async fn all_transfers_together_stay_within_the_memory_for_parts() {
+    const PART: usize = 64 << 10;
+    const MOST: u64 = 4 * PART as u64 + 1000;
+    let memory = PartMemory::new(MOST);
+    let (gate, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut transfers = Vec::new();
+    for number in 1..=3 {
+        let (to, mut streams) = bare(1).await;
+        let mut to = to.with_part_memory(memory.clone());
+        let sink = Gated {
+            kept: in_parts(PART as u64),
+            gate: Arc::clone(&gate),
+            waiting: Arc::clone(&waiting),
+            most: MOST,
+        };
+        let content = bytes(8 * PART + number);
+        transfers.push(tokio::spawn(async move {
+            let (watch, plan) = (Watch::new(), incoming(Mode::Stream));
+            let sending = async {
+                streams[0].write_all(&content).await.unwrap();
+                streams.clear();
+            };
+            let (got, ()) = tokio::join!(to.receive(&sink, &plan, &watch), sending);
+            assert_eq!(got.unwrap().bytes, content.len() as u64);
+            assert!(sink.kept.data() == content);
+        }));
+    }
+    // Each transfer has a part, whatever the others took.
+    while waiting.load(Ordering::Relaxed) < 3 * PART as u64 {
+        assert!(memory.taken() <= MOST);
+        tokio::task::yield_now().await;
+    }
+    gate.close();
+    for transfer in transfers {
+        transfer.await.unwrap();
+    }
+    assert_eq!(memory.taken(), 0);
+}
+
+#[tokio::test]
+async fn a_part_larger_than_all_memory_is_refused_with_both_lengths() {
+    let (to, _streams) = bare(1).await;
+    let mut to = to.with_part_memory(PartMemory::new(999));
+    let (sink, watch) = (in_parts(1000), Watch::new());
+    let refused = to.receive(&sink, &incoming(Mode::Stream), &watch).await;
+    let refused = refused.unwrap_err();
+    let cause = refused.storage_error().unwrap();
+    assert_eq!(cause.kind(), StorageKind::TooLarge);
+    let why = std::error::Error::source(cause).unwrap().to_string();
+    assert!(why.contains("1000 bytes") && why.contains("999"), "{why}");
 }

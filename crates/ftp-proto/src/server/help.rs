@@ -70,7 +70,8 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     }
     lines.retain(|line| {
         let label = line.split(' ').next().unwrap_or(line);
-        !settings.denies(label) && !settings.denies(&format!("SITE {label}"))
+        let is_able = settings.times || label != "MFMT";
+        is_able && !settings.denies(label) && !settings.denies(&format!("SITE {label}"))
     });
     indented::<211>("Extensions supported", lines, "End.", cx);
 }

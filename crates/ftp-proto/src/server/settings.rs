@@ -37,6 +37,8 @@ pub struct Settings {
     pub tags: bool,
     /// Whether broken uploads are kept apart from the final name (`SITE HELD`).
     pub keeps: bool,
+    /// Whether modification times can be set (`MFMT`).
+    pub times: bool,
     /// The most stripes of a transfer, of a server whose data connections are on several hosts:
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
@@ -142,6 +144,7 @@ impl Settings {
             restart_every: Some(Duration::from_secs(5)),
             tags: true,
             keeps: false,
+            times: true,
             stripes: None,
             data_elsewhere: false,
             limits: Limits::default(),
