@@ -3,7 +3,7 @@
 
 Needs grpcio and grpcio-tools, and storage.proto on PYTHONPATH. Unfinished uploads are in ROOT.new.
 """
-import concurrent.futures, errno, functools, hashlib, itertools, os, shutil, socket, stat, sys
+import concurrent.futures, contextlib, errno, functools, hashlib, itertools, os, shutil, socket, stat, sys
 import threading
 
 import grpc
@@ -195,14 +195,21 @@ class Folder(services.StorageServicer):
             os.close(descriptor)
 
 
+def pass_descriptor(folder, peer):
+    """Answers a handle with the descriptor of its file; a peer that is gone or silent fails alone."""
+    with peer, contextlib.suppress(OSError):
+        peer.settimeout(30)
+        with peer.makefile("rb") as stream:
+            handle = int.from_bytes(stream.read(8), "big")
+        opened = folder.open.get(handle)
+        socket.send_fds(peer, [b"1"], [opened[0]] if opened else [])
+
+
 def pass_descriptors(folder, at):
-    """Answers each handle with the descriptor of its file."""
+    """Serves each peer in a thread of its own."""
     while True:
         peer, _ = at.accept()
-        with peer:
-            handle = int.from_bytes(peer.recv(8, socket.MSG_WAITALL), "big")
-            opened = folder.open.get(handle)
-            socket.send_fds(peer, [b"1"], [opened[0]] if opened else [])
+        threading.Thread(target=pass_descriptor, args=(folder, peer), daemon=True).start()
 
 
 def main(root, path):

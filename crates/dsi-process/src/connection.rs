@@ -1,12 +1,12 @@
 //! `Connection`: calls to the process, and descriptors from it, over its two Unix sockets.
 
 use std::future::Future;
-use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
-use tokio::sync::Mutex;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::{Response, Status};
@@ -32,6 +32,9 @@ pub(crate) const SHORT: Duration = Duration::from_secs(60);
 
 /// Longest wait for a connection or a descriptor.
 const OPENING: Duration = Duration::from_secs(30);
+
+/// Pause before a full queue of the process is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// Largest message of the process, in bytes.
 const MESSAGE: usize = 4 << 20;
@@ -77,21 +80,25 @@ impl Connection {
         }
     }
 
-    /// A client over the open connection, or over a new one.
+    fn open(&self) -> MutexGuard<'_, Option<Caller>> {
+        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client over the open connection, or over a new one; calls at the same time may each make
+    /// one, of which the last stays.
     async fn client(&self) -> io::Result<Client> {
-        let mut open = self.caller.lock().await;
-        let caller = match open.take().filter(|caller| !caller.0.is_closed()) {
+        let known = self.open().clone().filter(|caller| !caller.0.is_closed());
+        let caller = match known {
             Some(caller) => caller,
             None => {
-                let stream = UnixStream::connect(&self.calls).await?;
+                let stream = connect(&self.calls).await?;
                 let shaking = Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream));
                 let (sender, carrying) = shaking.await.map_err(io::Error::other)?;
                 // Its end is told by the calls.
                 tokio::spawn(carrying);
-                Caller(sender)
+                self.open().insert(Caller(sender)).clone()
             }
         };
-        let caller = open.insert(caller).clone();
         // The name is that of the host in requests, which a Unix socket does not have.
         let origin = http::Uri::from_static("http://localhost");
         Ok(StorageClient::with_origin(caller, origin).max_decoding_message_size(MESSAGE))
@@ -130,11 +137,8 @@ impl Connection {
     /// # Errors
     /// [`ErrorKind::Io`] where the process does not pass one.
     pub(crate) async fn descriptor(&self, path: &DsiPath, handle: u64) -> Result<OwnedFd> {
-        let socket = self.descriptors.clone();
-        let fetching = tokio::task::spawn_blocking(move || fetch(&socket, handle));
-        let fetched = fetching
-            .await
-            .unwrap_or_else(|end| Err(io::Error::other(end)));
+        let fetched = tokio::time::timeout(OPENING, fetch(&self.descriptors, handle)).await;
+        let fetched = fetched.unwrap_or_else(|_| Err(io::Error::other("no descriptor in time")));
         fetched.map_err(|error| {
             let why = format!("{}: {error}", self.descriptors.display());
             Error::new(ErrorKind::Io, "open").at(path).because(why)
@@ -142,22 +146,75 @@ impl Connection {
     }
 }
 
+/// Connects to a socket, whose queue may be full; the caller has a deadline.
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(socket).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Asks for a descriptor over a connection of its own.
-fn fetch(socket: &Path, handle: u64) -> io::Result<OwnedFd> {
-    let mut stream = StdStream::connect(socket)?;
-    stream.set_read_timeout(Some(OPENING))?;
-    stream.set_write_timeout(Some(OPENING))?;
-    stream.write_all(&handle.to_be_bytes())?;
+async fn fetch(socket: &Path, handle: u64) -> io::Result<OwnedFd> {
+    let mut stream = connect(socket).await?;
+    stream.write_all(&handle.to_be_bytes()).await?;
+    let received = stream.async_io(Interest::READABLE, || receive(&stream));
+    let descriptor = received.await?;
+    descriptor.ok_or_else(|| io::Error::other("the process passed no descriptor"))
+}
+
+/// Receives the answer, which is one byte, and the descriptor with it.
+fn receive(stream: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut passed = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut bytes = [IoSliceMut::new(&mut byte)];
-    recvmsg(&stream, &mut bytes, &mut passed, RecvFlags::CMSG_CLOEXEC)?;
-    let descriptor = passed.drain().find_map(|message| match message {
+    recvmsg(stream, &mut bytes, &mut passed, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(passed.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
-    });
-    // The end of the process's side.
-    let _end = stream.read(&mut byte);
-    descriptor.ok_or_else(|| io::Error::other("the process passed no descriptor"))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    use super::*;
+
+    /// The socket of a process that accepts nobody, with a queue of this length.
+    fn silent(path: &Path, queue: i32) -> OwnedFd {
+        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        listen(&listener, queue).unwrap();
+        listener
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_does_not_answer_has_a_deadline() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let connection = Connection::new(&path);
+        let _calls = silent(&path, 0);
+        let _descriptors = silent(&dir.path().join("socket.fd"), 0);
+        let root = DsiPath::root();
+        // The first connection fills each queue.
+        let mut kept = Vec::new();
+        for _ in 0..2 {
+            let error = connection.descriptor(&root, 1).await.unwrap_err();
+            assert!(format!("{error:?}").contains("in time"), "{error:?}");
+            kept.push(UnixStream::connect(&connection.descriptors).await);
+            let called = connection.call(("open", &root), SHORT, |mut client| async move {
+                client.describe(crate::proto::DescribeRequest {}).await
+            });
+            let error = called.await.unwrap_err();
+            assert!(format!("{error:?}").contains("in time"), "{error:?}");
+            kept.push(UnixStream::connect(&connection.calls).await);
+            *connection.open() = None;
+        }
+    }
 }

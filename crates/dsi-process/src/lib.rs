@@ -5,8 +5,8 @@
 //! and writes the bytes through that. So data moves as fast as with a directory of the server's own,
 //! and a process that crashes fails its own transfers and nothing else; the next call connects anew.
 //!
-//! The process checks paths and enforces its own rights. This end refuses every change by a user who
-//! may not write, a file with holes, and the removal of the root. Uploads get their name whole, by
+//! The process checks paths and enforces its own rights. This end refuses all changes by read-only
+//! users, a file with holes, and the removal of the root. Uploads get their name whole, by
 //! `Finish`; they cannot be continued after an interruption, and files are not changed in part.
 //!
 //! `examples/folder.py` is a complete storage in Python.
@@ -107,7 +107,7 @@ impl Process {
         Error::new(kind, "open").at(path)
     }
 
-    /// Refuses a change by a user who may only read, and one of the root.
+    /// Refuses changes by read-only users, and of the root where it is fixed.
     fn check(user: &User, op: &'static str, path: &DsiPath, is_root_fixed: bool) -> Result<()> {
         if !user.may_write || is_root_fixed && path.is_root() {
             return Err(Error::new(ErrorKind::Denied, op).at(path));

@@ -15,42 +15,53 @@ use crate::connection::{Connection, LONG, SHORT};
 use crate::convert::{failed, stat, time};
 use crate::proto;
 
+/// A handle of the process, which is closed with this value.
+#[derive(Debug)]
+struct Handle {
+    process: Arc<Connection>,
+    path: DsiPath,
+    number: u64,
+    is_closed: bool,
+}
+
 /// A file of the process, open by its descriptor.
 #[derive(Debug)]
 struct Open {
-    process: Arc<Connection>,
-    path: DsiPath,
-    handle: u64,
+    handle: Handle,
     file: Arc<OwnedFd>,
-    is_closed: bool,
 }
 
 impl Open {
     /// Fetches the descriptor, which must be of a regular file: any other may block.
-    async fn new(process: Arc<Connection>, path: &DsiPath, handle: u64) -> Result<(Self, Facts)> {
-        let file = process.descriptor(path, handle).await?;
-        let open = Self {
-            path: path.clone(),
-            handle,
-            file: Arc::new(file),
-            is_closed: false,
+    async fn new(process: Arc<Connection>, path: &DsiPath, number: u64) -> Result<(Self, Facts)> {
+        let handle = Handle {
             process,
+            path: path.clone(),
+            number,
+            is_closed: false,
         };
+        let file = handle.process.descriptor(path, number).await?;
+        let file = Arc::new(file);
+        let open = Self { handle, file };
         let facts = open.facts()?;
         Ok((open, facts))
+    }
+
+    fn path(&self) -> &DsiPath {
+        &self.handle.path
     }
 
     fn facts(&self) -> Result<Facts> {
         let raw = fstat(&self.file).map_err(|errno| self.error("open", errno))?;
         if FileType::from_raw_mode(raw.st_mode) != FileType::RegularFile {
-            return Err(Error::new(ErrorKind::NotRegular, "open").at(&self.path));
+            return Err(Error::new(ErrorKind::NotRegular, "open").at(self.path()));
         }
         // A write would go to the end, wherever it belongs.
         let flags = fcntl_getfl(&self.file).map_err(|errno| self.error("open", errno))?;
         if flags.contains(OFlags::APPEND) {
             let why = "the process opened the file for appending";
             return Err(Error::new(ErrorKind::Unsupported, "open")
-                .at(&self.path)
+                .at(self.path())
                 .because(why));
         }
         Ok(Facts {
@@ -66,7 +77,7 @@ impl Open {
             Errno::FBIG => ErrorKind::TooLarge,
             _ => ErrorKind::Io,
         };
-        let error = Error::new(kind, op).at(&self.path);
+        let error = Error::new(kind, op).at(self.path());
         error.because(io::Error::from(errno))
     }
 
@@ -103,7 +114,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for Handle {
     /// Tells the process, as far as it listens.
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -114,7 +125,7 @@ impl Drop for Open {
         }
         let (process, path) = (Arc::clone(&self.process), self.path.clone());
         let handle = proto::Handle {
-            handle: self.handle,
+            handle: self.number,
         };
         runtime.spawn(async move {
             let closing = process.call(("close", &path), SHORT, |mut client| async move {
@@ -163,7 +174,7 @@ impl Source for ProcessSource {
     async fn unchanged(&self) -> Result<()> {
         match self.open.facts()? == self.facts {
             true => Ok(()),
-            false => Err(Error::new(ErrorKind::Changed, "read").at(&self.open.path)),
+            false => Err(Error::new(ErrorKind::Changed, "read").at(self.open.path())),
         }
     }
 }
@@ -189,7 +200,7 @@ impl ProcessSink {
         let has_gaps = |held: &RangeSet| whole.is_some_and(|whole| !held.gaps(whole).is_empty());
         let is_short = self.open.facts()?.size < size;
         if is_short || done.held.as_ref().is_some_and(has_gaps) {
-            return Err(Error::new(ErrorKind::Incomplete, "finish").at(&self.open.path));
+            return Err(Error::new(ErrorKind::Incomplete, "finish").at(self.open.path()));
         }
         self.open
             .run("finish", move |file| rustix::fs::ftruncate(file, size))
@@ -203,7 +214,7 @@ impl Sink for ProcessSink {
             .ok()
             .and_then(|len| offset.checked_add(len));
         if end.and_then(|end| i64::try_from(end).ok()).is_none() {
-            return Err(Error::new(ErrorKind::TooLarge, "write").at(&self.open.path));
+            return Err(Error::new(ErrorKind::TooLarge, "write").at(self.open.path()));
         }
         let write = move |file: &OwnedFd| {
             let (mut at, mut rest) = (offset, data.as_ref());
@@ -252,15 +263,15 @@ impl Sink for ProcessSink {
             None => Default::default(),
         };
         let request = proto::FinishRequest {
-            handle: self.open.handle,
+            handle: self.open.handle.number,
             modified: done.modified.map(time),
             mode: done.mode,
             algorithm,
             digest,
         };
         // Closed in any case.
-        self.open.is_closed = true;
-        let (process, path) = (&self.open.process, &self.open.path);
+        self.open.handle.is_closed = true;
+        let (process, path) = (&self.open.handle.process, self.open.path());
         let finished = process.call(("finish", path), LONG, |mut client| async move {
             client.finish(request).await
         });

@@ -176,3 +176,59 @@ fn a_socket_without_a_process_is_told() {
     let why = std::error::Error::source(&error).unwrap().to_string();
     assert!(why.contains("none: No such file"), "{why}");
 }
+
+#[tokio::test]
+async fn handles_of_files_without_a_descriptor_are_closed() {
+    let Some(example) = Example::start() else {
+        return;
+    };
+    let storage = example.storage();
+    std::fs::write(example.dir.path().join("tree/f"), "content").unwrap();
+    let descriptors = example.dir.path().join("socket.fd");
+    let aside = example.dir.path().join("aside");
+    let files = || {
+        let open = format!("/proc/{}/fd", example.child.id());
+        let open = std::fs::read_dir(open).unwrap().flatten();
+        let targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        targets.filter(|target| target.ends_with("tree/f")).count()
+    };
+    std::fs::rename(&descriptors, &aside).unwrap();
+    for _ in 0..5 {
+        let refused = storage.read(&ann(), &path("/f")).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Io);
+    }
+    let begun = std::time::Instant::now();
+    while files() > 0 {
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{} handles are left",
+            files()
+        );
+        tokio::task::yield_now().await;
+    }
+    std::fs::rename(&aside, &descriptors).unwrap();
+    storage.read(&ann(), &path("/f")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_stops_no_other() {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    let Some(example) = Example::start() else {
+        return;
+    };
+    let storage = example.storage();
+    std::fs::write(example.dir.path().join("tree/f"), "content").unwrap();
+    let descriptors = example.dir.path().join("socket.fd");
+    let _silent = UnixStream::connect(&descriptors).unwrap();
+    // One is gone before its answer.
+    let mut gone = UnixStream::connect(&descriptors).unwrap();
+    gone.write_all(&[0; 8]).unwrap();
+    drop(gone);
+    let reading = async { storage.read(&ann(), &path("/f")).await };
+    let read = tokio::time::timeout(std::time::Duration::from_secs(20), reading).await;
+    assert_eq!(
+        read.expect("it waits for the silent peer").unwrap().size(),
+        7
+    );
+}
