@@ -26,9 +26,10 @@
 mod hook;
 mod recalls;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use byte_ranges::RangeSet;
 use gridftp_dsi::{
@@ -37,10 +38,19 @@ use gridftp_dsi::{
 };
 
 use crate::hook::Hook;
-use crate::recalls::{Recall, Recalls};
+use crate::recalls::{Limits, Recall, Recalls};
 
 /// Retrievals under way or waiting for their turn.
-const MOST: usize = 4096;
+const LIMITS: Limits = Limits {
+    all: 4096,
+    of_user: 512,
+};
+
+/// Time for which the fact of one look at a file holds.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Files whose last look is remembered.
+const SEEN: usize = 1024;
 
 /// The programs that know the archive, and the bounds on their use.
 #[derive(Debug, Clone)]
@@ -88,17 +98,41 @@ struct Archive {
     status: Hook,
     recall: Hook,
     recalls: Recalls,
+    /// The last looks at files: whether their data was at hand.
+    seen: Mutex<BTreeMap<DsiPath, (Instant, bool)>>,
 }
 
 impl Archive {
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<DsiPath, (Instant, bool)>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the data of a file was at hand a moment ago: a client asks for many facts of a file,
+    /// and each look runs a program.
+    async fn was_here(&self, path: &DsiPath, user: &str) -> Result<bool> {
+        let last = self.seen().get(path).copied();
+        match last.filter(|(at, _)| at.elapsed() < FRESH) {
+            Some((_, here)) => Ok(here),
+            None => self.is_here(path, user, "").await,
+        }
+    }
+
     /// Whether the data of a file is at hand.
     async fn is_here(&self, path: &DsiPath, user: &str, task: &str) -> Result<bool> {
         let ended = self.status.run(path, user, task).await?;
-        match ended.code() {
-            Some(0) => Ok(true),
-            Some(1) => Ok(false),
-            _ => Err(self.status.error(path, ended)),
+        let here = match ended.code() {
+            Some(0) => true,
+            Some(1) => false,
+            _ => return Err(self.status.error(path, ended)),
+        };
+        let mut seen = self.seen();
+        if seen.len() >= SEEN {
+            seen.retain(|_, (at, _)| at.elapsed() < FRESH);
         }
+        if seen.len() < SEEN {
+            seen.insert(path.clone(), (Instant::now(), here));
+        }
+        Ok(here)
     }
 
     /// Retrieves a file to the end.
@@ -125,6 +159,7 @@ impl<D: Dsi> Staged<D> {
                 status: Hook::new("status", status, hooks.status_limit, processes),
                 recall: Hook::new("recall", recall, hooks.recall_limit, processes),
                 recalls: Recalls::default(),
+                seen: Mutex::default(),
             }),
             wait: hooks.wait,
         }
@@ -133,7 +168,7 @@ impl<D: Dsi> Staged<D> {
     /// Begins or joins the retrieval of a file in a task.
     fn retrieval(&self, user: &User, path: &DsiPath, task: &str) -> Result<Recall> {
         let key = (path.clone(), user.name.clone(), task.to_owned());
-        let begun = self.archive.recalls.join(key, MOST, || {
+        let begun = self.archive.recalls.join(key, LIMITS, || {
             let (archive, path) = (Arc::clone(&self.archive), path.clone());
             let (user, task) = (user.name.clone(), task.to_owned());
             async move {
@@ -142,7 +177,7 @@ impl<D: Dsi> Staged<D> {
             }
         });
         begun.ok_or_else(|| {
-            let why = format!("{MOST} files are being retrieved");
+            let why = "too many files of the user are being retrieved, try again later";
             Error::new(ErrorKind::Busy, "recall").at(path).because(why)
         })
     }
@@ -202,14 +237,14 @@ impl<D: Dsi> Dsi for Staged<D> {
     type Listing = D::Listing;
 
     fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
+        self.below.capabilities().with_stages(true)
     }
 
     /// A file whose status cannot be told has none.
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         let mut stat = self.below.stat(user, path).await?;
         if stat.is_file() {
-            stat.staged = self.archive.is_here(path, &user.name, "").await.ok();
+            stat.staged = self.archive.was_here(path, &user.name).await.ok();
         }
         Ok(stat)
     }

@@ -98,6 +98,26 @@ async fn a_file_is_retrieved_once_for_a_task() {
 }
 
 #[tokio::test]
+async fn facts_asked_for_again_run_no_program_again() {
+    let bench = Bench::new();
+    let status = bench.program("status", "echo >> $D/looks; test -e $D/here");
+    let hooks = Hooks::new(status, bench.program("recall", "touch $D/here"));
+    let storage = storage(hooks).await;
+    // They may be asked for in two moments on a slow machine.
+    for _ in 0..50 {
+        let staged = storage.stat(&ann(), &path()).await.unwrap().staged;
+        assert_eq!(staged, Some(false));
+    }
+    let looks = bench.text("looks").len();
+    assert!(looks < 25, "{looks} runs for 50 looks");
+    // A retrieval is seen at once.
+    let staging = storage.stage(&ann(), &path(), "t", PATIENCE).await;
+    assert_eq!(staging.unwrap(), Staging::Here);
+    let staged = storage.stat(&ann(), &path()).await.unwrap().staged;
+    assert_eq!(staged, Some(true));
+}
+
+#[tokio::test]
 async fn reading_waits_for_the_retrieval_of_any_task() {
     let bench = Bench::new();
     let hooks = bench

@@ -3,10 +3,13 @@
 mod header;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gridftp_data::Chunks;
-use gridftp_dsi::{Dsi, DsiPath, Error, ErrorKind, Kind, Listing, Result, Source, Stat, User};
+use gridftp_dsi::{
+    Dsi, DsiPath, Error, ErrorKind, Kind, Listing, Result, Source, Staging, Stat, User,
+};
 
 use self::header::{BLOCK, Header, Type, padding};
 
@@ -19,6 +22,9 @@ const SORTED: usize = 4096;
 /// Entries that wait in all directories on the way to the present one; beyond it, outer
 /// directories are read again.
 const WAITING: usize = 4 * SORTED;
+
+/// Longest wait for the data of a file that another archive has.
+const WAIT: Duration = Duration::from_secs(60);
 
 /// The archive of an object.
 ///
@@ -34,6 +40,8 @@ pub(crate) struct Archive<'a, D: Dsi> {
     levels: Vec<Level>,
     /// The file whose bytes come next.
     file: Option<Open<D::Source>>,
+    /// Longest wait for the data of a file, in a storage that moves files to an archive of its own.
+    wait: Option<Duration>,
     has_ended: bool,
 }
 
@@ -77,8 +85,33 @@ impl<'a, D: Dsi> Archive<'a, D> {
             first: Some((path.clone(), stat)),
             levels: Vec::new(),
             file: None,
+            wait: dsi.capabilities().stages.then_some(WAIT),
             has_ended: false,
         })
+    }
+
+    /// Waits at most `most` for the data of a file.
+    #[must_use]
+    pub(crate) fn waiting(mut self, most: Duration) -> Self {
+        self.wait = self.wait.map(|wait| wait.min(most));
+        self
+    }
+
+    /// Waits for the data of a file.
+    ///
+    /// # Errors
+    /// `Busy` with its path if that takes long: its retrieval goes on, and no reply could tell the
+    /// client meanwhile that the server is alive.
+    async fn retrieve(&self, path: &DsiPath) -> Result<()> {
+        let Some(wait) = self.wait else {
+            return Ok(());
+        };
+        match self.dsi.stage(self.user, path, "", wait).await? {
+            Staging::Here => Ok(()),
+            _ => Err(Error::new(ErrorKind::Busy, "archive")
+                .at(path)
+                .because("is being retrieved from the archive...")),
+        }
     }
 
     /// The next entry: its path in the storage and in the archive.
@@ -153,6 +186,7 @@ impl<'a, D: Dsi> Archive<'a, D> {
         match kind {
             Type::Directory => shown.push(b'/'),
             Type::File => {
+                self.retrieve(&path).await?;
                 let source = self.dsi.read(self.user, &path).await?;
                 header.size = source.size();
                 self.file = Some(Open {

@@ -43,7 +43,10 @@ impl<D: Dsi> Mover<'_, D> {
         match module {
             RetrieveModule::Tar => {
                 let opening = Archive::open(&self.context.shared.dsi, self.context.user, path);
-                let mut archive = self.context.reporter.run_quietly(opening).await?;
+                let archive = self.context.reporter.run_quietly(opening).await?;
+                // Within the time of one piece of the archive.
+                let stall = self.side.channel.options_mut().stall;
+                let mut archive = archive.waiting(stall / 2);
                 self.send_all(&mut archive).await.map(Moved::from)
             }
             RetrieveModule::Checksum {

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use crate::process::Daemon;
 
-#[test]
-fn a_download_waits_for_a_file_in_the_archive() {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path();
+/// A server over the file `f`, which is at hand once `tape` is in the folder.
+fn archive(folder: &Path, flags: &[&str]) -> Daemon {
     let root = folder.join("tree");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("f"), "content").unwrap();
@@ -31,8 +30,40 @@ fn a_download_waits_for_a_file_in_the_archive() {
         "posix:root={},staged:status={status};recall={recall}",
         root.display()
     );
-    let flags = ["--storage", &storage, "--anonymous", "ro"];
-    let server = Daemon::start(&root, &flags);
+    let all = [&["--storage", &storage, "--anonymous", "ro"], flags].concat();
+    Daemon::start(&root, &all)
+}
+
+#[test]
+fn an_archive_of_a_file_in_the_archive_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = archive(dir.path(), &["--stall-timeout", "2"]);
+    let mut ftp = server.login();
+    let data = ftp.data();
+    ftp.send("ERET tar=\"\" /");
+    assert_eq!(ftp.outcome().code, 150);
+    let ended = ftp.outcome();
+    let text = ended.text();
+    assert_eq!(ended.code, 450, "{text}");
+    assert!(
+        text.contains("/f") && text.contains("is being retrieved from the archive..."),
+        "{text}"
+    );
+    drop(data);
+    // The retrieval went on.
+    fs::write(dir.path().join("tape"), "").unwrap();
+    ftp.ok("SITE STAGE 60 f", 250);
+    let tar = ftp.get("ERET tar=\"\" /");
+    assert!(tar.windows(7).any(|bytes| bytes == b"content"));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    assert_eq!(calls, " /f\n");
+}
+
+#[test]
+fn a_download_waits_for_a_file_in_the_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let server = archive(folder, &[]);
     let mut ftp = server.login();
     let facts = |ftp: &mut crate::support::Ftp| ftp.ok("MLST f", 250).text();
     assert!(facts(&mut ftp).contains("X.staged=false;"));
