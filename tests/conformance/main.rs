@@ -27,6 +27,11 @@ use std::net::{SocketAddr, TcpListener};
 
 use support::{Data, Ftp, Reply, TestServer};
 
+/// The storage of a server of a test.
+fn storage(root: &std::path::Path) -> std::sync::Arc<dyn gridftp_dsi::DynDsi> {
+    std::sync::Arc::new(gridftp_dsi_posix::Posix::open(root).unwrap())
+}
+
 /// Sends the commands of a table, compares the reply codes, and reports all differences.
 ///
 /// A row is a code and the commands that must get it, separated by two blanks. `#` starts a remark.

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use xio_testkit::{Chaos, ChaosOptions};
 
-use crate::support::{Data, Ftp, bytes, hidden, pasv_address};
+use crate::support::{Data, EOD, EOF, Ftp, bytes, header, hidden, pasv_address};
 
 /// A server over `dsi` that ends when it is dropped.
 struct ChaosServer {
@@ -167,4 +167,61 @@ fn a_storage_that_crashed_serves_again_once_it_is_back() {
     chaos.restart();
     assert_eq!(transfer(&mut ftp, "RETR f", None), (226, content));
     assert!(!root.path().join("new").exists());
+}
+
+/// The storage crashes after every number of operations, in the middle of an upload in MODE E.
+#[test]
+fn an_upload_over_a_storage_that_crashes_anywhere_is_whole_or_not_there() {
+    let root = tempfile::tempdir().unwrap();
+    let content = bytes(600_000);
+    let (mut whole, mut broken) = (0, 0);
+    for crash in 3..20 {
+        let mut options = ChaosOptions::default();
+        (options.seed, options.crash) = (crash, Some(crash));
+        let chaos = Arc::new(Chaos::new(Posix::open(root.path()).unwrap(), options));
+        let server = ChaosServer::new(Arc::new(Arc::clone(&chaos) as Arc<dyn DynDsi>));
+        let mut ftp = server.login();
+        ftp.ok("MODE E", 200);
+        let path = root.path().join("f");
+        drop(std::fs::remove_file(&path));
+        // The login has used some of them.
+        chaos.restart();
+        let mut data = ftp.data();
+        let first = ftp.cmd("STOR f").code;
+        if first == 150 {
+            use std::io::Write as _;
+            let mut blocks = Vec::new();
+            for at in (0..6).rev() {
+                let from = at * 100_000;
+                blocks.push(header(0, 100_000, from as u64).to_vec());
+                blocks.push(content[from..][..100_000].to_vec());
+            }
+            blocks.push(header(EOF | EOD, 0, 1).to_vec());
+            // A failed store may end the connection at any byte.
+            drop(blocks.iter().try_for_each(|block| data.0.write_all(block)));
+            drop(data);
+            match ftp.outcome().code {
+                226 => whole += 1,
+                code => {
+                    assert!((400..600).contains(&code), "crash {crash}: {code}");
+                    broken += 1;
+                }
+            }
+        } else {
+            assert!((400..600).contains(&first), "crash {crash}: {first}");
+            broken += 1;
+        }
+        let there = std::fs::read(&path).ok();
+        assert!(
+            there.is_none_or(|there| there == content),
+            "crash {crash}: a part"
+        );
+        // The session lives on, and the next upload is not hindered by the rest of this one.
+        ftp.ok("NOOP", 200);
+        let after = ChaosServer::new(Arc::new(Posix::open(root.path()).unwrap()));
+        let mut ftp = after.login();
+        assert_eq!(transfer(&mut ftp, "STOR f", Some(&content)).0, 226);
+        assert!(std::fs::read(&path).unwrap() == content, "crash {crash}");
+    }
+    assert!(whole > 5 && broken > 2, "{whole} whole, {broken} broken");
 }

@@ -42,3 +42,8 @@ mod tagged;
 mod tls;
 mod tls_support;
 mod tree;
+
+/// The storage of a server of a test.
+fn storage(root: &std::path::Path) -> std::sync::Arc<dyn gridftp_dsi::DynDsi> {
+    std::sync::Arc::new(gridftp_dsi_posix::Posix::open(root).unwrap())
+}

@@ -97,6 +97,8 @@ fn changes_of_a_part_of_a_file_are_refused_with_the_reason() {
         let text = reply.lines.join("\n");
         assert!(text.contains("changes no part"), "{command}: {text}");
     }
+    let features = ftp.ok("FEAT", 211).lines;
+    assert!(!features.iter().any(|line| line.contains("MFMT")));
     let reply = ftp.ok("MFMT 20200101000000 f", 504);
     assert!(reply.lines.join("\n").contains("own times"), "{reply:?}");
     assert_eq!(fs::read(root.path().join("store/f")).unwrap(), b"content");

@@ -5,9 +5,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use gridftp_dsi_posix::Posix;
+use gridftp_dsi::DynDsi;
 use gridftp_server::config::{Access, Config, Options};
 use gridftp_server::{Control, Server};
 use tempfile::TempDir;
@@ -22,7 +23,7 @@ pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) tls_address: Option<SocketAddr>,
     pub(crate) root: PathBuf,
-    pub(crate) control: Control<Posix>,
+    pub(crate) control: Control<Arc<dyn DynDsi>>,
     /// Held: the server runs until this is gone.
     _stop: oneshot::Sender<()>,
     runtime: Option<Runtime>,
@@ -67,7 +68,7 @@ impl TestServer {
         configure(&mut config, &runtime, &root);
         let server = {
             let _inside = runtime.enter();
-            Server::bind(config, Posix::open(&root).unwrap()).unwrap()
+            Server::bind(config, crate::storage(&root)).unwrap()
         };
         let (address, control) = (server.local_addr(), server.control());
         let tls_address = server.local_tls_addr();
