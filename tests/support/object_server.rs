@@ -96,6 +96,11 @@ impl ObjectServer {
         self.daemon.output()
     }
 
+    /// The file of an object, of `versitygw` alone.
+    pub fn object(&self, key: &str) -> PathBuf {
+        self.tree.path("files/bucket").join(key)
+    }
+
     /// Number of files of unfinished uploads, of `versitygw` alone.
     pub fn orphans(&self) -> usize {
         let uploads = self.tree.path("files/bucket/.sgwtmp/multipart");
