@@ -82,7 +82,7 @@
 //! | Command | Reply | Reason |
 //! | --- | --- | --- |
 //! | `RNTO` of an object, or of a directory with one, above the store's limit of copies (5 GiB at S3) | `550`, with the limit and the object | a rename is a copy and a removal: upload it again under the new name |
-//! | `RNTO` of an object that another client replaces meanwhile | `450`, with the object | both names are there, the new content under the old one |
+//! | `RNTO` of an object that another client replaces meanwhile | `451`, with the object | both names are there, the new content under the old one |
 //! | `APPE`, `ESTO A`, `SITE TRNC`, a restart of a complete file | `504` | a store changes no part of an object |
 //! | `MFMT`, `SITE UTIME`, `SITE CHMOD`, `SITE CHGRP` | `504` | a store keeps its own times, and no modes or groups |
 //! | `SITE SYMLINK` | `504` | there are no links |
