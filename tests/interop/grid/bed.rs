@@ -59,6 +59,24 @@ impl Lab {
         Host::ours_from(&mut server, tree.root())
     }
 
+    /// Starts a server over `tree` with the credentials of further names in a folder of the lab;
+    /// `None` where it is not installed.
+    pub(super) fn serve_hosts(
+        &self,
+        kind: Kind,
+        tree: &Tree,
+        folder: &str,
+    ) -> Result<Option<Host>> {
+        let folder = self.0.path(folder).display().to_string();
+        match kind {
+            Kind::Ours => self.serve_ours(tree, &["--host-certs", &folder]).map(Some),
+            Kind::Globus => {
+                let hosts = [("X509_VHOST_CRED_DIR", folder.as_str())];
+                self.0.globus(tree.root(), &hosts, SUITE)
+            }
+        }
+    }
+
     /// Makes a copy of the directory of authorities, which a test may alter.
     pub(super) fn copy_authorities(&self, folder: &str) -> Result<PathBuf> {
         let to = self.0.path(folder);

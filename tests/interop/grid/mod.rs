@@ -3,6 +3,7 @@
 mod bed;
 mod client;
 mod ends;
+mod hosts;
 mod matrix;
 mod refused;
 mod refusing;
