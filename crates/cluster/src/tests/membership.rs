@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Double, Lab, dial, handle, listener, next, open, serve, soon, until};
+use super::{Connected, Double, Lab, dial, handle, listener, next, open, serve, soon, until};
 use crate::connections::{Registration, State};
 use crate::error::Error;
 use crate::handshakes::Handshakes;
@@ -14,21 +14,16 @@ use crate::nodes::Nodes;
 
 #[tokio::test]
 async fn nodes_come_and_go_while_they_are_connected() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    double.set(|report| report.free_space = 7);
-    let one = dial(&lab.node("one", &double), address);
-    until(&nodes, &["one"]).await;
-    let _two = dial(&lab.node("two", &double), address);
-    until(&nodes, &["one", "two"]).await;
-    let info = nodes.list().remove(0);
+    let one = Connected::new().await;
+    one.double.set(|report| report.free_space = 7);
+    let _two = dial(&one.lab.node("two", &one.double), one.address);
+    until(&one.nodes, &["one", "two"]).await;
+    let info = one.nodes.list().remove(1);
     assert_eq!(info.report.capacity, 4);
     assert_eq!(info.report.free_space, 7);
     assert_eq!(info.version.program, "node 1.0");
-    drop(one);
-    until(&nodes, &["two"]).await;
+    drop(one.node);
+    until(&one.nodes, &["two"]).await;
 }
 
 #[tokio::test]
@@ -104,16 +99,12 @@ async fn two_front_ends_share_a_node() {
 
 #[tokio::test]
 async fn a_draining_node_is_not_chosen() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    let _node = dial(&lab.node("one", &double), address);
-    until(&nodes, &["one"]).await;
+    let one = Connected::new().await;
+    let nodes = &one.nodes;
     assert_eq!(nodes.choose(2, &[]).len(), 1);
     assert_eq!(nodes.choose(2, &["one"]).len(), 0);
     nodes.drain("one", true).await.unwrap();
-    assert!(double.report.lock().unwrap().draining);
+    assert!(one.double.report.lock().unwrap().draining);
     assert_eq!(nodes.choose(2, &[]).len(), 0);
     assert!(nodes.list()[0].report.draining);
     nodes.drain("one", false).await.unwrap();
@@ -124,13 +115,10 @@ async fn a_draining_node_is_not_chosen() {
 
 #[tokio::test]
 async fn sessions_that_are_open_count_at_once() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    let _one = dial(&lab.node("one", &double), address);
-    let _two = dial(&lab.node("two", &double), address);
-    until(&nodes, &["one", "two"]).await;
+    let one = Connected::new().await;
+    let nodes = &one.nodes;
+    let _two = dial(&one.lab.node("two", &one.double), one.address);
+    until(nodes, &["one", "two"]).await;
     let mut chosen = Vec::new();
     for _ in 0..8 {
         chosen.extend(nodes.choose(1, &[]));
@@ -172,18 +160,13 @@ async fn a_node_of_another_major_version_is_refused() {
 
 #[tokio::test]
 async fn a_second_process_of_one_name_is_refused() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    let _first = dial(&lab.node("one", &double), address);
-    until(&nodes, &["one"]).await;
-    let same = Member::load(lab.path("one")).unwrap();
-    let second = Node::new(same, Arc::new(double), "node 2.0").unwrap();
+    let one = Connected::new().await;
+    let same = Member::load(one.lab.path("one")).unwrap();
+    let second = Node::new(same, Arc::new(one.double.clone()), "node 2.0").unwrap();
     let state = State::default();
-    let address = address.to_string();
+    let address = one.address.to_string();
     // It ends when the front end closes the connection.
     let _ = soon(second.dial_once(&address, Arc::clone(&state))).await;
     assert_eq!(*state.borrow(), Registration::Refused);
-    assert_eq!(nodes.list()[0].version.program, "node 1.0");
+    assert_eq!(one.nodes.list()[0].version.program, "node 1.0");
 }

@@ -26,6 +26,7 @@ use crate::message::{FromNode, Open, SessionLimits, ToNode, User};
 use crate::node::{Node, Replies, Requests, Serve};
 use crate::nodes::{NodeHandle, Nodes};
 use crate::report::Report;
+use crate::session::NodeSession;
 
 /// A cluster in a folder of its own.
 struct Lab {
@@ -155,6 +156,43 @@ fn open(task: &str) -> Open {
             stall_timeout: Duration::from_secs(300),
             max_streams: 64,
         },
+    }
+}
+
+/// A front end with one node, `one`, that dials it.
+struct Connected {
+    lab: Lab,
+    nodes: Nodes,
+    address: SocketAddr,
+    double: Double,
+    events: mpsc::UnboundedReceiver<String>,
+    _front: Work,
+    node: Work,
+}
+
+impl Connected {
+    async fn new() -> Self {
+        let lab = Lab::new();
+        let nodes = lab.nodes();
+        let (address, front) = serve(&nodes).await;
+        let (double, events) = Double::new();
+        let node = dial(&lab.node("one", &double), address);
+        until(&nodes, &["one"]).await;
+        Self {
+            lab,
+            nodes,
+            address,
+            double,
+            events,
+            _front: front,
+            node,
+        }
+    }
+
+    /// Opens a session on the node.
+    async fn session(&self, task: &str) -> NodeSession {
+        let node = self.nodes.named("one").unwrap();
+        node.session(open(task)).await.unwrap()
     }
 }
 

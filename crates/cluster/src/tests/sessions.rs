@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tonic::Code;
 use tonic::codegen::http::Uri;
 
-use super::{Double, Lab, dial, handle, next, open, serve, soon};
+use super::{Connected, Double, Lab, next, open, soon};
 use crate::connections::State;
 use crate::error::Error;
 use crate::identity::Peer;
@@ -17,77 +17,45 @@ use crate::proto::{self, to_node};
 
 #[tokio::test]
 async fn a_session_asks_and_is_answered() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, mut events) = Double::new();
-    let _node = dial(&lab.node("one", &double), address);
-    let mut session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
+    let mut one = Connected::new().await;
+    let mut session = one.session("a").await;
     assert_eq!(session.node(), "one");
     for _ in 0..3 {
         let request = ToNode::Stack(StackSide::Net, Some("tcp".into()));
         session.send(request).await.unwrap();
         assert_eq!(session.recv().await.unwrap(), FromNode::Done);
     }
-    assert_eq!(next(&mut events).await, "a from front");
+    assert_eq!(next(&mut one.events).await, "a from front");
     session.finish();
-    assert_eq!(next(&mut events).await, "a ended");
+    assert_eq!(next(&mut one.events).await, "a ended");
     assert!(matches!(session.recv().await, Err(Error::Ended { .. })));
     assert!(session.send(ToNode::DropData).await.is_err());
 }
 
 #[tokio::test]
 async fn a_session_that_is_dropped_ends_on_the_node() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, mut events) = Double::new();
-    let _node = dial(&lab.node("one", &double), address);
-    let session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "a from front");
-    assert_eq!(nodes.list()[0].placed, 1);
+    let mut one = Connected::new().await;
+    let session = one.session("a").await;
+    assert_eq!(next(&mut one.events).await, "a from front");
+    assert_eq!(one.nodes.list()[0].placed, 1);
     drop(session);
-    assert_eq!(next(&mut events).await, "a ended");
-    assert_eq!(nodes.list()[0].placed, 0);
+    assert_eq!(next(&mut one.events).await, "a ended");
+    assert_eq!(one.nodes.list()[0].placed, 0);
 }
 
 #[tokio::test]
 async fn a_session_that_the_node_ends_is_told() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    let _node = dial(&lab.node("one", &double), address);
-    let mut session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
+    let one = Connected::new().await;
+    let mut session = one.session("a").await;
     session.send(ToNode::DropData).await.unwrap();
     assert!(matches!(session.recv().await, Err(Error::Ended { .. })));
 }
 
 #[tokio::test]
 async fn the_sessions_of_a_node_that_is_killed_fail_at_once() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    let node = dial(&lab.node("one", &double), address);
-    let mut session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    drop(node);
+    let one = Connected::new().await;
+    let mut session = one.session("a").await;
+    drop(one.node);
     let error = session.recv().await.unwrap_err();
     assert!(matches!(error, Error::Connection { .. }), "{error}");
 }
@@ -135,12 +103,8 @@ async fn messages_that_are_too_long_or_malformed_break_the_session_off() {
 
 #[tokio::test]
 async fn a_session_begins_with_its_opening() {
-    let lab = Lab::new();
-    let nodes = lab.nodes();
-    let (address, _front) = serve(&nodes).await;
-    let (double, _) = Double::new();
-    let _node = dial(&lab.node("one", &double), address);
-    let handle = handle(&nodes, "one").await;
+    let one = Connected::new().await;
+    let handle = one.nodes.named("one").unwrap();
     let mut bad = open("a");
     bad.user.name = "x".repeat(5000);
     let error = handle.session(bad).await.unwrap_err();
