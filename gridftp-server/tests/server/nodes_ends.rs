@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use byte_ranges::RangeSet;
 use gridftp_cluster::{
     Failed, Fault, FromNode, Open, Replies, Report, Requests, Serve, ToNode, Transfer,
-    TransferKind, Whole,
+    TransferKind, Transferred, Whole,
 };
 use gridftp_dsi_posix::Posix;
 use gridftp_server::DataNode;
@@ -26,6 +27,8 @@ enum Conduct {
     ArrivesLate,
     /// Opens the file late.
     Waits,
+    /// Reports a block that it does not have.
+    Lies,
 }
 
 /// The uploads of a node, and the requests after each.
@@ -40,20 +43,22 @@ struct Played {
 }
 
 impl Played {
+    fn new(conduct: Conduct, seen: &Seen) -> Arc<Self> {
+        Arc::new(Self {
+            conduct,
+            ports: Mutex::default(),
+            seen: Arc::clone(seen),
+        })
+    }
+
     /// A farm with this node alone.
     fn farm(conduct: Conduct) -> (Farm, Seen) {
         let seen = Seen::default();
-        let node = Self {
-            conduct,
-            ports: Mutex::default(),
-            seen: Arc::clone(&seen),
-        };
+        let node = Self::new(conduct, &seen);
         let farm = Farm::configured(
             |options| options.sync_writes = Some(true),
             |front| front,
-            |folder, _, runtime, address| {
-                vec![join(folder, "played", Arc::new(node), runtime, address)]
-            },
+            |folder, _, runtime, address| vec![join(folder, "played", node, runtime, address)],
         );
         (farm, seen)
     }
@@ -83,6 +88,11 @@ impl Played {
         let done = FromNode::Transferred(Box::default());
         match self.conduct {
             Conduct::Waits => done,
+            Conduct::Lies => FromNode::Transferred(Box::new(Transferred {
+                bytes: BLOCK as u64,
+                ranges: RangeSet::up_to(BLOCK as u64),
+                ..Transferred::default()
+            })),
             Conduct::Publishes => {
                 let _ = self.next(requests).await;
                 done
@@ -178,6 +188,37 @@ fn a_node_that_waits_for_its_storage_gives_signs_of_life() {
         "{begun:?}"
     );
     assert_eq!(last(&mut ftp).code, 226);
+}
+
+/// A restart would otherwise go on behind a hole.
+#[test]
+fn no_range_is_kept_beside_a_false_report() {
+    let seen = Seen::default();
+    let farm = Farm::of(
+        |front| front,
+        |folder, root, runtime, address| {
+            let liar = Played::new(Conduct::Lies, &seen);
+            vec![
+                join(folder, "n1", Arc::new(honest(root, 1)), runtime, address),
+                join(folder, "liar", liar, runtime, address),
+            ]
+        },
+    );
+    let mut ftp = farm.extended();
+    let to = spas(&mut ftp);
+    let honest = to.iter().find(|to| to.ip().to_string() == "127.0.0.11");
+    ftp.ok(&format!("ALLO {}", 9 * BLOCK), 200);
+    ftp.send("STOR f");
+    let mut conn = Data::connect(*honest.unwrap());
+    conn.block(0, 4 * BLOCK as u64, &bytes(BLOCK));
+    conn.end(1);
+    let refused = last(&mut ftp);
+    assert_eq!(refused.code, 451, "{refused:?}");
+    assert!(
+        refused.text().contains("byte 0 was reported as stored"),
+        "{refused:?}"
+    );
+    assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
 }
 
 /// The blocks of all nodes that the storage holds are told before the 426.
