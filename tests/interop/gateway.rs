@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{
@@ -234,6 +235,33 @@ fn a_gateway_over_a_gateway_over_our_server() -> Result<()> {
     let mut upstream = of_host(&between, relay.addr(), "");
     upstream.folder = far.root().to_owned();
     broken(&upstream, &relay)
+}
+
+/// A transfer that stands still at the upstream ends in time, and the next command has a new session.
+#[test]
+fn a_stalled_upstream_fails_its_transfer_and_is_used_again() -> Result<()> {
+    let (far, near) = (Tree::new()?, Tree::new()?);
+    let host = Host::ours(far.root())?;
+    let relay = Relay::start(host.addr(), Break::Stall { after: 1_000_000 })?;
+    let mut upstream = of_host(&host, relay.addr(), ";stall=2s;end_timeout=2s");
+    upstream.folder = far.root().to_owned();
+    let gateway = upstream.gateway(&near)?;
+    let file = near.file("file", SIZE, 5)?;
+    let from = file.display().to_string();
+    let begun = Instant::now();
+    let refused = cp(&["--retries", "0", &from, &gateway.url("copy")])?.failed()?;
+    ensure!(
+        refused.stderr.contains("upstream ftp://"),
+        "{}",
+        refused.report()
+    );
+    ensure!(begun.elapsed() < LIMIT / 2, "{:?}", begun.elapsed());
+    ensure!(relay.passed() >= 1_000_000, "nothing stalled");
+    ensure!(!far.path("copy").exists(), "a part was published");
+    let made = Plain::login(gateway.addr())?.send("MKD after")?;
+    ensure!(made.starts_with("257"), "{made}");
+    ensure!(far.path("after").is_dir(), "the directory is elsewhere");
+    Ok(())
 }
 
 /// The user's delegated credential opens the upstream, and nobody else's.

@@ -50,6 +50,8 @@ pub struct Config {
     pub reply_timeout: Duration,
     /// Longest time in which a transfer may move nothing.
     pub stall: Duration,
+    /// Longest wait for the upstream's word that it has all of an upload.
+    pub end_timeout: Duration,
 }
 
 fn bad(why: impl Into<String>) -> Error {
@@ -78,6 +80,7 @@ impl Config {
             connect_timeout: Duration::from_secs(10),
             reply_timeout: Duration::from_secs(60),
             stall: Duration::from_secs(60),
+            end_timeout: Duration::from_secs(300),
         }
     }
 

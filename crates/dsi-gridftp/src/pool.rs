@@ -30,6 +30,7 @@ pub(crate) struct Upstream {
     sessions: usize,
     idle: Duration,
     pub(crate) streams: u32,
+    pub(crate) end_timeout: Duration,
     pub(crate) probe: Probe,
     pools: Mutex<Pools>,
 }
@@ -78,6 +79,7 @@ impl Upstream {
             sessions: config.sessions.max(1),
             idle: config.idle,
             streams: config.streams.max(1),
+            end_timeout: config.end_timeout,
             probe: Probe::new()?,
             pools: Mutex::default(),
         })

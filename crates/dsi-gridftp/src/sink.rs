@@ -448,7 +448,14 @@ impl Sink for GatewaySink {
             return Err(to.refused(ErrorKind::Incomplete, OP, why));
         }
         let (writer, place) = live.writer.take().ok_or_else(over)?;
-        let written = writer.finish().await;
+        let Ok(written) = timeout(to.up.end_timeout, writer.finish()).await else {
+            let (scheme, site) = (to.up.site.scheme.name(), &to.up.site);
+            let limit = to.up.end_timeout.as_secs();
+            let why = format!(
+                "upstream {scheme}://{site}: no word on the end of the upload within {limit} s"
+            );
+            return Err(to.refused(ErrorKind::Io, OP, why));
+        };
         let client = written.map_err(|error| to.failed(OP, of_io(error)))?;
         let mut session = place.session(client);
         if live.at > size {

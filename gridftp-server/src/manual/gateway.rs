@@ -72,8 +72,9 @@
 //! free within `connect_timeout` is answered `450`. One that was idle for `idle` is closed. An
 //! upstream that refuses connections, or does not answer within `connect_timeout` and
 //! `reply_timeout`, fails the command with `451`, its name and its words
-//! (`upstream gsiftp://dtn1.example.org:2811: …`); a transfer without progress ends after `stall`. The
-//! next command tries again.
+//! (`upstream gsiftp://dtn1.example.org:2811: …`); a transfer without progress ends after `stall`, and
+//! an upload whose end the upstream does not confirm after `end_timeout`. The next command tries
+//! again.
 //!
 //! A gateway whose upstream is itself, directly or through others, refuses all commands with `550`.
 //! A tree that has a gateway to its own root as a part of it looks endless to programs that walk it.

@@ -32,6 +32,8 @@ xio::options! {
             ).local();
         /// Whether users act there with the credential that they delegated.
         delegated: bool = true, "delegated", Setting::new().local();
+        /// Longest wait for the word that the server has all of an upload.
+        end_timeout: Duration = Duration::from_secs(300), "end_timeout", Setting::new().local();
         /// Time after which an idle session is closed.
         idle: Duration = Duration::from_secs(60), "idle", Setting::new().local();
         /// Transmission mode of the data.
@@ -113,6 +115,7 @@ pub(super) fn config(entry: &Entry) -> Result<Config> {
     config.connect_timeout = options.connect_timeout;
     config.reply_timeout = options.reply_timeout;
     config.stall = options.stall;
+    config.end_timeout = options.end_timeout;
     config
         .check()
         .map_err(|error| bad(crate::error::chain(&error)))?;
