@@ -43,30 +43,36 @@ pub async fn list(
     };
     let (mut failures, mut since) = (0, now());
     loop {
-        let mut client = connect(&remote.site, options, &observer).await?;
         let (mut told, mut found) = (false, false);
-        let listing = client.attempt_list(path, |entry, known| {
-            told = true;
-            if fits(&entry) {
-                found = true;
-                each(entry, known);
-            }
-        });
-        let Err(failure) = listing.await else {
+        let attempt = async {
+            let connected = connect(&remote.site, options, &observer).await;
+            let mut client = connected.map_err(TransferError::from)?;
+            let listing = client.attempt_list(path, |entry, known| {
+                told = true;
+                if fits(&entry) {
+                    found = true;
+                    each(entry, known);
+                }
+            });
+            listing.await?;
             client.close().await;
+            Ok::<_, Failure>(())
+        };
+        let Err(failure) = attempt.await else {
             return match found || remote.pattern.is_none() {
                 true => Ok(()),
                 false => Err(TransferError::no_match(remote.to_string())),
             };
         };
-        drop(client);
+        // Only a server that was there before is waited for.
+        let unknown = failures == 0 && matches!(failure.error, TransferError::Connect(_));
         if failures == 0 {
             since = now();
         }
         failures += 1;
         let gone = failure.error.is_gone();
         let again = options.goes_on(failures, now() - since, gone);
-        if told || !failure.is_transient() || !again {
+        if told || unknown || !failure.is_transient() || !again {
             return Err(failure.error);
         }
         observer.event(&Event::Retrying {
@@ -155,5 +161,103 @@ impl Client {
             }
             None => Ok(watch.bytes()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Mutex;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::url::Location;
+
+    /// Serves one session; at its listing it ends, or lists one file.
+    fn serve(listener: &TcpListener, lists: bool) {
+        let (mut control, _) = listener.accept().unwrap();
+        let mut commands = BufReader::new(control.try_clone().unwrap()).lines();
+        let mut data = None;
+        control.write_all(b"220 ready\r\n").unwrap();
+        while let Some(Ok(line)) = commands.next() {
+            let reply = match line.split(' ').next().unwrap_or_default() {
+                "PASS" => "230 in".to_owned(),
+                "USER" => "331 password".to_owned(),
+                "TYPE" | "MODE" => "200 ok".to_owned(),
+                "PASV" => {
+                    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+                    let number = port.local_addr().unwrap().port();
+                    data = Some(port);
+                    format!("227 here (127,0,0,1,{},{})", number >> 8, number & 0xff)
+                }
+                "MLSD" if !lists => return,
+                "MLSD" => {
+                    control.write_all(b"150 comes\r\n").unwrap();
+                    let (mut data, _) = data.take().unwrap().accept().unwrap();
+                    data.write_all(b"type=file; name\r\n").unwrap();
+                    drop(data);
+                    "226 done".to_owned()
+                }
+                _ => "500 what?".to_owned(),
+            };
+            control
+                .write_all(format!("{reply}\r\n").as_bytes())
+                .unwrap();
+        }
+    }
+
+    /// Opens the server again once it was found gone.
+    struct Returning {
+        at: SocketAddr,
+        attempts: Mutex<u32>,
+    }
+
+    impl Observer for Returning {
+        fn event(&self, event: &Event<'_>) {
+            if let Event::Retrying { attempt: 2, .. } = event {
+                let listener = TcpListener::bind(self.at).unwrap();
+                thread::spawn(move || serve(&listener, true));
+            }
+            if let Event::Retrying { attempt, .. } = event {
+                *self.attempts.lock().unwrap() = *attempt;
+            }
+        }
+    }
+
+    fn remote(url: &str) -> Remote {
+        match Location::parse(url).unwrap() {
+            Location::Remote(remote) => remote,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listing_waits_for_a_server_that_was_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let session = thread::spawn(move || serve(&listener, false));
+        let url = format!("ftp://anonymous@{at}/dir/");
+        let from = remote(&url);
+        let options = CopyOptions {
+            backoff: Duration::from_millis(1),
+            ..CopyOptions::default()
+        };
+        let attempts = Mutex::new(0);
+        let observer = Arc::new(Returning { at, attempts });
+        let mut names = Vec::new();
+        let each = |entry: Entry, _| names.push(entry.name.to_vec());
+        let told: Arc<dyn Observer> = Arc::<Returning>::clone(&observer);
+        list(&from, &options, told, each).await.unwrap();
+        session.join().unwrap();
+        assert_eq!(names, [b"name"]);
+        assert_eq!(*observer.attempts.lock().unwrap(), 2);
+        // A server that was never there is not waited for.
+        let nobody: Arc<dyn Observer> = observer;
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+        let url = format!("ftp://anonymous@{}/", free.unwrap());
+        let refused = list(&remote(&url), &options, nobody, |_, _| ()).await;
+        assert!(matches!(refused, Err(TransferError::Connect(_))));
     }
 }

@@ -12,6 +12,7 @@ use ftp_wire::command::Dcau;
 use gridftp_cluster::{self as message, DataIdentity};
 use gsi::credential::{Credential, CredentialError};
 use gsi::gridmap::Unmapped;
+use gsi::name::Name;
 use gsi::trust::{TrustOptions, TrustStore};
 use gsi::verify::Peer;
 use rustls_pki_types::UnixTime;
@@ -34,7 +35,8 @@ pub(crate) struct Grid {
     acceptor: GssapiAcceptor,
     trust: Arc<TrustDirectory>,
     map: Arc<GridMapFile>,
-    host: Credential,
+    /// The subject of the host's certificate.
+    subject: Name,
 }
 
 /// Why Grid security cannot be offered.
@@ -98,7 +100,7 @@ impl Grid {
             acceptor,
             trust,
             map,
-            host,
+            subject: host.subject().clone(),
         })))
     }
 
@@ -132,8 +134,9 @@ fn further_credentials(
     };
     let now = UnixTime::now();
     let files = of_hosts(&directory).map_err(BadGrid::Hosts)?;
-    let read = files.iter().filter_map(|files| {
-        let read = files.read(environment.uid(), now);
+    let read = files.into_iter().filter_map(|files| {
+        let files = files.map_err(NoCredential::from);
+        let read = files.and_then(|files| files.read(environment.uid(), now));
         read.inspect_err(|error| tracing::error!("host-certs: {error}; this name is not served"))
             .ok()
     });
@@ -157,7 +160,7 @@ pub(crate) fn is_asked(options: &Options, environment: &Environment) -> bool {
 
 impl fmt::Debug for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Grid({})", self.host.subject())
+        write!(f, "Grid({})", self.subject)
     }
 }
 

@@ -28,7 +28,8 @@ impl Hosts {
         }
     }
 
-    /// Takes credentials for the names in their certificates; the first that fits a name serves it.
+    /// Takes credentials for the names in their certificates: the first that has a name serves it,
+    /// or else the first that fits it, by a wildcard.
     #[must_use]
     pub fn further(mut self, credentials: impl IntoIterator<Item = Credential>) -> Self {
         self.further = credentials.into_iter().collect();
@@ -43,12 +44,20 @@ impl Hosts {
     /// Returns the credential for a host name: the default one where no other is for this name, or
     /// where the client tells none.
     pub fn of(&self, name: Option<&str>) -> &Credential {
-        let host = name.map(Host::new);
-        let fits = |credential: &&Credential| {
-            host.as_ref()
-                .is_some_and(|host| host.fits(credential.certificate(), Names::Hybrid))
+        let Some(name) = name else {
+            return &self.default;
         };
-        self.further.iter().find(fits).unwrap_or(&self.default)
+        let host = Host::new(name);
+        let is_named = |credential: &&Credential| {
+            let mut names = credential.certificate().dns_names().iter();
+            names.any(|held| held.eq_ignore_ascii_case(name))
+        };
+        let fits = |credential: &&Credential| host.fits(credential.certificate(), Names::Hybrid);
+        let mut further = self.further.iter();
+        let exact = further.clone().find(is_named);
+        exact
+            .or_else(|| further.find(fits))
+            .unwrap_or(&self.default)
     }
 
     /// Starts with a connection.

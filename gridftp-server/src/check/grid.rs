@@ -8,8 +8,8 @@ use gsi::gridmap::GridMap;
 use gsi::trust::TrustOptions;
 use gsi::verify::Verifier as _;
 use xio_gsi::{
-    CredentialFiles, GridMapFile, Purpose, TrustDirectory, authorities, find, of_hosts,
-    pool_accounts,
+    CredentialFiles, GridMapFile, NoCredential, Purpose, TrustDirectory, authorities, find,
+    of_hosts, pool_accounts,
 };
 
 use super::{Site, mode};
@@ -94,8 +94,10 @@ impl Site<'_> {
             self.add(Finding::warn(TOPIC, fact, remedy));
         }
         for files in files {
-            match files.read_of_any_age(self.environment.uid()) {
-                Ok(credential) => drop(self.credential(&files, &credential, directory)),
+            let files = files.map_err(NoCredential::from);
+            let uid = self.environment.uid();
+            match files.and_then(|files| Ok((files.read_of_any_age(uid)?, files))) {
+                Ok((credential, files)) => drop(self.credential(&files, &credential, directory)),
                 Err(error) => {
                     let fact = format!("credential of the host: {error}");
                     self.add(Finding::error(TOPIC, &fact, "its clients meet another one"));

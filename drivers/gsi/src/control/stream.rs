@@ -94,8 +94,8 @@ impl<S: Stream> GssapiStream<S> {
         }
     }
 
-    /// Wraps a whole line.
-    fn wrap(&mut self, line: &[u8]) {
+    /// Wraps a whole line; returns whether it could be.
+    fn wrap(&mut self, line: &[u8]) -> bool {
         let last = self.is_last(line);
         let mark = match self.role {
             Role::Initiator => "ENC ",
@@ -106,13 +106,14 @@ impl<S: Stream> GssapiStream<S> {
             Ok(token) => Base64::encode_string(&token),
             Err(error) => {
                 self.broken = Some((ErrorKind::Security, error.to_string()));
-                return;
+                return false;
             }
         };
         let out = self.outgoing.tail();
         out.extend_from_slice(mark.as_bytes());
         out.extend_from_slice(token.as_bytes());
         out.extend_from_slice(b"\r\n");
+        true
     }
 
     /// Notes a line of a reply, and tells whether it is the last one (RFC 959 §4.2).
@@ -306,11 +307,11 @@ impl<S: Stream> AsyncWrite for GssapiStream<S> {
         if !this.shut {
             this.shut = true;
             let line = std::mem::take(&mut this.partial);
-            if !line.is_empty() {
-                this.wrap(&line);
-                if let Some(fault) = this.fault(Operation::Shutdown) {
-                    return Poll::Ready(Err(fault));
-                }
+            if !line.is_empty()
+                && !this.wrap(&line)
+                && let Some(fault) = this.fault(Operation::Shutdown)
+            {
+                return Poll::Ready(Err(fault));
             }
         }
         ready!(this.poll_down(cx))?;

@@ -95,6 +95,7 @@ async fn a_client_meets_the_credential_for_the_name_that_it_asks_for() {
     let further = [
         &["one.example.org"][..],
         &["*.lab.example.org", "two.example.org"],
+        &["own.lab.example.org"],
     ];
     for versions in [Versions::Tls12, Versions::Tls13] {
         let far = acceptor(versions).further_hosts(further.map(|names| GRID.host(names)));
@@ -102,6 +103,8 @@ async fn a_client_meets_the_credential_for_the_name_that_it_asks_for() {
             ("one.example.org", "one.example.org"),
             ("TWO.example.org", "*.lab.example.org"),
             ("dtn.lab.example.org", "*.lab.example.org"),
+            // A name goes before a wildcard, wherever it stands.
+            ("own.lab.example.org", "own.lab.example.org"),
             ("three.example.org", "localhost"),
             ("localhost", "localhost"),
             // It is told to no server, as the names of persons on data channels are not.

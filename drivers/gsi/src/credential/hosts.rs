@@ -8,17 +8,22 @@ use super::CredentialFiles;
 use crate::file::FileError;
 
 /// Returns the files of the credential in each directory below this one, in the order of the
-/// alphabet.
+/// alphabet; names that begin with a dot are left out, as those of a file system's snapshots.
 ///
 /// As at the Globus server, the file whose name ends in `cert.pem` has the certificate and the chain,
 /// and that in `key.pem` the key: `hostcert.pem` and `hostkey.pem`, or `cert.pem` and `privkey.pem`.
 /// The names of the directories do not matter, those in the certificates do.
 ///
 /// # Errors
-/// A directory cannot be read.
-pub fn of_hosts(directory: &Path) -> Result<Vec<CredentialFiles>, FileError> {
-    let hosts = listed(directory)?.into_iter().filter(|path| path.is_dir());
-    hosts.map(|host| files(&host)).collect()
+/// The directory cannot be read; a directory below it, in its place of the list.
+pub fn of_hosts(directory: &Path) -> Result<Vec<Result<CredentialFiles, FileError>>, FileError> {
+    let is_hidden = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b".")
+    };
+    let hosts = listed(directory)?.into_iter();
+    let hosts = hosts.filter(|path| path.is_dir() && !is_hidden(path));
+    Ok(hosts.map(|host| files(&host)).collect())
 }
 
 fn files(host: &Path) -> Result<CredentialFiles, FileError> {

@@ -227,7 +227,7 @@ fn an_archive_is_the_last_place_of_a_user_and_asks_for_its_passphrase() {
 fn each_directory_of_hosts_has_a_credential() {
     let grid = Grid::new();
     let hosts = grid.folder().join("hosts");
-    for inner in ["a", "b", "c", "d"] {
+    for inner in ["a", "b", "c", "d", "..data"] {
         fs::create_dir_all(hosts.join(inner)).unwrap();
     }
     pair(&grid, "one", "hosts/b/hostcert.pem", "hosts/b/hostkey.pem");
@@ -236,8 +236,16 @@ fn each_directory_of_hosts_has_a_credential() {
     pair(&grid, "three", "hosts/c/hostcert.pem", "hosts/c/lost");
     grid.write("hosts/README", "no directory", 0o644);
     let uid = rustix::process::geteuid().as_raw();
+    // Links of mounted secrets, and a directory of another user.
+    pair(
+        &grid,
+        "two",
+        "hosts/..data/cert.pem",
+        "hosts/..data/privkey.pem",
+    );
+    std::os::unix::fs::symlink("loop", hosts.join("loop")).unwrap();
     let read = of_hosts(&hosts).unwrap().into_iter().map(|files| {
-        let credential = files.read(uid, UnixTime::now());
+        let credential = files.unwrap().read(uid, UnixTime::now());
         match credential {
             Ok(own) => format!("{} {}", own.subject(), own.chain().len()),
             Err(error) => error.to_string(),
