@@ -20,13 +20,13 @@ const MEMORY: u64 = 256 << 20;
 
 /// Measures both directions, then the memory that our server has held.
 pub(crate) fn measure(options: &Options) -> Result<Vec<Line>> {
+    let size = options.amount(1 << 30, 128 << 20);
     let (Some(store), Some(rclone)) = (
-        ObjectServer::start(ObjectServerKind::Versitygw)?,
+        ObjectServer::start_in(ObjectServerKind::Versitygw, Tree::roomy(4 * size)?)?,
         Peer::Rclone.require(SUITE),
     ) else {
         return Ok(Vec::new());
     };
-    let size = options.amount(1 << 30, 128 << 20);
     let tree = Tree::roomy(3 * size)?;
     tree.file(FILE, size, 1)?;
     let server = Host::ours_with(tree.root(), &["--storage", &store.storage()?])?;
@@ -85,8 +85,11 @@ impl Bed {
         let mut command = Command::new(&self.rclone);
         command
             .args(["copyto", "--config", "/dev/null", "--ignore-checksum"])
+            // It copies nothing that is there already.
+            .arg("--ignore-times")
             .args(["--s3-disable-checksum", "--s3-no-check-bucket"])
-            .args(["--s3-upload-concurrency", "4"])
+            // Parts of the size of ours.
+            .args(["--s3-upload-concurrency", "4", "--s3-chunk-size", "8M"])
             .args([
                 "--multi-thread-streams",
                 "4",

@@ -44,6 +44,11 @@ impl ObjectServer {
 
     /// Starts a server, or returns nothing where it is missing.
     pub fn start(kind: ObjectServerKind) -> Result<Option<Self>> {
+        Self::start_in(kind, Tree::new()?)
+    }
+
+    /// As [`start`](Self::start), with its files in an empty tree.
+    pub fn start_in(kind: ObjectServerKind, tree: Tree) -> Result<Option<Self>> {
         let peer = match kind {
             ObjectServerKind::Versitygw => Peer::Versitygw,
             ObjectServerKind::Moto => Peer::Moto,
@@ -51,7 +56,6 @@ impl ObjectServer {
         let Some(program) = peer.require("interop: object stores") else {
             return Ok(None);
         };
-        let tree = Tree::new()?;
         let keys = format!(
             "AWS_ACCESS_KEY_ID={}\nAWS_SECRET_ACCESS_KEY={}\n",
             Self::ACCESS,
