@@ -127,6 +127,12 @@ fn is_plausible(peer: IpAddr, at: SocketAddr) -> bool {
     ip == peer || (at.port() >= 1024 && scope(ip) <= scope(peer))
 }
 
+/// The addresses of `nodes` that a server at `peer` may have.
+fn plausible(peer: IpAddr, mut nodes: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    nodes.retain(|node| is_plausible(peer, *node));
+    nodes
+}
+
 /// The hosts of these addresses.
 fn networks(nodes: &[SocketAddr]) -> Arc<[Network]> {
     let hosts = nodes.iter().map(|node| Network::from(node.ip()));
@@ -206,7 +212,17 @@ impl Client {
             Some(nodes) => nodes,
             None => self.ask_stripes().await?,
         };
-        Ok(Peers::Among(peer, networks(&nodes)))
+        Ok(self.among(nodes))
+    }
+
+    /// The server and those of its nodes that it may have.
+    fn among(&self, nodes: Vec<SocketAddr>) -> Peers {
+        let peer = self.control.peer();
+        let nodes = match self.options.trust_pasv {
+            true => nodes,
+            false => plausible(peer, nodes),
+        };
+        Peers::Among(peer, networks(&nodes))
     }
 
     /// Has the stripes of the server connect to us, at most so many; says whether it does.
@@ -222,8 +238,7 @@ impl Client {
         if nodes.len() < 2 {
             return Ok(false);
         }
-        let peers = Peers::Among(self.control.peer(), networks(&nodes));
-        let at = self.listen(peers).await?;
+        let at = self.listen(self.among(nodes.clone())).await?;
         let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
         // Each stripe ends its connections by itself, so all may have one port.
         let to = vec![at; nodes.len().min(most)];

@@ -39,6 +39,14 @@ fn a_server_aims_us_at_no_host_that_it_may_not_reach() {
 }
 
 #[test]
+fn no_host_may_send_to_us_that_the_server_may_not_reach() {
+    let nodes =
+        ["198.51.100.7:5000", "127.0.0.1:5000", "10.0.0.7:5000"].map(|at| at.parse().unwrap());
+    let kept = plausible("192.0.2.7".parse().unwrap(), nodes.to_vec());
+    assert_eq!(kept, nodes[..1]);
+}
+
+#[test]
 fn bytes_are_told_of_several_stripes_over_all_attempts() {
     let perf = |stripe, bytes| Perf::new(0, stripe, bytes, 2);
     let mut all = StripeBytes::default();
