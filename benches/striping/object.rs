@@ -88,6 +88,8 @@ impl Bed {
             // It copies nothing that is there already.
             .arg("--ignore-times")
             .args(["--s3-disable-checksum", "--s3-no-check-bucket"])
+            // Else it waits a second for the store's consent to each part.
+            .args(["--expect-continue-timeout", "0"])
             // Parts of the size of ours.
             .args(["--s3-upload-concurrency", "4", "--s3-chunk-size", "8M"])
             .args([
