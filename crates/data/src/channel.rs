@@ -313,12 +313,7 @@ impl DataChannel {
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<Received> {
-        let start = if plan.mode == Mode::Extended {
-            0
-        } else {
-            plan.start
-        };
-        let order = InOrder::new(start, self.options.ahead);
+        let order = InOrder::new(plan.start, self.options.ahead);
         let stall = self.options.stall;
         let moved = async {
             let order = &order;

@@ -118,7 +118,8 @@ pub struct ReceivePlan {
     pub ty: Type,
     /// Offset of the sink for wire offset 0 (`ESTO A`, `APPE`), in bytes.
     pub base: u64,
-    /// Wire offset of the first byte (`REST n`), in bytes, at which a MODE S transfer begins.
+    /// Wire offset of the first byte (`REST n`), in bytes, at which a MODE S transfer begins, and
+    /// any transfer to a sink or consumer in order.
     pub start: u64,
     /// Wire offset at which a MODE S transfer ends although the peer may send more.
     pub until: Option<u64>,

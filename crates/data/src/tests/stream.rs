@@ -161,6 +161,34 @@ async fn a_restart_continues_where_it_stopped() {
 }
 
 #[tokio::test]
+async fn a_restart_of_a_sink_in_order_continues_where_it_stopped() {
+    let content = bytes(300_000);
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (mut from, mut to) = pair().await;
+        let sink = Kept {
+            sequential: true,
+            ..Kept::default()
+        };
+        let kept = Bytes::copy_from_slice(&content[..200_000]);
+        sink.write_at(0, kept).await.unwrap();
+        let rest = Range64::new(200_000, 300_000).into_iter().collect();
+        let send = SendPlan::new(mode, Type::Image, rest).parallelism(4);
+        let receive = incoming(mode).start(200_000);
+        let (source, watches) = (Memory(content.clone()), (Watch::new(), Watch::new()));
+        let moved = async {
+            tokio::try_join!(
+                from.send(&source, &send, &watches.0),
+                to.receive(&sink, &receive, &watches.1)
+            )
+        };
+        let (_, got) = moved.await.unwrap();
+        assert!(sink.data() == content, "{mode:?}");
+        assert_eq!(got.ranges.to_string(), "200000-300000");
+        assert_eq!(got.end, 300_000);
+    }
+}
+
+#[tokio::test]
 async fn a_partial_transfer_ends_at_its_limit() {
     let content = bytes(3_000_001);
     for (start, until) in [
