@@ -70,6 +70,9 @@ pub(crate) struct Index {
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
+    /// Whether a write has failed: a line may be cut off, or not be on stable storage although a
+    /// later flush succeeds.
+    has_failed: bool,
 }
 
 impl Index {
@@ -120,7 +123,7 @@ impl Index {
             .mode(0o600)
             .open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut journal = Journal { file, path };
+        let mut journal = Journal::new(file, path);
         journal.line(&head)?;
         journal.file.sync_all()?;
         File::open(&self.dir)?.sync_all()?;
@@ -239,7 +242,7 @@ fn lock(path: PathBuf) -> io::Result<Option<(Journal, Option<Kept>)>> {
                 file.set_len(whole as u64)?;
             }
             let kept = parse(&text);
-            return Ok(Some((Journal { file, path }, kept)));
+            return Ok(Some((Journal::new(file, path), kept)));
         }
     }
 }
@@ -274,14 +277,31 @@ fn parse(text: &[u8]) -> Option<Kept> {
 }
 
 impl Journal {
+    fn new(file: File, path: PathBuf) -> Self {
+        Self {
+            file,
+            path,
+            has_failed: false,
+        }
+    }
+
     fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec(value)?;
         text.push(b'\n');
         self.file.write_all(&text)
     }
 
-    /// Records parts, on stable storage if `durable`.
+    /// Records parts, on stable storage if `durable`; nothing behind a failure.
     pub(crate) fn record(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::Error::other("an earlier write to it failed"));
+        }
+        let recorded = self.append(parts, durable);
+        self.has_failed = recorded.is_err();
+        recorded
+    }
+
+    fn append(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
         for (index, stored) in parts.iter().cloned() {
             self.line(&Line { index, stored })?;
         }
@@ -346,6 +366,23 @@ mod tests {
         assert_eq!(kept.parts.keys().collect::<Vec<_>>(), [&0, &1, &3]);
         journal.remove().unwrap();
         assert!(index.lock(&upload.key).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_journal_records_nothing_behind_a_failed_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), "s3://b").unwrap();
+        let upload = upload("a");
+        let mut journal = index.create(&upload, None, true).unwrap();
+        let parts = [(0, stored("x", 10))];
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = std::mem::replace(&mut journal.file, full);
+        let failed = journal.record(&parts, true).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
+        // There is room again, behind a line that may be cut off.
+        journal.file = file;
+        journal.record(&parts, true).unwrap_err();
+        assert!(index.peek(&upload.key).unwrap().unwrap().parts.is_empty());
     }
 
     #[test]
