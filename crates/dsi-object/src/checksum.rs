@@ -11,7 +11,7 @@ use gridftp_dsi::{
     ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, Progress, Result, Source as _,
 };
 use md5::{Digest as _, Md5};
-use object_store::ObjectStoreExt as _;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::error::{of, refused};
@@ -81,25 +81,38 @@ pub(crate) async fn check(path: &DsiPath, data: Bytes, done: &Finish) -> Result<
 }
 
 /// Checks the expected digest of an object of parts, which are readable only together and
-/// published: an object with another digest is removed.
+/// published under `tag`: it is removed if it has another digest. An object that another client has
+/// put there since is neither checked nor removed.
 pub(crate) async fn check_published(
     store: &Arc<Store>,
     path: &DsiPath,
     key: &Path,
+    tag: Option<&str>,
     done: &Finish,
 ) -> Result<()> {
     let Some((algorithm, expected)) = &done.checksum else {
         return Ok(());
     };
     let failed = |error| of("publish", path, error);
-    let meta = store.objects.head(key).await.map_err(failed)?;
-    let source = ObjectSource::new(store, path, meta);
+    let now = store.head(key).await.map_err(failed)?;
+    let Some(meta) = now.filter(|now| tag.is_none_or(|tag| has_tag(now, tag))) else {
+        let why = "another client replaced or removed the object before its digest was known";
+        return Err(refused(ErrorKind::Changed, "publish", path, why));
+    };
+    let source = ObjectSource::new(store, path, meta.clone());
     let digest = of_source(&source, *algorithm, (0, None), path, &Progress::new()).await?;
     let compared = compare(path, &digest, expected);
     if compared.is_err() {
-        store.objects.delete(key).await.map_err(failed)?;
+        store.remove_same(vec![meta]).await.map_err(failed)?;
     }
     compared
+}
+
+/// Whether an object has this entity tag, which some services write without quotes in some replies.
+fn has_tag(object: &ObjectMeta, tag: &str) -> bool {
+    let bare = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
+    let own = object.e_tag.as_deref();
+    own.is_some_and(|own| bare(own) == bare(tag))
 }
 
 /// The entity tag that S3 gives an object of these parts, if their tags are digests.

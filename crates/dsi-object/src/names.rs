@@ -214,7 +214,7 @@ impl Store {
             .buffer_unordered(COPIES)
             .try_collect::<()>();
         copying.await.map_err(failed)?;
-        let changed = self.remove_copied(objects).await.map_err(failed)?;
+        let changed = self.remove_same(objects).await.map_err(failed)?;
         if let Some(changed) = changed {
             let why = format!(
                 "{changed} was replaced while it was copied: both names are there, the new content under the old one"
@@ -231,7 +231,10 @@ impl Store {
     /// Removes objects that are still the listed ones; returns one that is not.
     ///
     /// `object_store` has no conditional removal, so they are compared right before.
-    async fn remove_copied(&self, objects: Vec<ObjectMeta>) -> Result<Option<Path>, StoreError> {
+    pub(crate) async fn remove_same(
+        &self,
+        objects: Vec<ObjectMeta>,
+    ) -> Result<Option<Path>, StoreError> {
         let (mut same, mut changed) = (Vec::with_capacity(objects.len()), None);
         let heads = objects.into_iter().map(|copied| async move {
             let now = self.head(&copied.location).await?;

@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{ErrorKind, Finish, Kind, Result, Stat};
-use object_store::{ObjectMeta, ObjectStoreExt as _};
+use object_store::ObjectMeta;
 
 use crate::checksum;
 use crate::error::{is_transient, kind, of};
 use crate::journal::Stored;
-use crate::sink::{ObjectSink, blocking, remove};
+use crate::sink::{ObjectSink, Target, blocking, remove};
 
 impl ObjectSink {
     /// Publishes the object.
@@ -85,24 +85,27 @@ impl ObjectSink {
                 return Err(mismatch);
             }
         };
-        if expected.is_some() && !is_known && self.to.store.objects.head(&self.to.key).await.is_ok()
-        {
-            let why = "the parts came out of order or from an earlier attempt, so their digest is known too late for the old object: remove it";
-            return Err(self.to.refused(ErrorKind::Unsupported, why));
+        if expected.is_some() && !is_known {
+            let old = self.to.store.head(&self.to.key).await;
+            if old.map_err(self.to.failed("publish"))?.is_some() {
+                let why = "the parts came out of order or from an earlier attempt, so their digest is known too late for the old object: remove it";
+                return Err(self.to.refused(ErrorKind::Unsupported, why));
+            }
         }
         let published = self.complete(parts, size).await;
         if self.state().is_over {
             self.forget().await;
         }
-        published?;
+        let tag = published?;
         if is_known {
             return Ok(());
         }
-        checksum::check_published(&self.to.store, &self.to.path, &self.to.key, done).await
+        let Target { store, path, key } = &self.to;
+        checksum::check_published(store, path, key, tag.as_deref(), done).await
     }
 
-    /// Publishes the object of these parts, which are `size` bytes.
-    async fn complete(&self, parts: &BTreeMap<usize, Stored>, size: u64) -> Result<()> {
+    /// Publishes the object of these parts, which are `size` bytes; returns its entity tag.
+    async fn complete(&self, parts: &BTreeMap<usize, Stored>, size: u64) -> Result<Option<String>> {
         let upload = self.upload().await?;
         let store = &self.to.store;
         // A restart completes the upload if this process does not.
@@ -114,9 +117,12 @@ impl ObjectSink {
         let ids: Vec<_> = parts.values().map(|part| part.id.clone()).collect();
         let expected = checksum::tag_of(&ids);
         let before = store.head(&self.to.key).await;
-        let Err(error) = store.parts.complete(upload, ids, size).await else {
-            self.state().is_over = true;
-            return Ok(());
+        let error = match store.parts.complete(upload, ids, size).await {
+            Ok(tag) => {
+                self.state().is_over = true;
+                return Ok(tag);
+            }
+            Err(error) => error,
         };
         let is_gone = kind(&error) == ErrorKind::NotFound;
         let is_doubtful = is_gone || is_transient(&error);
@@ -133,8 +139,9 @@ impl ObjectSink {
         if let Ok(Some(now)) = store.head(&self.to.key).await
             && is_new(&now)
         {
-            self.state().is_over = true;
-            return Ok(());
+            // It may be the object of another upload, and these parts still be at the store.
+            self.abandon().await;
+            return Ok(now.e_tag);
         }
         if is_gone {
             self.state().is_over = true;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
-    Create, Dsi as _, DsiPath, ErrorKind, Finish, Result, Sink as _, Source as _, Stat, User,
+    ChecksumAlgorithm, Create, Dsi as _, DsiPath, ErrorKind, Finish, Result, Sink as _,
+    Source as _, Stat, User,
 };
 use gridftp_dsi_object::{ObjectSink, Objects};
 use support::{Fault, Op, Service};
@@ -298,6 +299,71 @@ async fn a_checkpoint_names_no_byte_that_the_store_does_not_have() {
     let sink = store.write(&user(), &file(), how).await.unwrap();
     sink.finish(Finish::whole(500)).await.unwrap();
     assert!(service.state.lock().unwrap().objects["file"] == half);
+}
+
+/// Uploads in parts with a digest that is compared with the published object.
+async fn upload_with_digest(store: &Objects, digest: &str) -> Result<Stat> {
+    let sink = store.write(&user(), &file(), WHOLE).await?;
+    write(&sink, &content()).await?;
+    let done = Finish::whole(2500).with_checksum(ChecksumAlgorithm::Md5, digest.to_owned());
+    sink.finish(done).await
+}
+
+#[tokio::test]
+async fn a_digest_that_differs_removes_the_uploaded_object_alone() {
+    let wrong = "0".repeat(32);
+    for (fault, kind) in [
+        (None, ErrorKind::Mismatch),
+        (Some(Op::Complete), ErrorKind::Changed),
+        (Some(Op::Get), ErrorKind::Mismatch),
+    ] {
+        let faults: Vec<_> = fault.map(|op| (op, Fault::Replaced)).into_iter().collect();
+        let service = Service::start(&faults).await;
+        let dir = tempfile::tempdir().unwrap();
+        let store = service.store(&dir.path().join("index"));
+        let failed = upload_with_digest(&store, &wrong).await.unwrap_err();
+        assert_eq!(failed.kind(), kind, "{fault:?}: {failed}");
+        let state = service.state.lock().unwrap();
+        let left = state.objects.get("file").map(Vec::as_slice);
+        let expected = fault.map(|_| b"replaced".as_slice());
+        assert_eq!(left, expected, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_examined_is_not_replaced_unverified() {
+    for fault in [Fault::Denied, Fault::SlowDown] {
+        let service = Service::start(&[]).await;
+        service.state.lock().unwrap().put("file", b"old".to_vec());
+        let dir = tempfile::tempdir().unwrap();
+        let store = service.store_with(&dir.path().join("index"), |config| {
+            config.retry = Duration::from_millis(50);
+        });
+        let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
+        write(&sink, &content()).await.unwrap();
+        service.state.lock().unwrap().faults = vec![(Op::Head, fault); 8];
+        let done = Finish::whole(2500).with_checksum(ChecksumAlgorithm::Md5, "0".repeat(32));
+        sink.finish(done).await.unwrap_err();
+        assert_eq!(service.count(Op::Complete), 0);
+        assert_eq!(service.state.lock().unwrap().objects["file"], b"old");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_there_already_leaves_no_parts_of_its_second_upload() {
+    let service = Service::start(&[]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let index = dir.path().join("index");
+    let store = service.store_with(&index, |config| {
+        config.retry = Duration::from_millis(50);
+    });
+    upload(&store, &content()).await.unwrap();
+    service.state.lock().unwrap().faults = vec![(Op::Complete, Fault::SlowDown); 8];
+    upload(&store, &content()).await.unwrap();
+    let state = service.state.lock().unwrap();
+    assert!(state.uploads.is_empty(), "parts are left");
+    assert!(state.objects["file"] == content());
+    assert_eq!(index.read_dir().unwrap().count(), 0, "a journal is left");
 }
 
 #[tokio::test]

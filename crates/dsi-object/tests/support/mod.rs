@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     ReplyLost,
     /// Status 200 with this error code in the body, and nothing is done.
     Body(&'static str),
-    /// Another client replaces the source of a copy before the reply.
+    /// Another client replaces the object, or the source of a copy, before the reply.
     Replaced,
 }
 
@@ -199,8 +199,9 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
                 Some(Fault::Lost) => return None,
                 Some(Fault::ReplyLost | Fault::Replaced) | None => state.execute(&request),
             };
-            if let (Some(Fault::Replaced), Some(from)) = (fault, &request.from) {
-                state.put(from, b"replaced".to_vec());
+            if let Some(Fault::Replaced) = fault {
+                let key = request.from.as_ref().unwrap_or(&request.key);
+                state.put(key, b"replaced".to_vec());
             }
             (fault, reply)
         };
