@@ -36,6 +36,20 @@ impl Candidate<'_> {
     }
 }
 
+/// Says whether one of the others is clearly better for a session than `own`, which has it: with the
+/// session, it still has at most three quarters of the transfers of `own` for its capacity.
+///
+/// The margin keeps sessions from wandering: reports are a second old. Recent placements of `own`
+/// do not count, as some may have moved already.
+pub(crate) fn is_outdone(own: &Candidate<'_>, others: &[Candidate<'_>]) -> bool {
+    others.iter().any(|other| {
+        let busy = own.report.running.max(own.placed);
+        let here = u128::from(busy) * u128::from(other.report.capacity);
+        let there = (u128::from(other.expected()) + 1) * u128::from(own.report.capacity);
+        other.report.takes_sessions() && !other.late && 4 * there <= 3 * here
+    })
+}
+
 /// The indices of at most `n` candidates, the best first: distinct, with capacity, not draining.
 pub(crate) fn choose(candidates: &[Candidate<'_>], n: usize) -> Vec<usize> {
     let mut usable: Vec<(usize, &Candidate<'_>)> = candidates
@@ -112,6 +126,70 @@ mod tests {
                 (*late, f64::from(expected) / f64::from(report.capacity), report.load)
             };
             prop_assert!(all.is_sorted_by(|one, other| cost(one) <= cost(other)));
+        }
+    }
+
+    #[test]
+    fn a_session_moves_to_a_node_that_is_clearly_better() {
+        let names = ["0".to_owned(), "1".to_owned()];
+        let report = |running, draining| Report {
+            capacity: 4,
+            running,
+            draining,
+            ..Report::default()
+        };
+        for (own, other, moves) in [
+            (
+                (report(0, false), false, 0, 8),
+                (report(0, false), false, 0, 0),
+                true,
+            ),
+            (
+                (report(0, false), false, 0, 4),
+                (report(0, false), false, 0, 2),
+                true,
+            ),
+            (
+                (report(0, false), false, 0, 4),
+                (report(0, false), false, 0, 3),
+                false,
+            ),
+            (
+                (report(0, false), false, 0, 1),
+                (report(0, false), false, 0, 0),
+                false,
+            ),
+            // Transfers of other front ends.
+            (
+                (report(8, false), false, 0, 1),
+                (report(0, false), false, 0, 0),
+                true,
+            ),
+            (
+                (report(0, false), false, 0, 8),
+                (report(8, false), false, 0, 0),
+                false,
+            ),
+            (
+                (report(0, false), false, 0, 8),
+                (report(0, true), false, 0, 0),
+                false,
+            ),
+            (
+                (report(0, false), false, 0, 8),
+                (report(0, false), true, 0, 0),
+                false,
+            ),
+            (
+                (report(0, false), false, 0, 8),
+                (Report::default(), false, 0, 0),
+                false,
+            ),
+        ] {
+            let nodes = [own, other];
+            let candidates = candidates(&nodes, &names);
+            let outdone = is_outdone(&candidates[0], &candidates[1..]);
+            assert_eq!(outdone, moves, "{nodes:?}");
         }
     }
 

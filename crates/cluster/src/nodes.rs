@@ -101,6 +101,12 @@ pub(crate) struct Placement(Arc<Placed>);
 #[derive(Debug)]
 struct Placed(Arc<Connected>);
 
+impl Placement {
+    fn node(&self) -> &Arc<Connected> {
+        &self.0.0
+    }
+}
+
 impl Drop for Placed {
     fn drop(&mut self) {
         self.0.placed.fetch_sub(1, Ordering::Relaxed);
@@ -162,13 +168,7 @@ impl Nodes {
             .collect();
         let candidates: Vec<Candidate<'_>> = nodes
             .iter()
-            .map(|(node, usage)| Candidate {
-                name: &node.peer.identity.name,
-                report: &usage.report,
-                late: usage.is_late(),
-                recent: usage.recent,
-                placed: node.placed.load(Ordering::Relaxed),
-            })
+            .map(|(node, usage)| node.candidate(usage))
             .collect();
         choice::choose(&candidates, n)
             .into_iter()
@@ -211,11 +211,29 @@ impl Nodes {
         Ok(())
     }
 
-    /// Says whether sessions are placed on this node: it is connected, reports and does not drain.
-    pub fn places_on(&self, name: &str) -> bool {
-        self.shared.lock().get(name).is_some_and(|node| {
+    /// Says whether sessions are placed where this one is: its connection is the registered one of
+    /// its node, which reports and does not drain.
+    pub fn places_on(&self, session: &NodeSession) -> bool {
+        let own = session.placement().node();
+        let table = self.shared.lock();
+        table.get(session.node()).is_some_and(|node| {
             let usage = node.usage();
-            usage.report.takes_sessions() && !usage.is_late()
+            Arc::ptr_eq(node, own) && usage.report.takes_sessions() && !usage.is_late()
+        })
+    }
+
+    /// Returns the index of a session that is better placed anew: its node is clearly busier than
+    /// one with none of these sessions.
+    pub fn misplaced(&self, sessions: &[NodeSession]) -> Option<usize> {
+        let nodes = self.shared.snapshot();
+        let nodes: Vec<_> = nodes.iter().map(|node| (node, node.usage())).collect();
+        let has =
+            |node: &Arc<Connected>| sessions.iter().any(|session| session.node() == node.name());
+        let others = nodes.iter().filter(|(node, _)| !has(node));
+        let others: Vec<_> = others.map(|(node, usage)| node.candidate(usage)).collect();
+        sessions.iter().position(|session| {
+            let own = session.placement().node();
+            choice::is_outdone(&own.candidate(&own.usage()), &others)
         })
     }
 }
@@ -242,6 +260,20 @@ impl Connected {
 
     pub(crate) fn usage(&self) -> Use {
         *self.lock()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.peer.identity.name
+    }
+
+    fn candidate<'a>(&'a self, usage: &'a Use) -> Candidate<'a> {
+        Candidate {
+            name: self.name(),
+            report: &usage.report,
+            late: usage.is_late(),
+            recent: usage.recent,
+            placed: self.placed.load(Ordering::Relaxed),
+        }
     }
 
     fn info(&self) -> NodeInfo {
@@ -274,11 +306,11 @@ impl Use {
 impl NodeHandle {
     /// Returns the name of the node.
     pub fn name(&self) -> &str {
-        &self.node().peer.identity.name
+        self.node().name()
     }
 
     fn node(&self) -> &Connected {
-        &self.placement.0.0
+        self.placement.node()
     }
 
     /// Opens a session on the node.

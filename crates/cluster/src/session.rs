@@ -25,7 +25,7 @@ pub struct NodeSession {
     replies: mpsc::Receiver<Result<FromNode>>,
     /// Receives the messages of the node.
     _work: Work,
-    _placement: Placement,
+    placement: Placement,
 }
 
 impl NodeSession {
@@ -51,13 +51,18 @@ impl NodeSession {
             requests: Some(requests),
             replies,
             _work: Work::spawn(work),
-            _placement: placement,
+            placement,
         })
     }
 
     /// Returns the name of the node.
     pub fn node(&self) -> &str {
         &self.node
+    }
+
+    /// The placement that it counts for.
+    pub(crate) const fn placement(&self) -> &Placement {
+        &self.placement
     }
 
     /// Sends a request.

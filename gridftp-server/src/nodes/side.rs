@@ -222,7 +222,7 @@ impl NodeSide {
     }
 
     /// Makes sure of sessions with this number of nodes, or with all there are: keeps those that are
-    /// open, and opens the others at the same time.
+    /// open and well placed, and opens the others at the same time.
     async fn place(&mut self, stripes: u32, avoid: &mut Vec<String>) -> Result<(), Error> {
         let stripes = usize::try_from(stripes.max(1)).unwrap_or(usize::MAX);
         if self.is_running {
@@ -230,8 +230,12 @@ impl NodeSide {
         }
         let nodes = &self.front.nodes;
         self.stripes
-            .retain(|session| session.is_open() && nodes.places_on(session.node()));
+            .retain(|session| session.is_open() && nodes.places_on(session));
         self.stripes.truncate(stripes);
+        // One at a time: others of these may fit then.
+        if let Some(index) = nodes.misplaced(&self.stripes).filter(|_| avoid.is_empty()) {
+            self.stripes.remove(index);
+        }
         self.is_cached = false;
         let until = Instant::now() + ANSWER;
         while self.stripes.len() < stripes {

@@ -170,3 +170,32 @@ async fn a_second_process_of_one_name_is_refused() {
     assert_eq!(*state.borrow(), Registration::Refused);
     assert_eq!(one.nodes.list()[0].version.program, "node 1.0");
 }
+
+/// Sessions that begin while one node is up are placed anew when another one joins.
+#[tokio::test]
+async fn sessions_that_are_open_move_to_a_node_that_joins() {
+    let one = Connected::new().await;
+    let nodes = &one.nodes;
+    let mut sessions = Vec::new();
+    for task in 0..8 {
+        sessions.push([one.session(&task.to_string()).await]);
+    }
+    assert!(
+        sessions
+            .iter()
+            .all(|session| nodes.misplaced(session).is_none())
+    );
+    let _two = dial(&one.lab.node("two", &one.double), one.address);
+    until(nodes, &["one", "two"]).await;
+    for _ in 0..2 {
+        for session in &mut sessions {
+            if nodes.misplaced(&*session).is_some() {
+                let best = nodes.choose(1, &[]).remove(0);
+                *session = [best.session(open("again")).await.unwrap()];
+            }
+        }
+        let mut placed: Vec<_> = nodes.list().iter().map(|node| node.placed).collect();
+        placed.sort_unstable();
+        assert_eq!(placed, [3, 5]);
+    }
+}
