@@ -92,6 +92,11 @@ impl Member {
         self.revocations.check(peer)
     }
 
+    /// Returns once the certificate of a peer is revoked, with the failure of its connection.
+    pub(crate) async fn until_revoked(&self, peer: &Peer) -> Error {
+        self.revocations.until_revoked(peer).await
+    }
+
     #[cfg(test)]
     pub(crate) fn own(&self) -> Own<'_> {
         Own {

@@ -174,18 +174,21 @@ impl<S: Serve> Node<S> {
         .await;
     }
 
-    /// Serves the calls of a front end over one connection, until it ends.
+    /// Serves the calls of a front end over one connection, until it ends or the front end's
+    /// certificate is revoked.
     pub(crate) async fn serve(&self, stream: impl Io, peer: Peer, state: State) -> Result<()> {
-        let front = peer.identity.name.clone();
         let calls = Calls {
             node: self.clone(),
-            peer,
+            peer: peer.clone(),
             state,
         };
         let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);
-        link::serve(stream, service, &MEMBERS)
-            .await
-            .map_err(|error| Error::connection(front, error))
+        let served = tokio::select! {
+            served = link::serve(stream, service, &MEMBERS) => served,
+            // Calls in progress end with the connection.
+            revoked = self.member.until_revoked(&peer) => return Err(revoked),
+        };
+        served.map_err(|error| Error::connection(&peer.identity.name, error))
     }
 }
 

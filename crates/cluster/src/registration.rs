@@ -32,17 +32,22 @@ impl Nodes {
         address: &str,
         state: State,
     ) -> Result<()> {
-        let name = peer.identity.name.clone();
-        let lost = |error: hyper::Error| Error::connection(&name, error);
+        let lost = |error: hyper::Error| Error::connection(&peer.identity.name, error);
         let (caller, connection) = link::call(stream).await.map_err(lost)?;
         let mut connection = std::pin::pin!(connection);
-        let kept = self.shared.keep(caller, peer, address, &state);
+        let attended = async {
+            tokio::select! {
+                end = &mut connection => return end.map_err(lost),
+                kept = self.shared.keep(caller, &peer, address, &state) => kept?,
+            }
+            // Its sessions go on until they end.
+            connection.await.map_err(lost)
+        };
         tokio::select! {
-            end = &mut connection => return end.map_err(lost),
-            kept = kept => kept?,
+            end = attended => end,
+            // A connection that was replaced has sessions, too.
+            revoked = self.shared.member.until_revoked(&peer) => Err(revoked),
         }
-        // Its sessions go on until they end.
-        connection.await.map_err(lost)
     }
 }
 
@@ -52,11 +57,11 @@ impl Shared {
     async fn keep(
         self: &Arc<Self>,
         caller: Caller,
-        peer: Peer,
+        peer: &Peer,
         address: &str,
         state: &State,
     ) -> Result<()> {
-        self.check(&peer)?;
+        self.check(peer)?;
         let name = peer.identity.name.clone();
         let mut changes = self.member.changes();
         let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"))
@@ -79,28 +84,29 @@ impl Shared {
             peer: name.clone(),
             source,
         })?;
-        let admitted = self
-            .check_version(&name, &version)
-            .and_then(|()| self.check_rival(&name, first.process));
-        if let Err(error) = admitted {
-            warn!(node = name, address, %version, %error, "node refused");
-            state.send_replace(Registration::Refused);
-            let reason = error.to_string();
-            // The connection is closed in any case.
-            let _ = timeout(SILENCE, client.refuse(proto::RefuseRequest { reason })).await;
-            return Err(error);
-        }
-        info!(node = name, address, %version, "node registered");
-        state.send_replace(Registration::Registered);
-        let registered = self.register(Connected {
+        let node = Connected {
             peer: peer.clone(),
             address: address.into(),
-            version,
+            version: version.clone(),
             process: first.process,
-            client,
+            client: client.clone(),
             usage: Mutex::new(Use::new(report)),
             placed: AtomicU32::new(0),
-        });
+        };
+        let admitted = self.check_version(&name, &version);
+        let registered = match admitted.and_then(|()| self.register(node)) {
+            Ok(registered) => registered,
+            Err(error) => {
+                warn!(node = name, address, %version, %error, "node refused");
+                state.send_replace(Registration::Refused);
+                let reason = error.to_string();
+                // The connection is closed in any case.
+                let _ = timeout(SILENCE, client.refuse(proto::RefuseRequest { reason })).await;
+                return Err(error);
+            }
+        };
+        info!(node = name, address, %version, "node registered");
+        state.send_replace(Registration::Registered);
         loop {
             let next = tokio::select! {
                 next = reports.next() => next?,
@@ -108,7 +114,7 @@ impl Shared {
                 _ = changes.changed() => None,
             };
             let Some((report, _)) = next else { break };
-            self.check(&peer)?;
+            self.check(peer)?;
             if !registered.update(report) {
                 return Ok(());
             }
@@ -137,29 +143,25 @@ impl Shared {
         }
     }
 
-    /// Refuses a second process of one name, unless the first is silent.
-    fn check_rival(&self, name: &str, process: u64) -> Result<()> {
-        match self.lock().get(name) {
-            Some(first) if first.process != process && !first.usage().is_late() => {
-                Err(Error::Rival {
-                    name: name.into(),
-                    address: first.address.clone(),
-                })
-            }
-            _ => Ok(()),
+    /// Enters a node in the table, in place of an earlier connection of the same process, or of
+    /// another one of the same name that is silent.
+    fn register(self: &Arc<Self>, node: Connected) -> Result<Registered> {
+        let (name, node) = (node.peer.identity.name.clone(), Arc::new(node));
+        let mut table = self.lock();
+        if let Some(first) = table.get(&name)
+            && first.process != node.process
+            && !first.usage().is_late()
+        {
+            let address = first.address.clone();
+            return Err(Error::Rival { name, address });
         }
-    }
-
-    /// Enters a node in the table, in place of an earlier connection of the same node.
-    fn register(self: &Arc<Self>, node: Connected) -> Registered {
-        let node = Arc::new(node);
-        self.lock()
-            .insert(node.peer.identity.name.clone(), Arc::clone(&node));
+        table.insert(name, Arc::clone(&node));
+        drop(table);
         self.changes.send_replace(());
-        Registered {
+        Ok(Registered {
             shared: Arc::clone(self),
             node,
-        }
+        })
     }
 }
 
@@ -224,5 +226,51 @@ impl Reports<'_> {
             source,
         })?;
         Ok(Some((report, message)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use tokio::io::duplex;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::identity::{Identity, Role};
+    use crate::link::Work;
+    use crate::member::Member;
+
+    /// Two that connect at the same time would otherwise replace each other.
+    #[tokio::test(start_paused = true)]
+    async fn the_table_takes_one_process_of_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        crate::init(folder.path().join("front"), "front").unwrap();
+        let member = Member::load(folder.path().join("front")).unwrap();
+        let nodes = Nodes::new(member, "test").unwrap();
+        let (here, _there) = duplex(1 << 10);
+        let (caller, connection) = link::call(here).await.unwrap();
+        let _connection = Work::spawn(async { drop(connection.await) });
+        let node = |process: u64| Connected {
+            peer: Peer {
+                identity: Identity::new("a", Role::Node, "one").unwrap(),
+                issued: SystemTime::now(),
+                not_after: SystemTime::now(),
+            },
+            address: process.to_string(),
+            version: Version::of_program("test"),
+            process,
+            client: NodeClient::with_origin(caller.clone(), Uri::from_static("http://node")),
+            usage: Mutex::new(Use::new(Report::default())),
+            placed: AtomicU32::new(0),
+        };
+        let first = nodes.shared.register(node(1)).unwrap();
+        let rival = nodes.shared.register(node(2)).err().unwrap();
+        assert!(matches!(rival, Error::Rival { address, .. } if address == "1"));
+        let again = nodes.shared.register(node(1)).unwrap();
+        assert!(again.is_current() && !first.is_current());
+        advance(SILENCE).await;
+        let second = nodes.shared.register(node(2)).unwrap();
+        assert!(second.is_current() && !again.is_current());
     }
 }

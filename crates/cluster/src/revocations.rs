@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tracing::error;
@@ -13,39 +15,46 @@ use crate::authority::Authority;
 use crate::error::{Error, Result};
 use crate::folder::{Folder, read};
 use crate::identity::{Identity, Peer, Role};
+use crate::link::beats;
 
 const FILE: &str = "revoked";
+
+/// The resolution of times in certificates.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Refuses all certificates that a member was issued up to now, here and at its next call.
 ///
 /// One line of the file `revoked` in `folder` names the member and the time; a running program reads
-/// it before each handshake and each report of a node. A certificate that is issued later, for a new
-/// token, is accepted.
+/// it before each handshake, and every second for its connections. A certificate that is issued after
+/// the return, for a new token, is accepted: certificates tell seconds, so this blocks the thread
+/// until the next second.
 ///
 /// # Errors
 ///
-/// The folder holds no authority, the name is not valid, or the file cannot be written.
+/// The folder holds no authority, the name is not valid, or the file cannot be read or written.
 pub fn revoke(folder: impl Into<PathBuf>, role: Role, name: &str) -> Result<Identity> {
     let folder = Folder::new(folder);
     let none = || Error::certificate(folder.path("ca.key").display(), "there is no authority");
     let authority = Authority::load(&folder)?.ok_or_else(none)?;
     let identity = authority.member(role, name)?;
-    let mut table = load(&folder)?;
+    let mut table = load(&folder)?.unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    table.insert((role, name.to_owned()), now.unwrap_or_default());
+    let now = now.unwrap_or_default();
+    table.insert((role, name.to_owned()), now);
     let lines = table.iter().map(|((role, name), at)| {
         let (role, seconds) = (role.name(), at.as_secs());
         format!("{role} {name} {seconds}\n")
     });
     folder.write(FILE, lines.collect::<String>().as_bytes(), 0o644)?;
+    thread::sleep(SECOND - Duration::from_nanos(now.subsec_nanos().into()));
     Ok(identity)
 }
 
 /// Members, and the time since 1970 of their revocation.
 type Table = BTreeMap<(Role, String), Duration>;
 
-/// Inode, size and times of a file.
-type Stamp = Option<(u64, u64, i64, i64)>;
+/// Inode, size and times of a file, if there is one, or the failure to examine it.
+type Stamp = Result<Option<(u64, u64, i64, i64)>, io::ErrorKind>;
 
 /// The revocations in force, read again when the file changes.
 #[derive(Debug)]
@@ -58,7 +67,7 @@ impl Revocations {
     /// Reads the file; none means no revocations.
     pub(crate) fn load(folder: &Folder) -> Result<Self> {
         let stamp = stamp(folder);
-        let table = Arc::new(load(folder)?);
+        let table = Arc::new(load(folder)?.unwrap_or_default());
         Ok(Self {
             folder: folder.clone(),
             known: Mutex::new((stamp, table)),
@@ -78,15 +87,32 @@ impl Revocations {
         }
     }
 
-    /// The table of the file; a mistake in it changes nothing.
+    /// Returns once the certificate of a peer is revoked.
+    pub(crate) async fn until_revoked(&self, peer: &Peer) -> Error {
+        let mut beat = beats();
+        loop {
+            beat.tick().await;
+            if let Err(error) = self.check(peer) {
+                return error;
+            }
+        }
+    }
+
+    /// The table of the file. A file that is not readable, not complete or gone changes nothing:
+    /// stolen keys would be accepted meanwhile.
     fn current(&self) -> Arc<Table> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(&self.folder);
         if known.0 != stamp {
             known.0 = stamp;
             match load(&self.folder) {
-                Ok(table) => known.1 = Arc::new(table),
-                Err(error) => error!(%error, "revocations kept as they were"),
+                Ok(Some(table)) => known.1 = Arc::new(table),
+                Ok(None) => {
+                    let path = self.folder.path(FILE);
+                    let path = path.display();
+                    error!(%path, "the file of revocations is gone: they stay in force until a restart");
+                }
+                Err(error) => error!(%error, "revocations stay as they were"),
             }
         }
         Arc::clone(&known.1)
@@ -94,16 +120,32 @@ impl Revocations {
 }
 
 fn stamp(folder: &Folder) -> Stamp {
-    let facts = fs::metadata(folder.path(FILE)).ok()?;
-    Some((facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()))
+    match fs::metadata(folder.path(FILE)) {
+        Ok(facts) => Ok(Some((
+            facts.ino(),
+            facts.len(),
+            facts.mtime(),
+            facts.mtime_nsec(),
+        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.kind()),
+    }
 }
 
-fn load(folder: &Folder) -> Result<Table> {
-    if !folder.has(FILE) {
-        return Ok(Table::new());
-    }
+/// Reads the file; `None` where there is none.
+fn load(folder: &Folder) -> Result<Option<Table>> {
     let path = folder.path(FILE);
-    let text = read(&path)?;
+    let text = match read(&path) {
+        Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        text => text?,
+    };
+    // Half of a time is an earlier one.
+    if text.last() != Some(&b'\n') {
+        let fact = "ends within a line: install a complete copy by renaming it";
+        return Err(Error::certificate(path.display(), fact));
+    }
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let lines = lines.map(|line| {
@@ -115,5 +157,54 @@ fn load(folder: &Folder) -> Result<Table> {
         let name = name.ok_or_else(bad)?.to_owned();
         Ok(((role, name), Duration::from_secs(seconds)))
     });
-    lines.collect()
+    lines.collect::<Result<_>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "node one 4000000000\n";
+
+    fn peer() -> Peer {
+        Peer {
+            identity: Identity::new("a", Role::Node, "one").unwrap(),
+            issued: SystemTime::now(),
+            not_after: SystemTime::now(),
+        }
+    }
+
+    /// Puts a complete file in place, as a rename does.
+    fn install(folder: &Folder, text: &str) {
+        folder.write(FILE, text.as_bytes(), 0o644).unwrap();
+    }
+
+    #[test]
+    fn only_a_complete_file_changes_the_revocations() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path());
+        let path = folder.path(FILE);
+        let revocations = Revocations::load(&folder).unwrap();
+        revocations.check(&peer()).unwrap();
+        install(&folder, LINE);
+        assert!(revocations.check(&peer()).is_err());
+        // Steps of a copy: "1970" would accept the key.
+        for text in ["", "node one 4", "nobody one 4000000000\n", "node one\n"] {
+            fs::write(&path, text).unwrap();
+            assert!(revocations.check(&peer()).is_err(), "{text:?}");
+        }
+        // Not examined, not read, gone.
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        assert!(revocations.check(&peer()).is_err(), "a loop of links");
+        assert!(Revocations::load(&folder).is_err(), "a loop of links");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(revocations.check(&peer()).is_err(), "a directory");
+        fs::remove_dir(&path).unwrap();
+        assert!(revocations.check(&peer()).is_err(), "no file");
+        assert!(revocations.check(&peer()).is_err(), "still no file");
+        install(&folder, "node two 4000000000\n");
+        revocations.check(&peer()).unwrap();
+    }
 }

@@ -58,7 +58,7 @@
 //!
 //! A front end uses every node that is connected, the one with the fewest transfers for its
 //! `--capacity` first, and at most `--stripes` of them for one transfer. Nodes come and go without a
-//! restart. `--drain` places no more sessions on a node, so that it can be stopped once `running` is 0;
+//! restart: the sessions of a busy node move to one that joins with their next `PASV` or `SPAS`. `--drain` places no more sessions on a node, so that it can be stopped once `running` is 0;
 //! SIGTERM at the node does the same by itself and waits `--drain-timeout`.
 //!
 //! ```sh
@@ -79,8 +79,9 @@
 //! Sessions, accounts, policy, the way of storing (`--in-place`, `--sync-writes`) and the checks of
 //! certificates are the front end's. For data channels with authentication (`DCAU`, `PROT` under Grid
 //! security) the node gets the credential of the session for as long as the session lasts; it needs
-//! `--ca-dir` and a host credential of its own for the authorities. TLS without Grid security (`AUTH TLS`) ends at the front end: `PROT P` is answered
-//! 536, unless `--hybrid` lets the front end move the data.
+//! `--ca-dir` and a host credential of its own for the authorities. TLS without Grid security
+//! (`AUTH TLS`) ends at the front end: `PROT P` is answered 536, unless `--hybrid` lets the front end
+//! move the data.
 //!
 //! Members renew their certificates by themselves. A new authority comes in beside the old one, which
 //! is trusted until it is retired; SIGHUP has the front end read its folder again:
@@ -100,7 +101,16 @@
 //! ```
 //!
 //! The front ends learn it from the file `revoked` in their folders: with several, copy it to each. To
-//! revoke a front end (`--front`), copy it to the folders of the nodes as well.
+//! revoke a front end (`--front`), copy it to the folders of the nodes as well. Install a copy by
+//! renaming it, so that no program reads half of it:
+//!
+//! ```sh
+//! cp front/revoked node1/revoked.new
+//! mv node1/revoked.new node1/revoked
+//! ```
+//!
+//! A running program ends the connections within a second. It keeps the revocations that it has where
+//! the file is not readable, not complete or removed, and logs it; it does not start with such a file.
 //!
 //! Two nodes of one name are a mistake, or a stolen key: the front end refuses the second one as long
 //! as the first one reports.

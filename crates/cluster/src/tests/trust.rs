@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::net::TcpListener;
 use tonic::codegen::http::Uri;
 
-use super::{Double, Lab, dial, listener, next, open, serve, soon, until};
-use crate::connections::{State, connect};
+use super::{Double, Lab, dial, handle, listener, next, open, serve, soon, until};
+use crate::connections::{Registration, State, connect};
 use crate::error::{Error, Result};
 use crate::handshakes::Handshakes;
 use crate::identity::{Identity, Peer, Role};
@@ -213,4 +213,98 @@ async fn a_revoked_node_leaves_at_once_and_joins_again_with_a_new_certificate() 
     assert!(text.starts_with("node one "), "{text}");
     std::fs::write(file, "node one 1\n").unwrap();
     until(&nodes, &["one", "two"]).await;
+}
+
+/// A thief would otherwise go on in the session that is open.
+#[tokio::test]
+async fn the_open_streams_of_a_revoked_front_end_end() {
+    let lab = Lab::new();
+    let second = Nodes::new(lab.member(Role::Front, "second"), "front 1.0").unwrap();
+    let (address, _second) = serve(&second).await;
+    let (double, mut events) = Double::new();
+    let node = lab.node("one", &double);
+    let _one = dial(&node, address);
+    let mut session = handle(&second, "one")
+        .await
+        .session(open("a"))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut events).await, "a from second");
+    let mut idle = handle(&second, "one")
+        .await
+        .session(open("b"))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut events).await, "b from second");
+    // No request follows, and the work goes on.
+    idle.finish();
+    crate::revoke(lab.path("front"), Role::Front, "second").unwrap();
+    let own = lab.path("one");
+    std::fs::copy(lab.path("front").join("revoked"), own.join("copy")).unwrap();
+    std::fs::rename(own.join("copy"), own.join("revoked")).unwrap();
+    let mut ends = [next(&mut events).await, next(&mut events).await];
+    ends.sort_unstable();
+    assert_eq!(ends, ["a ended", "b ended"]);
+    assert!(soon(session.recv()).await.is_err());
+    until(&second, &[]).await;
+    assert!(
+        soon(node.dial_once(&address.to_string(), State::default()))
+            .await
+            .is_err()
+    );
+}
+
+/// The steps of the manual, one right after the other.
+#[tokio::test]
+async fn a_node_joins_again_at_once_after_its_revocation() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    lab.member(Role::Node, "one");
+    crate::revoke(lab.path("front"), Role::Node, "one").unwrap();
+    let hour = Duration::from_secs(3600);
+    let address = address.to_string();
+    let token = crate::create_token(lab.path("front"), &address, Role::Node, None, hour).unwrap();
+    crate::join(lab.path("again"), &token, "one").await.unwrap();
+    let member = Member::load(lab.path("again")).unwrap();
+    let node = crate::Node::new(member, Arc::new(Double::new().0), "node 1.0").unwrap();
+    let _node = link::Work::spawn(async move { node.dial(&address).await });
+    until(&nodes, &["one"]).await;
+}
+
+/// Sessions on a connection that another one has replaced are not used for more, and end with the
+/// right of the node.
+#[tokio::test]
+async fn a_replaced_connection_of_a_revoked_node_ends() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, mut events) = Double::new();
+    let node = lab.node("one", &double);
+    let address = address.to_string();
+    let dialled = |state| {
+        let (node, address) = (node.clone(), address.clone());
+        link::Work::spawn(async move {
+            let _ = node.dial_once(&address, state).await;
+        })
+    };
+    let first = State::default();
+    let _first = dialled(Arc::clone(&first));
+    let mut session = handle(&nodes, "one")
+        .await
+        .session(open("a"))
+        .await
+        .unwrap();
+    assert_eq!(next(&mut events).await, "a from front");
+    assert!(nodes.places_on(&session));
+    let _second = dialled(State::default());
+    let mut states = first.subscribe();
+    let released = states.wait_for(|state| *state == Registration::Released);
+    soon(released).await.unwrap();
+    assert_eq!(nodes.list()[0].name, "one");
+    assert!(session.is_open() && !nodes.places_on(&session));
+    crate::revoke(lab.path("front"), Role::Node, "one").unwrap();
+    assert!(soon(session.recv()).await.is_err());
+    assert_eq!(next(&mut events).await, "a ended");
+    until(&nodes, &[]).await;
 }
