@@ -27,6 +27,8 @@ pub struct ObjectSink {
     /// Bytes of every part but the last.
     pub(crate) part: u64,
     size: Option<u64>,
+    /// Whether this upload continues an earlier one under the name of an object.
+    replaces: bool,
     upload: OnceCell<Upload>,
     pub(crate) journal: Arc<Mutex<Option<Journal>>>,
     state: Mutex<State>,
@@ -53,6 +55,9 @@ pub(crate) struct State {
     pub(crate) is_kept: bool,
     /// Whether the store has ended the upload.
     pub(crate) is_over: bool,
+    /// Whether the digest of the parts of an earlier upload would be known too late for the object
+    /// that they replace.
+    is_unprovable: bool,
 }
 
 impl Target {
@@ -138,7 +143,10 @@ impl ObjectSink {
             ));
         };
         let size = size.or(kept.size);
+        let old = store.head(&key).await;
+        let old = old.map_err(|error| of("open", path, error))?;
         let mut sink = Self::new(store, path, key, kept.upload.part, size);
+        sink.replaces = old.is_some();
         sink.upload = OnceCell::new_with(Some(kept.upload));
         sink.journal = Arc::new(Mutex::new(Some(journal)));
         let mut state = sink.state();
@@ -158,6 +166,7 @@ impl ObjectSink {
             },
             part: part.max(1),
             size,
+            replaces: false,
             upload: OnceCell::new(),
             journal: Arc::default(),
             state: Mutex::default(),
@@ -372,7 +381,11 @@ impl Sink for ObjectSink {
 
     fn held(&self) -> RangeSet {
         let state = self.state();
-        let Some(upload) = self.upload.get().filter(|_| state.is_kept) else {
+        let Some(upload) = self
+            .upload
+            .get()
+            .filter(|_| state.is_kept && !state.is_unprovable)
+        else {
             return RangeSet::new();
         };
         let recorded = |(index, _): &(&usize, &Stored)| state.recorded.contains(index);
@@ -392,10 +405,11 @@ impl Sink for ObjectSink {
     }
 
     fn will_check(&self, algorithm: ChecksumAlgorithm) {
+        let mut state = self.state();
         // The parts of an earlier process cannot be read again.
-        if let Some(hasher) = Hasher::new(algorithm)
-            && self.state().parts.is_empty()
-        {
+        if !state.parts.is_empty() {
+            state.is_unprovable |= self.replaces;
+        } else if let Some(hasher) = Hasher::new(algorithm) {
             self.ahead.get_or_init(|| Ahead::new(algorithm, hasher));
         }
     }

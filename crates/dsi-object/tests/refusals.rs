@@ -367,6 +367,31 @@ async fn an_object_that_is_there_already_leaves_no_parts_of_its_second_upload() 
 }
 
 #[tokio::test]
+async fn parts_whose_digest_would_come_too_late_for_the_old_object_are_not_held() {
+    for has_old in [false, true] {
+        let service = Service::start(&[]).await;
+        if has_old {
+            service.state.lock().unwrap().put("file", b"old".to_vec());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let store = service.store(&dir.path().join("index"));
+        let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
+        write(&sink, &content()).await.unwrap();
+        let held = RangeSet::up_to(2000);
+        sink.checkpoint(&held, true).await.unwrap();
+        drop(sink);
+        let resume = Create::Resume { size: None };
+        let sink = store.write(&user(), &file(), resume).await.unwrap();
+        assert_eq!(sink.held(), held);
+        sink.will_check(ChecksumAlgorithm::Md5);
+        assert_eq!(sink.held().is_empty(), has_old);
+        drop(sink);
+        // An upload without a digest continues with them.
+        assert_eq!(store.held(&user(), &file()).await.unwrap(), held);
+    }
+}
+
+#[tokio::test]
 async fn a_rename_keeps_an_object_that_another_client_put_meanwhile() {
     let service = Service::start(&[(Op::Copy, Fault::Replaced)]).await;
     let dir = tempfile::tempdir().unwrap();

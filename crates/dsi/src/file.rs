@@ -99,7 +99,9 @@ pub trait Sink: Send + Sync + 'static {
     }
 
     /// Announces, before the first write, that [`finish`](Self::finish) will check a digest: a
-    /// backend that cannot read the upload again hashes the bytes as they pass.
+    /// backend that cannot read the upload again hashes the bytes as they pass. It no longer names
+    /// bytes of an earlier attempt in [`held`](Self::held) with which it could not check the digest
+    /// before it replaces an object.
     fn will_check(&self, algorithm: ChecksumAlgorithm) {
         let _ = algorithm;
     }

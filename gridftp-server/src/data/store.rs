@@ -274,9 +274,6 @@ impl Store {
             Placement::End => sink.held().end(),
             Placement::Whole => 0,
         };
-        if let Some(claimed) = self.held.shift_up(base) {
-            must_be_here(&claimed, &sink.held(), base)?;
-        }
         let mut finish = Finish::as_is();
         if let Some(time) = self.modified {
             finish = finish.with_modified(time.seconds, time.nanos);
@@ -284,6 +281,10 @@ impl Store {
         if let Some((algorithm, digest)) = checksum {
             sink.will_check(algorithm);
             finish = finish.with_checksum(algorithm, digest);
+        }
+        // With a digest some storages hold less.
+        if let Some(claimed) = self.held.shift_up(base) {
+            must_be_here(&claimed, &sink.held(), base)?;
         }
         Ok((sink, base, finish))
     }
@@ -373,6 +374,44 @@ mod tests {
         async fn finish(self, _: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
             panic!("a failed upload is not finished")
         }
+    }
+
+    #[cfg(feature = "object")]
+    #[tokio::test]
+    async fn a_restart_whose_digest_would_come_too_late_is_refused_before_the_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("file"), "old").unwrap();
+        let url = format!("file://{}", root.display());
+        let mut config = gridftp_dsi_object::Config::new(url, dir.path().join("index"));
+        config.part = Some(10);
+        let objects = gridftp_dsi_object::Objects::open(&config).unwrap();
+        let user = User::new("ann", DsiPath::root(), true);
+        let mut store = Store {
+            path: DsiPath::new(b"/file").unwrap(),
+            into: Placement::Whole,
+            held: RangeSet::up_to(10),
+            size: Some(20),
+            modified: None,
+            checksum: Some(("MD5".into(), "0".repeat(32))),
+            proof: None,
+            rules: StoreRules::default(),
+        };
+        let size = store.size;
+        let broken = objects.write(&user, &store.path, Create::Whole { size });
+        let broken = broken.await.unwrap();
+        broken.write_at(0, Bytes::from(vec![7; 10])).await.unwrap();
+        broken.checkpoint(&store.held, true).await.unwrap();
+        drop(broken);
+        let mut how = Channel::new(Mode::Extended);
+        how.ty = Type::Image;
+        let refused = store.open(&objects, &user, &how).await.map(drop);
+        let refused = refused.unwrap_err();
+        let is_right = matches!(refused, Error::NothingToResume { missing: 0 });
+        assert!(is_right, "{refused}");
+        store.checksum = None;
+        store.open(&objects, &user, &how).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
