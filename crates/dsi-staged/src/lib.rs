@@ -173,7 +173,7 @@ impl<D: Dsi> Staged<D> {
             let (user, task) = (user.name.clone(), task.to_owned());
             async move {
                 let done = archive.retrieve(&path, &user, &task).await;
-                done.map_err(|error| Arc::from(told(&error)))
+                done.map_err(|error| (error.kind(), Arc::from(told(&error))))
             }
         });
         begun.ok_or_else(|| {
@@ -219,7 +219,7 @@ impl<D: Dsi> Staged<D> {
         match retrieval.ended(within).await {
             None => Ok(Staging::Retrieving),
             Some(Ok(())) => Ok(Staging::Here),
-            Some(Err(why)) => Err(Error::new(ErrorKind::Io, "recall").at(path).because(&*why)),
+            Some(Err((kind, why))) => Err(Error::new(kind, "recall").at(path).because(&*why)),
         }
     }
 }

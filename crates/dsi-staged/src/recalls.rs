@@ -5,12 +5,15 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gridftp_dsi::DsiPath;
+use gridftp_dsi::{DsiPath, ErrorKind};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// A retrieval's end: nothing while it goes on, then the reason of its failure, if it failed.
-type End = Option<Result<(), Arc<str>>>;
+/// The kind and the reason of a failure, for all who wait for the same retrieval.
+pub(crate) type Failure = (ErrorKind, Arc<str>);
+
+/// A retrieval's end: nothing while it goes on, then its failure, if it failed.
+type End = Option<Result<(), Failure>>;
 
 /// A file, the user and the task for which it is retrieved.
 type Key = (DsiPath, String, String);
@@ -94,7 +97,7 @@ impl Recalls {
         work: impl FnOnce() -> W,
     ) -> Option<Recall>
     where
-        W: Future<Output = Result<(), Arc<str>>> + Send + 'static,
+        W: Future<Output = Result<(), Failure>> + Send + 'static,
     {
         let mut table = self.lock();
         if let Some(recall) = table.under_way.get(&key) {
@@ -156,9 +159,10 @@ impl Recall {
         match ended {
             Err(_) => None,
             Ok(Ok(end)) => end.clone(),
-            Ok(Err(_)) => Some(Err(
-                "the retrieval was given up for those of other users, try again later".into(),
-            )),
+            Ok(Err(_)) => {
+                let why = "the retrieval was given up for those of other users, try again later";
+                Some(Err((ErrorKind::Busy, why.into())))
+            }
         }
     }
 }
@@ -185,7 +189,8 @@ mod tests {
         let given_up = ann.split_off(3);
         for recall in given_up {
             let end = recall.unwrap().ended(Duration::from_secs(60)).await;
-            assert!(matches!(end, Some(Err(why)) if why.contains("given up")));
+            let is_told = |why: &str| why.contains("given up");
+            assert!(matches!(end, Some(Err((ErrorKind::Busy, why))) if is_told(&why)));
         }
         for recall in ann {
             assert_eq!(recall.unwrap().ended(Duration::ZERO).await, None);
