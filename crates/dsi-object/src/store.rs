@@ -18,6 +18,7 @@ use object_store::{
     ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt as _, RetryConfig,
 };
 
+use crate::error::refused;
 use crate::journal::Index;
 use crate::key::Keys;
 use crate::parts::Parts;
@@ -30,6 +31,9 @@ const UNKNOWN_PART: u64 = 128 << 20;
 
 /// Number of parts into which a large object is cut, below [`MOST_PARTS`] since it may grow.
 const USUAL_PARTS: u64 = 9_000;
+
+/// Parts of unknown length for which there is memory: each upload has one from its start on.
+const AT_A_TIME: u64 = 16;
 
 /// Most parts of an object in S3; Azure has more.
 pub(crate) const MOST_PARTS: u64 = 10_000;
@@ -60,7 +64,7 @@ pub struct Config {
     /// Most bytes read ahead for one open object.
     pub read_ahead: u64,
     /// Bytes in memory for the parts of all uploads, which the caller bounds: a part of an object of
-    /// unknown length takes at most half of it.
+    /// unknown length takes a sixteenth of it, or 8 MiB, and no part takes more than all.
     pub memory: u64,
     /// Longest time in which a request is repeated after `503 Slow Down` and similar refusals.
     pub retry: Duration,
@@ -340,12 +344,17 @@ impl Store {
     pub(crate) fn part_for(&self, size: Option<u64>) -> u64 {
         let least = self.least_part();
         let Some(size) = size else {
-            let most = (self.memory / 2).clamp(least, UNKNOWN_PART.max(least));
+            let most = (self.memory / AT_A_TIME).clamp(least, UNKNOWN_PART.max(least));
             return self.part.unwrap_or(most);
         };
-        match size.div_ceil(USUAL_PARTS) {
-            even if even > least => even.next_multiple_of(1 << 20),
-            _ => least,
+        let even = size.div_ceil(USUAL_PARTS);
+        if even <= least {
+            return least;
+        }
+        match even.next_multiple_of(1 << 20) {
+            // More parts than usual, rather than such for which there is no memory.
+            round if round > self.memory && size.div_ceil(MOST_PARTS) <= self.memory => self.memory,
+            round => round,
         }
     }
 
@@ -361,16 +370,23 @@ const MOST: u64 = 5 << 40;
 /// The bytes of a part of an object of this size.
 ///
 /// # Errors
-/// `TooLarge` for an object that no store takes: its parts would take the memory of the server.
+/// `TooLarge` for an object that no store takes, or whose parts do not fit into the memory.
 pub(crate) fn part_of(
     store: &Store,
     path: &gridftp_dsi::DsiPath,
     size: Option<u64>,
 ) -> Result<u64> {
-    match size {
-        Some(size) if size > MOST => Err(Error::new(ErrorKind::TooLarge, "write").at(path)),
-        _ => Ok(store.part_for(size)),
-    }
+    let part = store.part_for(size);
+    let why = match size {
+        Some(size) if size > MOST => format!("{size} bytes are more than a store takes"),
+        Some(size) if part > store.memory => format!(
+            "{size} bytes take {MOST_PARTS} parts of {} bytes, and there are {} bytes of memory for parts",
+            size.div_ceil(MOST_PARTS),
+            store.memory
+        ),
+        _ => return Ok(part),
+    };
+    Err(refused(ErrorKind::TooLarge, "write", path, why))
 }
 
 #[cfg(test)]
@@ -403,7 +419,7 @@ mod tests {
         let url = format!("file://{}", dir.path().display());
         let mut config = Config::new(url, dir.path().join("index"));
         let store = Store::open(&config).unwrap();
-        assert_eq!(store.part_for(None), 128 << 20);
+        assert_eq!(store.part_for(None), 16 << 20);
         for size in [0, 1, 1 << 30, 80 << 30, 5 << 40] {
             let part = store.part_for(Some(size));
             assert!(
@@ -413,7 +429,22 @@ mod tests {
         }
         config.memory = 64 << 20;
         let store = Store::open(&config).unwrap();
-        assert_eq!(store.part_for(None), 32 << 20);
+        // Many slow uploads of unknown length have room beside each other.
+        assert_eq!(store.part_for(None), 8 << 20);
+        let path = gridftp_dsi::DsiPath::root();
+        for (size, part) in [(9_000, 64), (9_500, 64), (10_000, 64), (4_500, 32)] {
+            let size = Some(size * (64 << 20));
+            assert_eq!(
+                part_of(&store, &path, size).unwrap(),
+                part << 20,
+                "{size:?}"
+            );
+        }
+        let most = 10_000 * (64 << 20);
+        let refused = part_of(&store, &path, Some(most + 1)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TooLarge);
+        let why = std::error::Error::source(&refused).unwrap().to_string();
+        assert!(why.contains("67108864 bytes of memory"), "{why}");
         config.memory = 8 << 20;
         let store = Store::open(&config).unwrap();
         assert_eq!(store.part_for(None), 8 << 20);

@@ -96,7 +96,9 @@ impl Storages {
             None if defaults.root.is_some() => vec![whole("posix")],
             None => Vec::new(),
         };
-        let places = sections.iter().map(Place::new);
+        let places = sections
+            .iter()
+            .map(|section| Place::new(section, &defaults));
         let places = places.collect::<Result<Vec<_>, _>>()?;
         let needs_root = places.iter().any(Place::needs_root);
         if needs_root && defaults.root.is_none() {
@@ -150,7 +152,7 @@ impl Storages {
 }
 
 impl Place {
-    fn new(section: &StorageSection) -> Result<Self, BadConfig> {
+    fn new(section: &StorageSection, defaults: &Defaults) -> Result<Self, BadConfig> {
         let at_fault = |why| BadConfig::Storage {
             at: section.at.clone(),
             why,
@@ -171,7 +173,7 @@ impl Place {
             let fact = format!("unknown storage {}, known are {known}", entry.driver());
             return Err(bad(&fact));
         };
-        kind.check(entry).map_err(at_fault)?;
+        kind.check(entry, defaults).map_err(at_fault)?;
         for entry in layers {
             let Some(layer) = layer_of(entry) else {
                 let known: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
@@ -278,6 +280,20 @@ mod tests {
         let text = format!("object:url=s3://b/p%2520q;{endpoint};index={folder}/index");
         let storage = named(&text).unwrap().open().unwrap().unwrap();
         assert_eq!(storage.capabilities_dyn().name, "object");
+    }
+
+    #[cfg(feature = "object")]
+    #[test]
+    fn parts_that_exceed_the_memory_of_the_configuration_are_told_before_the_start() {
+        for (memory, part, fits) in [(128, "129M", false), (256, "129M", true), (4, "", false)] {
+            let storages = storages(|o| {
+                let option = if part.is_empty() { "" } else { ";part=" };
+                let text = format!("object:url=s3://b{option}{part}");
+                o.storage = Some(StorageOption::Whole(text));
+                o.part_memory = Some(ByteSize::new(memory << 20));
+            });
+            assert_eq!(storages.is_ok(), fits, "{memory} {part}");
+        }
     }
 
     #[tokio::test]

@@ -55,8 +55,10 @@
 //! # Uploads, parts and memory
 //!
 //! A small file goes to the store in one request, a larger one in parts of max(8 MiB, length / 9000).
-//! If the client does not announce its length (`ALLO`), parts have half of `--part-memory`, at most
-//! 128 MiB; `part` fixes their size. Data in MODE E arrives in any order and is collected into parts.
+//! If the client does not announce its length (`ALLO`), parts have a sixteenth of `--part-memory`, at
+//! least 8 MiB and at most 128 MiB; `part` fixes their size. A store takes 10,000 parts, so a file has
+//! at most 10,000 times the bytes of one: without an announced length 78 GiB by default, and with one
+//! 10,000 times `--part-memory` (1.2 TiB by default). Data in MODE E arrives in any order and is collected into parts.
 //! All uploads together have `--part-memory` (128 MiB) for that: each begins once there is room for
 //! one part, in turn, and takes more up to an equal share; beyond that, connections wait. A download
 //! reads `read_ahead` bytes ahead (32 MiB).
@@ -88,7 +90,8 @@
 //! | `MFMT`, `SITE UTIME`, `SITE CHMOD`, `SITE CHGRP` | `504` | a store keeps its own times, and no modes or groups |
 //! | `SITE SYMLINK` | `504` | there are no links |
 //! | names that are not UTF-8, or have control characters | `553` | a key cannot hold them |
-//! | an announced length above that of 10,000 parts of the largest size | `552` | no store takes it |
+//! | an announced length above 5 TiB, or above 10,000 parts of `--part-memory` | `552` | no store takes it, or there is no memory for its parts: raise `--part-memory` |
+//! | more than 10,000 parts of a file whose length is not announced | `552` | send `ALLO`, or fix `part` |
 //!
 //! A directory is an empty object that marks it, or the prefix of other objects. Checksums are
 //! computed from the bytes, since the tags of stores depend on the parts.

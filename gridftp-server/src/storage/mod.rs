@@ -26,7 +26,7 @@ pub struct StorageKind {
     pub about: &'static str,
     /// The options, in alphabetical order.
     pub options: &'static [Opt],
-    check: fn(&Entry) -> xio::Result<()>,
+    check: fn(&Entry, &Defaults) -> xio::Result<()>,
     open: fn(&Entry, &Defaults) -> gridftp_dsi::Result<Arc<dyn DynDsi>>,
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct Defaults {
 
 impl StorageKind {
     /// Checks the options of an entry.
-    pub(crate) fn check(&self, entry: &Entry) -> xio::Result<()> {
-        (self.check)(entry)
+    pub(crate) fn check(&self, entry: &Entry, defaults: &Defaults) -> xio::Result<()> {
+        (self.check)(entry, defaults)
     }
 
     /// The directory on this machine that a storage serves, and that of its index.
@@ -117,14 +117,14 @@ pub const KINDS: &[StorageKind] = &[
         name: "gridftp",
         about: "A directory of another FTP or GridFTP server, behind which this one is a gateway",
         options: gridftp::GatewayOptions::OPTIONS,
-        check: |entry| gridftp::config(entry).map(drop),
+        check: |entry, _| gridftp::config(entry).map(drop),
         open: gridftp::open,
     },
     StorageKind {
         name: "memory",
         about: "Files in memory, which are gone when the server ends",
         options: MemoryOptions::OPTIONS,
-        check: |entry| MemoryOptions::from_entry(entry).map(drop),
+        check: |entry, _| MemoryOptions::from_entry(entry).map(drop),
         open: |entry, _| {
             let options = MemoryOptions::from_entry(entry).unwrap_or_default();
             Ok(Arc::new(Memory::with_limit(options.limit.bytes())))
@@ -134,7 +134,7 @@ pub const KINDS: &[StorageKind] = &[
         name: "null",
         about: "Zeros of any size are read, and written bytes are discarded; for measurements",
         options: NoOptions::OPTIONS,
-        check: |entry| NoOptions::from_entry(entry).map(drop),
+        check: |entry, _| NoOptions::from_entry(entry).map(drop),
         open: |_, _| Ok(Arc::new(Null::new())),
     },
     #[cfg(feature = "object")]
@@ -142,22 +142,21 @@ pub const KINDS: &[StorageKind] = &[
         name: "object",
         about: "A bucket of S3, Google Cloud Storage or Azure, with keys from the environment or a file",
         options: object::ObjectOptions::OPTIONS,
-        // The memory is known with the other options.
-        check: |entry| object::config(entry, u64::MAX).map(drop),
+        check: |entry, defaults| object::config(entry, defaults.part_memory).map(drop),
         open: object::open,
     },
     StorageKind {
         name: "posix",
         about: "A directory tree of this machine",
         options: PosixOptions::OPTIONS,
-        check: |entry| PosixOptions::from_entry(entry).map(drop),
+        check: |entry, _| PosixOptions::from_entry(entry).map(drop),
         open: posix,
     },
     StorageKind {
         name: "process",
         about: "Storage in a process of its own, which serves a Unix socket",
         options: ProcessOptions::OPTIONS,
-        check: |entry| ProcessOptions::from_entry(entry)?.path().map(drop),
+        check: |entry, _| ProcessOptions::from_entry(entry)?.path().map(drop),
         open: |entry, _| {
             let options = ProcessOptions::from_entry(entry).unwrap_or_default();
             let path = options.path().unwrap_or_default();
