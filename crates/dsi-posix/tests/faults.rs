@@ -43,6 +43,21 @@ async fn no_partial_file_is_left_after_publishing_or_without_a_record() {
     assert_eq!(tree.everything(), ["file"]);
 }
 
+/// Its bytes were found to be missing.
+#[tokio::test]
+async fn a_record_that_cannot_be_emptied_is_removed_with_its_partial_file() {
+    let tree = Tree::new();
+    let sink = tree.open("/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    sink.checkpoint(&set(0, 1), false).await.unwrap();
+    let obstacle = tree.real(".file.gridftp-next");
+    std::fs::create_dir(&obstacle).unwrap();
+    sink.checkpoint(&RangeSet::new(), false).await.unwrap_err();
+    std::fs::remove_dir(obstacle).unwrap();
+    drop(sink);
+    assert!(tree.everything().is_empty());
+}
+
 #[tokio::test]
 async fn a_record_without_its_own_partial_claims_nothing() {
     let tree = Tree::new();

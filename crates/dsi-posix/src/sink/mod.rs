@@ -198,6 +198,15 @@ impl Inner {
     }
 
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
+        let recorded = self.record(held, durable);
+        if let (Err(_), true, Way::Whole(whole)) = (&recorded, held.is_empty(), &self.way) {
+            // An earlier record would name bytes that are to be forgotten.
+            whole.give_up();
+        }
+        recorded
+    }
+
+    fn record(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         let _open = self.enter()?;
         // A checkpoint with a dropped future may still run, and both would write the same record.
         let _turn = self.recording.lock();
