@@ -76,9 +76,10 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Node(fault) => match fault {
             NodeFault::NoNode | NodeFault::NoChannel => (Code::of::<425>(), None),
             NodeFault::Refused { failed, .. } => (failed.reply.code(), None),
-            NodeFault::Lost { .. } | NodeFault::Silent(_) | NodeFault::Protocol(_) => {
-                (Code::of::<426>(), CHANNEL)
-            }
+            NodeFault::Lost { .. }
+            | NodeFault::Silent(_)
+            | NodeFault::Unknown(_)
+            | NodeFault::Protocol(_) => (Code::of::<426>(), CHANNEL),
             NodeFault::Amount { .. } | NodeFault::Absent { .. } => {
                 (Code::of::<451>(), Some("INTERNAL_ERROR"))
             }

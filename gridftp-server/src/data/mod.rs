@@ -23,10 +23,10 @@ use self::disk::DiskStack;
 pub(crate) use self::modules::Digest;
 pub(crate) use self::mover::{Context, FILE, Moved, Mover, take_file};
 pub(crate) use self::protect::{DataLayer, DataTls};
-pub(crate) use self::reporter::{Reporter, StripeBytes, every, tenths, tick};
+pub(crate) use self::reporter::{Consent, Reporter, StripeBytes, every, tenths, tick};
 pub(crate) use self::side::Side;
 pub(crate) use self::stacks::Stacks;
-pub(crate) use self::store::{Store, Verdict};
+pub(crate) use self::store::{KEEPING, Store, Verdict};
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after

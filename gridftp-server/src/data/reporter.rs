@@ -9,11 +9,12 @@ use std::time::{Duration, SystemTime};
 use byte_ranges::RangeSet;
 use ftp_proto::types::{Event, Transfer};
 use gridftp_data::Watch;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{AbortedBy, Error};
+use crate::error::{AbortedBy, Error, NodeFault};
 
 /// Interval of recording an upload without restart markers: at most this much is sent again after
 /// the process is killed.
@@ -29,6 +30,9 @@ pub(crate) type StripeBytes = Arc<[AtomicU64]>;
 /// answer, the transfer is aborted.
 pub(crate) type Consent = mpsc::Sender<oneshot::Sender<()>>;
 
+/// The other end of [`Consent`].
+type Publications = mpsc::Receiver<oneshot::Sender<()>>;
+
 /// The events of a running transfer, and its cancellation.
 #[derive(Debug)]
 pub(crate) struct Reporter {
@@ -40,6 +44,8 @@ pub(crate) struct Reporter {
     stop: Option<CancellationToken>,
     /// Set where the session is on another host.
     consent: Option<Consent>,
+    /// Publications on other hosts that wait for consent.
+    publications: Option<Publications>,
     perf: Option<Duration>,
     restart: Option<Duration>,
     /// Whether recorded ranges are sent to the client.
@@ -80,6 +86,7 @@ impl Reporter {
             cancelled: None,
             stop: None,
             consent: None,
+            publications: None,
             perf,
             restart,
             tells: restart.is_some(),
@@ -98,6 +105,19 @@ impl Reporter {
     /// Asks for consent before a file is published whose end may be that of the client.
     pub(crate) fn set_consent(&mut self, consent: Consent) {
         self.consent = Some(consent);
+    }
+
+    /// Takes requests for consent during [`run`](Self::run), by the returned end.
+    pub(crate) fn take_publications(&mut self) -> Consent {
+        let (consent, publications) = mpsc::channel(1);
+        self.publications = Some(publications);
+        consent
+    }
+
+    /// Records no ranges and sends none, since nothing is kept of a failed transfer.
+    pub(crate) const fn keep_nothing(&mut self) {
+        self.restart = None;
+        self.tells = false;
     }
 
     /// The way of events to the session.
@@ -127,7 +147,7 @@ impl Reporter {
     ///
     /// # Errors
     /// Those of `work`, and [`Error::Aborted`] when the session cancelled: `work` is dropped then,
-    /// or it has failed after [`set_stop`](Self::set_stop).
+    /// or it has failed after [`set_stop`](Self::set_stop), with a known outcome.
     pub(crate) async fn run<T, E, K>(
         &mut self,
         watch: &Watch,
@@ -141,6 +161,7 @@ impl Reporter {
         let mut work = pin!(work);
         let mut perf = self.perf.map(every);
         let mut restart = self.restart.map(every);
+        let mut publications = self.publications.take();
         if let Some(reused) = self.ahead.take() {
             self.opened(reused).await;
         }
@@ -157,7 +178,12 @@ impl Reporter {
                     break result;
                 }
                 by = self.cancellation(), if self.cancelled.is_none() => self.stop(by)?,
-                () = tick(&mut restart), if self.started => {
+                Some(agree) = asked(&mut publications) => match self.cancelled().await {
+                    // The work may have ended.
+                    None => drop(agree.send(())),
+                    Some(by) => self.stop(by)?,
+                },
+                () = tick(&mut restart), if self.started && self.cancelled.is_none() => {
                     self.unrecorded.extend(&watch.take_received());
                     if self.unrecorded.is_empty() {
                         continue;
@@ -168,12 +194,18 @@ impl Reporter {
                     let saved = loop {
                         tokio::select! {
                             biased;
-                            saved = &mut saving => break saved,
+                            saved = &mut saving => break Some(saved),
                             result = &mut work, if ended.is_none() => ended = Some(result),
-                            by = self.cancellation(), if self.cancelled.is_none() => self.stop(by)?,
+                            by = self.cancellation(), if self.cancelled.is_none() => {
+                                self.stop(by)?;
+                                // The disk may not answer.
+                                break None;
+                            }
                         }
                     };
-                    self.recorded(saved).await;
+                    if let Some(saved) = saved {
+                        self.recorded(saved).await;
+                    }
                     if let Some(result) = ended {
                         break result;
                     }
@@ -181,7 +213,10 @@ impl Reporter {
                 () = tick(&mut perf), if self.started => self.moved(watch).await,
             }
         };
-        result.map_err(|error| self.cancelled.map_or_else(|| error.into(), Error::Aborted))
+        result.map_err(|error| match (self.cancelled, error.into()) {
+            (None, error) | (_, error @ Error::Node(NodeFault::Unknown(_))) => error,
+            (Some(by), _) => Error::Aborted(by),
+        })
     }
 
     /// Waits for the session to cancel; one that ended without a word lost its client.
@@ -235,7 +270,12 @@ impl Reporter {
             for _ in 0..2 {
                 tokio::task::yield_now().await;
             }
-            return self.cancel.try_recv().ok();
+            let by = match self.cancel.try_recv() {
+                Ok(by) => by,
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Closed) => AbortedBy::Client,
+            };
+            return Some(*self.cancelled.insert(by));
         };
         let (give, given) = oneshot::channel();
         let asking = async {
@@ -345,6 +385,14 @@ pub(crate) fn tenths() -> u64 {
     u64::try_from(since.as_millis() / 100).unwrap_or(u64::MAX)
 }
 
+/// The next publication that waits for consent; never, without any.
+async fn asked(publications: &mut Option<Publications>) -> Option<oneshot::Sender<()>> {
+    match publications {
+        Some(publications) => publications.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A ticker whose first tick comes after one period.
 pub(crate) fn every(period: Duration) -> Interval {
     let period = period.max(Duration::from_millis(100));
@@ -364,98 +412,5 @@ pub(crate) async fn tick(ticker: &mut Option<Interval>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn opening_gives_signs_of_life() {
-        let (events, mut told) = mpsc::channel(64);
-        let (_never, cancel) = oneshot::channel();
-        let mut reporter = Reporter::at(events, cancel, None, None);
-        let work = async {
-            time::sleep(Duration::from_secs(35)).await;
-            Ok::<_, Error>(())
-        };
-        reporter.run_patiently(work).await.unwrap();
-        drop(reporter);
-        let mut signs = 0;
-        while let Some(event) = told.recv().await {
-            assert_eq!(event, Event::Waiting);
-            signs += 1;
-        }
-        assert_eq!(signs, 3);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn completing_gives_signs_of_life() {
-        let (events, mut told) = mpsc::channel(64);
-        let (_never, cancel) = oneshot::channel();
-        let reporter = Reporter::at(events, cancel, Some(Duration::from_secs(5)), None);
-        let work = time::sleep(Duration::from_secs(61));
-        reporter.complete(&Watch::new(), work).await;
-        drop(reporter);
-        let mut signs = 0;
-        while let Some(event) = told.recv().await {
-            assert!(matches!(event, Event::Moved { .. }));
-            signs += 1;
-        }
-        assert_eq!(signs, 12);
-    }
-
-    /// Ranges whose recording failed are told once they are recorded.
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_recording_loses_no_marker() {
-        let (events, mut told) = mpsc::channel(64);
-        let (_never, cancel) = oneshot::channel();
-        let every = Some(Duration::from_secs(1));
-        let mut reporter = Reporter::at(events, cancel, None, every);
-        let watch = Watch::new();
-        watch.open(false);
-        watch.record(&RangeSet::up_to(10)).unwrap();
-        let work = async {
-            time::sleep(Duration::from_millis(2500)).await;
-            Ok::<_, Error>(())
-        };
-        let mut failures = 1;
-        let kept = |_| {
-            let fails = std::mem::take(&mut failures) > 0;
-            let io = || gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::Io, "sync");
-            std::future::ready(if fails { Err(io()) } else { Ok(()) })
-        };
-        reporter.run(&watch, work, kept).await.unwrap();
-        drop(reporter);
-        assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
-        assert_eq!(
-            told.recv().await,
-            Some(Event::Received(RangeSet::up_to(10)))
-        );
-        assert_eq!(told.recv().await, None);
-    }
-
-    /// Ranges that are being recorded when the session cancels are among the last markers.
-    #[tokio::test(start_paused = true)]
-    async fn a_cancellation_while_recording_loses_no_marker() {
-        let (events, mut told) = mpsc::channel(64);
-        let (abort, cancel) = oneshot::channel();
-        let every = Some(Duration::from_secs(1));
-        let mut reporter = Reporter::at(events, cancel, None, every);
-        let watch = Watch::new();
-        watch.open(false);
-        watch.record(&RangeSet::up_to(10)).unwrap();
-        let work = std::future::pending::<Result<(), Error>>();
-        let mut abort = Some(abort);
-        let kept = |_| {
-            abort.take().unwrap().send(AbortedBy::Client).unwrap();
-            std::future::pending()
-        };
-        let ended = reporter.run(&watch, work, kept).await;
-        assert!(matches!(ended, Err(Error::Aborted(_))), "{ended:?}");
-        reporter.last_marks(&watch).await;
-        drop(reporter);
-        assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
-        assert_eq!(
-            told.recv().await,
-            Some(Event::Received(RangeSet::up_to(10)))
-        );
-    }
-}
+#[path = "reporter_tests.rs"]
+mod tests;

@@ -18,7 +18,7 @@ use crate::error::{Error, Forbidden};
 
 /// Longest delay of the reply to a failed upload while it is recorded; the recording itself
 /// continues.
-const KEEPING: Duration = Duration::from_secs(60);
+pub(crate) const KEEPING: Duration = Duration::from_secs(60);
 
 /// An upload, and the server's way of storing.
 #[derive(Debug)]
@@ -116,7 +116,8 @@ impl Store {
     /// compares the ranges, in wire offsets, with the sink.
     ///
     /// # Errors
-    /// The cause of the end, or of incomplete data; the received data is kept for a restart.
+    /// The cause of the end, or of incomplete data; the received data is kept for a restart if it
+    /// was compared.
     pub(crate) async fn receive<D: Dsi, S: Sink, E: Into<Error>>(
         &self,
         context: &mut Context<'_, D>,
@@ -129,21 +130,26 @@ impl Store {
         let recorded = |new| {
             total.extend(&new);
             let here = total.shift_up(base).unwrap_or_default();
-            async move {
-                match self.proof {
-                    None => sink.checkpoint(&here, self.rules.durable).await,
-                    Some(_) => Ok(()),
-                }
-            }
+            async move { sink.checkpoint(&here, self.rules.durable).await }
         };
+        if self.proof.is_some() {
+            context.reporter.keep_nothing();
+        }
         let watch = context.watch;
         let result = context.reporter.run(watch, receiving, recorded).await;
-        let examined = examine(&watch.received()).await;
+        // A storage that does not answer must not hold the reply to a failure.
+        let limit = result.as_ref().map_or(KEEPING, |_| Duration::MAX);
+        let received = watch.received();
+        let examined = timeout(limit, examine(&received)).await;
+        let examined = examined.unwrap_or_else(|_| {
+            let error = gridftp_dsi::Error::new(ErrorKind::Io, "find data");
+            Err(error.because("no answer in time").into())
+        });
         if let Ok(Verdict::False(error)) = examined {
-            sink.checkpoint(&RangeSet::new(), self.rules.durable)
-                .await?;
+            self.record(sink, &RangeSet::new()).await;
             return Err(error);
         }
+        let is_examined = examined.is_ok();
         let checking = async {
             let received = result?;
             examined?;
@@ -160,7 +166,7 @@ impl Store {
             })
         };
         let checked = checking.await;
-        if checked.is_err() && self.keep(sink, base, watch).await {
+        if checked.is_err() && is_examined && self.keep(sink, base, watch).await {
             context.reporter.last_marks(watch).await;
         }
         checked
@@ -325,7 +331,12 @@ impl Store {
             return false;
         }
         let here = here.shift_up(base).unwrap_or_default();
-        match timeout(KEEPING, sink.checkpoint(&here, self.rules.durable)).await {
+        self.record(sink, &here).await
+    }
+
+    /// Records exactly these ranges of a failed upload; says whether they are recorded.
+    async fn record<S: Sink>(&self, sink: &S, here: &RangeSet) -> bool {
+        match timeout(KEEPING, sink.checkpoint(here, self.rules.durable)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => {
                 tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
@@ -350,88 +361,5 @@ fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Er
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    /// A sink that never records.
-    struct Endless;
-
-    impl Sink for Endless {
-        async fn write_at(&self, _: u64, _: Bytes) -> gridftp_dsi::Result<()> {
-            Ok(())
-        }
-
-        async fn checkpoint(&self, _: &RangeSet, _: bool) -> gridftp_dsi::Result<()> {
-            std::future::pending().await
-        }
-
-        fn held(&self) -> RangeSet {
-            RangeSet::new()
-        }
-
-        async fn finish(self, _: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
-            panic!("a failed upload is not finished")
-        }
-    }
-
-    #[cfg(feature = "object")]
-    #[tokio::test]
-    async fn a_restart_whose_digest_would_come_too_late_is_refused_before_the_data() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
-        std::fs::create_dir(&root).unwrap();
-        std::fs::write(root.join("file"), "old").unwrap();
-        let url = format!("file://{}", root.display());
-        let mut config = gridftp_dsi_object::Config::new(url, dir.path().join("index"));
-        config.part = Some(10);
-        let objects = gridftp_dsi_object::Objects::open(&config).unwrap();
-        let user = User::new("ann", DsiPath::root(), true);
-        let mut store = Store {
-            path: DsiPath::new(b"/file").unwrap(),
-            into: Placement::Whole,
-            held: RangeSet::up_to(10),
-            size: Some(20),
-            modified: None,
-            checksum: Some(("MD5".into(), "0".repeat(32))),
-            proof: None,
-            rules: StoreRules::default(),
-        };
-        let size = store.size;
-        let broken = objects.write(&user, &store.path, Create::Whole { size });
-        let broken = broken.await.unwrap();
-        broken.write_at(0, Bytes::from(vec![7; 10])).await.unwrap();
-        broken.checkpoint(&store.held, true).await.unwrap();
-        drop(broken);
-        let mut how = Channel::new(Mode::Extended);
-        how.ty = Type::Image;
-        let refused = store.open(&objects, &user, &how).await.map(drop);
-        let refused = refused.unwrap_err();
-        let is_right = matches!(refused, Error::NothingToResume { missing: 0 });
-        assert!(is_right, "{refused}");
-        store.checksum = None;
-        store.open(&objects, &user, &how).await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failure_is_told_although_the_disk_does_not_answer() {
-        let store = Store {
-            path: DsiPath::new(b"/f").unwrap(),
-            into: Placement::Whole,
-            held: RangeSet::up_to(10),
-            size: None,
-            modified: None,
-            checksum: None,
-            proof: None,
-            rules: StoreRules {
-                durable: true,
-                ..StoreRules::default()
-            },
-        };
-        let watch = Watch::new();
-        let keeping = store.keep(&Endless, 0, &watch);
-        let told = timeout(Duration::from_secs(3600), keeping).await;
-        assert!(told.is_ok(), "no deadline holds");
-    }
-}
+#[path = "store_tests.rs"]
+mod tests;

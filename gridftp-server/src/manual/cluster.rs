@@ -68,9 +68,13 @@
 //! ```
 //!
 //! A node that dies or stands still fails its transfers within four seconds: the client is told the
-//! ranges that are on stable storage (111), then 426, and continues with the nodes that are left;
-//! others do not notice. An upload appears under its name once every node has flushed its bytes, and
-//! the front end has found every reported range in the file.
+//! ranges that are stored (111), then 426, and continues with the nodes that are left;
+//! others do not notice. An upload appears under its name once the storage has the bytes of every node,
+//! and the front end has found every reported range in the file; with `--sync-writes` of the front end
+//! they are on stable storage. Ranges that it cannot look for are not kept.
+//!
+//! Where one node stores a file alone, it publishes it by itself. After `ABOR` the reply is that of its
+//! end; a node that takes longer than a minute is given up with 426, and the file may be published.
 //!
 //! With `--hybrid` the front end itself serves clients that ask for no stripes.
 //!

@@ -9,13 +9,13 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use gridftp_cluster::{FromNode, NodeSession, ToNode, Transfer, Transferred};
 use gridftp_data::Watch;
-use tokio::sync::mpsc;
-use tokio::task::yield_now;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
 use super::side::{lost, refused};
+use crate::data::Consent;
 use crate::error::{Error, NodeFault};
 
 /// The reports of a transfer on nodes, and its end ahead of time.
@@ -26,8 +26,10 @@ pub(super) struct Followed<'a> {
     pub(super) events: mpsc::Sender<Event>,
     /// Stops the transfers of all nodes.
     pub(super) stop: CancellationToken,
-    /// Longest time from the stop to the end; `None` where only the node knows the end.
-    pub(super) salvage: Option<Duration>,
+    /// Asks the session whether its client is still there.
+    pub(super) consent: Consent,
+    /// Longest time from the stop to the end, and the failure of a node that takes longer.
+    pub(super) limit: (Duration, fn(String) -> NodeFault),
 }
 
 /// Runs one request on each of the first nodes to the end of all; returns their results.
@@ -126,11 +128,11 @@ impl Followed<'_> {
                 biased;
                 () = self.stop.cancelled(), if !is_stopped => {
                     is_stopped = true;
-                    until = self.salvage.map(|salvage| Instant::now() + salvage);
+                    until = Some(Instant::now() + self.limit.0);
                     node.send(ToNode::Abort).await.map_err(|error| lost(node, error))?;
                     continue;
                 }
-                () = limit => return Err(NodeFault::Silent(node.node().to_owned()).into()),
+                () = limit => return Err(self.limit.1(node.node().to_owned()).into()),
                 message = node.recv() => message.map_err(|error| lost(node, error))?,
             };
             match message {
@@ -140,13 +142,11 @@ impl Followed<'_> {
                 // The receiver lives as long as the session.
                 FromNode::Waiting => drop(self.events.send(Event::Waiting).await),
                 FromNode::Arrived => {
-                    // A client that has gone is noticed by the session first.
-                    for _ in 0..2 {
-                        yield_now().await;
-                    }
-                    if !self.stop.is_cancelled() {
-                        let agreed = node.send(ToNode::Publish).await;
-                        agreed.map_err(|error| lost(node, error))?;
+                    let (agree, agreed) = oneshot::channel();
+                    // The session answers, or stops the transfer.
+                    if self.consent.send(agree).await.is_ok() && agreed.await.is_ok() {
+                        let told = node.send(ToNode::Publish).await;
+                        told.map_err(|error| lost(node, error))?;
                     }
                 }
                 FromNode::Transferred(done) => {

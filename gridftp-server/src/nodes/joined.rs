@@ -24,12 +24,14 @@ pub(super) struct Joined<'a> {
 }
 
 impl<D: Dsi> Mover<'_, D> {
-    /// Receives this node's part of an upload, and makes it durable.
+    /// Receives this node's part of an upload, and has the storage of all nodes hold it: durable, by
+    /// the rules of the front end.
     ///
     /// # Errors
-    /// The cause of the end; the received bytes are durable and reported where the storage can.
+    /// The cause of the end; the received bytes are held and reported where the storage can.
     pub(super) async fn join(&mut self, joined: &Joined<'_>) -> Result<Received, Error> {
         let context = &mut self.context;
+        let durable = context.rules.durable;
         let joining = context
             .shared
             .dsi
@@ -45,7 +47,7 @@ impl<D: Dsi> Mover<'_, D> {
             total.extend(&new);
             let here = total.shift_up(joined.base).unwrap_or_default();
             let sink = &sink;
-            async move { sink.checkpoint(&here, true).await }
+            async move { sink.checkpoint(&here, durable).await }
         };
         let received = context
             .reporter
@@ -53,7 +55,7 @@ impl<D: Dsi> Mover<'_, D> {
             .await;
         let all = context.watch.received();
         let all = all.shift_up(joined.base).unwrap_or_default();
-        let saving = sink.checkpoint(&all, true);
+        let saving = sink.checkpoint(&all, durable);
         match received {
             Ok(received) => {
                 context.reporter.complete(context.watch, saving).await?;

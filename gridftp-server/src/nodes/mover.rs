@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
 use super::follow::{Followed, run};
-use crate::data::{Context, Digest, Moved, Store, Verdict, take_file};
+use crate::data::{Consent, Context, Digest, KEEPING, Moved, Store, Verdict, take_file};
 use crate::error::{Error, Forbidden, NodeFault};
 use crate::names::dsi_path;
 
@@ -32,6 +32,7 @@ pub(crate) struct NodeMover<'a, D: Dsi> {
     side: &'a mut NodeSide,
     /// Ends the transfers of all nodes: one failed, or the session cancelled.
     stop: CancellationToken,
+    consent: Consent,
 }
 
 impl<'a, D: Dsi> NodeMover<'a, D> {
@@ -40,19 +41,23 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
         let stop = CancellationToken::new();
         context.reporter.set_stripes(side.stripe_bytes());
         context.reporter.set_stop(stop.clone());
+        let consent = context.reporter.take_publications();
         Self {
             context,
             side,
             stop,
+            consent,
         }
     }
 
-    fn followed(&self, salvage: Option<Duration>) -> Followed<'a> {
+    /// Follows transfers that end within this time after a stop, or fail in this way.
+    fn followed(&self, within: Duration, late: fn(String) -> NodeFault) -> Followed<'a> {
         Followed {
             watch: self.context.watch,
             events: self.context.reporter.events(),
             stop: self.stop.clone(),
-            salvage,
+            consent: self.consent.clone(),
+            limit: (within, late),
         }
     }
 }
@@ -173,7 +178,7 @@ impl<D: Dsi> NodeMover<'_, D> {
 
     /// Runs transfers that send; returns their results.
     async fn send(&mut self, requests: Vec<Transfer>) -> Result<Vec<Transferred>, Error> {
-        let followed = self.followed(Some(SALVAGE));
+        let followed = self.followed(SALVAGE, NodeFault::Silent);
         let running = run(self.side, requests, &followed);
         let recorded = |_| std::future::ready(Ok(()));
         let reporter = &mut *self.context.reporter;
@@ -209,10 +214,11 @@ impl<D: Dsi> NodeMover<'_, D> {
             upload,
             base,
             held: store.held.clone(),
+            rules: store.rules,
         };
         let request = self.request(part, drains);
         let requests = vec![request; self.side.stripes.len()];
-        let followed = self.followed(Some(SALVAGE));
+        let followed = self.followed(SALVAGE, NodeFault::Silent);
         let context = &mut self.context;
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(base)
@@ -245,9 +251,12 @@ impl<D: Dsi> NodeMover<'_, D> {
             proof: store.proof.clone(),
             rules: store.rules,
         }));
+        if store.proof.is_some() {
+            self.context.reporter.keep_nothing();
+        }
         let request = self.request(whole, drains);
         // It publishes in one step, whose end alone is the truth.
-        let followed = self.followed(None);
+        let followed = self.followed(KEEPING, NodeFault::Unknown);
         let running = run(self.side, vec![request], &followed);
         // The node has recorded the ranges.
         let recorded = |_| std::future::ready(Ok(()));

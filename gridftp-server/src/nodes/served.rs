@@ -223,16 +223,12 @@ impl<D: Dsi> Served<D> {
         let shared = Arc::clone(&self.shared);
         self.side.set_draining(transfer.drains);
         let channel: Channel = transfer.channel;
-        let rules = match &transfer.kind {
-            NodeKind::Whole(whole) => whole.rules,
-            _ => StoreRules::default(),
-        };
         let context = Context {
             shared: &shared,
             user: &self.user,
             channel: &channel,
             tag: None,
-            rules,
+            rules: rules(&transfer.kind),
             watch,
             reporter,
         };
@@ -244,6 +240,7 @@ impl<D: Dsi> Served<D> {
                 upload,
                 base,
                 held,
+                ..
             } => {
                 let _file = take_file(mover.side.channel.descriptors())?;
                 let path = dsi_path(&path)?;
@@ -298,6 +295,15 @@ impl<D: Dsi> Served<D> {
         }
         done.connections = watch.connections();
         Ok(done)
+    }
+}
+
+/// The way of storing of the front end.
+fn rules(kind: &NodeKind) -> StoreRules {
+    match kind {
+        NodeKind::Whole(whole) => whole.rules,
+        NodeKind::Store { rules, .. } => *rules,
+        _ => StoreRules::default(),
     }
 }
 

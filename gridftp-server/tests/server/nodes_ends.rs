@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use byte_ranges::RangeSet;
 use gridftp_cluster::{
-    Failed, Fault, FromNode, Open, Replies, Report, Requests, Serve, ToNode, Transfer,
-    TransferKind, Transferred, Whole,
+    Failed, Fault, FromNode, Open, Replies, Report, Requests, Serve, StoreRules, ToNode, Transfer,
+    TransferKind, Transferred,
 };
 use gridftp_dsi_posix::Posix;
 use gridftp_server::DataNode;
@@ -29,10 +29,12 @@ enum Conduct {
     Waits,
     /// Reports a block that it does not have.
     Lies,
+    /// Reports a block, and fails.
+    Fails,
 }
 
-/// The uploads of a node, and the requests after each.
-type Seen = Arc<Mutex<(Vec<Whole>, Vec<ToNode>)>>;
+/// The rules of the uploads of a node, and the requests after each.
+type Seen = Arc<Mutex<(Vec<StoreRules>, Vec<ToNode>)>>;
 
 /// A node that plays its transfers.
 struct Played {
@@ -53,10 +55,15 @@ impl Played {
 
     /// A farm with this node alone.
     fn farm(conduct: Conduct) -> (Farm, Seen) {
+        Self::farm_with(conduct, true)
+    }
+
+    /// The same, with this choice of synced writes at the front end.
+    fn farm_with(conduct: Conduct, sync: bool) -> (Farm, Seen) {
         let seen = Seen::default();
         let node = Self::new(conduct, &seen);
         let farm = Farm::configured(
-            |options| options.sync_writes = Some(true),
+            |options| options.sync_writes = Some(sync),
             |front| front,
             |folder, _, runtime, address| vec![join(folder, "played", node, runtime, address)],
         );
@@ -69,9 +76,12 @@ impl Played {
         requests: &mut Requests,
         replies: &Replies,
     ) -> FromNode {
-        if let TransferKind::Whole(whole) = transfer.kind {
-            self.seen.lock().unwrap().0.push(*whole);
-        }
+        let rules = match transfer.kind {
+            TransferKind::Whole(whole) => Some(whole.rules),
+            TransferKind::Store { rules, .. } => Some(rules),
+            _ => None,
+        };
+        self.seen.lock().unwrap().0.extend(rules);
         if self.conduct == Conduct::Waits {
             replies.send(FromNode::Waiting).await;
         }
@@ -93,6 +103,12 @@ impl Played {
                 ranges: RangeSet::up_to(BLOCK as u64),
                 ..Transferred::default()
             })),
+            Conduct::Fails => {
+                replies
+                    .send(FromNode::Received(RangeSet::up_to(BLOCK as u64)))
+                    .await;
+                failed()
+            }
             Conduct::Publishes => {
                 let _ = self.next(requests).await;
                 done
@@ -159,7 +175,7 @@ fn an_abort_during_a_publication_is_answered_by_its_end() {
     assert_eq!(last(&mut ftp).code, 226, "of the ABOR");
     let seen = seen.lock().unwrap();
     assert_eq!(seen.1, [ToNode::Abort]);
-    assert!(seen.0[0].rules.durable, "the rule of the front end");
+    assert!(seen.0[0].durable, "the rule of the front end");
 }
 
 /// The end of a stream and the death of its client look the same at the node.
@@ -173,6 +189,42 @@ fn an_upload_of_a_client_that_has_gone_is_not_published() {
     farm.server.wait_for_sessions(0);
     assert_eq!(seen.lock().unwrap().1.first(), Some(&ToNode::Abort));
     assert!(!seen.lock().unwrap().1.contains(&ToNode::Publish));
+}
+
+/// A restart by these ranges would be refused.
+#[test]
+fn a_failed_store_with_a_digest_ahead_tells_no_ranges() {
+    let (farm, _) = Played::farm(Conduct::Fails);
+    let mut ftp = farm.extended();
+    ftp.pasv();
+    ftp.send(AT_ONE_NODE);
+    let failed = loop {
+        let reply = ftp.reply();
+        match reply.code {
+            112 | 150 => {}
+            _ => break reply,
+        }
+    };
+    assert_eq!(failed.code, 426, "{failed:?}");
+}
+
+#[test]
+fn shared_uploads_are_stored_by_the_rules_of_the_front_end() {
+    for sync in [false, true] {
+        let (farm, seen) = Played::farm_with(Conduct::Fails, sync);
+        let mut ftp = farm.server.login();
+        ftp.pasv();
+        ftp.send("STOR f");
+        assert!(last(&mut ftp).code >= 400);
+        let durable: Vec<_> = seen
+            .lock()
+            .unwrap()
+            .0
+            .iter()
+            .map(|rules| rules.durable)
+            .collect();
+        assert_eq!(durable, [sync]);
+    }
 }
 
 #[test]

@@ -227,6 +227,8 @@ pub enum TransferKind {
         base: u64,
         /// Ranges held according to the peer, relative to wire offset 0.
         held: RangeSet,
+        /// The way of storing of the front end.
+        rules: StoreRules,
     },
     /// The output of a module of ERET, to the peer.
     RetrieveBy {

@@ -222,6 +222,7 @@ impl TryFrom<transfer::Kind> for TransferKind {
                 upload: bytes(put.upload, "store.upload")?,
                 base: put.base,
                 held: ranges(put.held, "store.held")?,
+                rules: rules(put.rules, "store.rules")?,
             },
             transfer::Kind::RetrieveBy(get) => Self::RetrieveBy {
                 path: path(get.path)?,
@@ -240,7 +241,6 @@ impl TryFrom<proto::Whole> for Whole {
     type Error = Malformed;
 
     fn try_from(whole: proto::Whole) -> Result<Self> {
-        let rules = whole.rules.ok_or(Malformed::new("whole.rules"))?;
         Ok(Self {
             path: path(whole.path)?,
             into: match whole.into.ok_or(Malformed::new("whole.into"))? {
@@ -256,13 +256,19 @@ impl TryFrom<proto::Whole> for Whole {
             }),
             checksum: digest(whole.checksum, "whole.checksum")?,
             proof: digest(whole.proof, "whole.proof")?,
-            rules: StoreRules {
-                in_place: rules.in_place,
-                durable: rules.durable,
-                empty_unannounced: rules.empty_unannounced,
-            },
+            rules: rules(whole.rules, "whole.rules")?,
         })
     }
+}
+
+/// The way of storing.
+fn rules(rules: Option<proto::StoreRules>, field: &'static str) -> Result<StoreRules> {
+    let rules = rules.ok_or_else(|| Malformed::new(field))?;
+    Ok(StoreRules {
+        in_place: rules.in_place,
+        durable: rules.durable,
+        empty_unannounced: rules.empty_unannounced,
+    })
 }
 
 /// An algorithm, and a digest of it.

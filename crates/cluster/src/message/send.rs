@@ -11,8 +11,8 @@ use ftp_wire::facts::{Fact, FactSet};
 
 use super::bounds::range_list;
 use super::{
-    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, ToNode, Transfer,
-    TransferKind, Transferred, Whole,
+    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, StoreRules, ToNode,
+    Transfer, TransferKind, Transferred, Whole,
 };
 use crate::proto::{self, from_node, list, peers, to_node, transfer};
 
@@ -182,11 +182,13 @@ impl From<TransferKind> for transfer::Kind {
                 upload,
                 base,
                 held,
+                rules,
             } => Self::Store(proto::Store {
                 path: path.as_bytes().to_vec(),
                 upload,
                 base,
                 held: Some(range_list(&held)),
+                rules: Some(rules.into()),
             }),
             TransferKind::RetrieveBy { path, module } => Self::RetrieveBy(proto::RetrieveBy {
                 path: path.as_bytes().to_vec(),
@@ -218,11 +220,17 @@ impl From<Whole> for proto::Whole {
             }),
             checksum: whole.checksum.map(digest),
             proof: whole.proof.map(digest),
-            rules: Some(proto::StoreRules {
-                in_place: whole.rules.in_place,
-                durable: whole.rules.durable,
-                empty_unannounced: whole.rules.empty_unannounced,
-            }),
+            rules: Some(whole.rules.into()),
+        }
+    }
+}
+
+impl From<StoreRules> for proto::StoreRules {
+    fn from(rules: StoreRules) -> Self {
+        Self {
+            in_place: rules.in_place,
+            durable: rules.durable,
+            empty_unannounced: rules.empty_unannounced,
         }
     }
 }

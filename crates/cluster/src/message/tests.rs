@@ -108,6 +108,10 @@ fn kinds() -> Vec<TransferKind> {
         upload: vec![0, 1, 255],
         base: 9,
         held: ranges(),
+        rules: StoreRules {
+            durable: true,
+            ..StoreRules::default()
+        },
     });
     let checksum = RetrieveModule::Checksum {
         algorithm: "MD5".into(),

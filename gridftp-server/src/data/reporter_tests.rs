@@ -1,0 +1,170 @@
+//! Tests of the markers of transfers, their cancellation and their publication.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn opening_gives_signs_of_life() {
+    let (events, mut told) = mpsc::channel(64);
+    let (_never, cancel) = oneshot::channel();
+    let mut reporter = Reporter::at(events, cancel, None, None);
+    let work = async {
+        time::sleep(Duration::from_secs(35)).await;
+        Ok::<_, Error>(())
+    };
+    reporter.run_patiently(work).await.unwrap();
+    drop(reporter);
+    let mut signs = 0;
+    while let Some(event) = told.recv().await {
+        assert_eq!(event, Event::Waiting);
+        signs += 1;
+    }
+    assert_eq!(signs, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn completing_gives_signs_of_life() {
+    let (events, mut told) = mpsc::channel(64);
+    let (_never, cancel) = oneshot::channel();
+    let reporter = Reporter::at(events, cancel, Some(Duration::from_secs(5)), None);
+    let work = time::sleep(Duration::from_secs(61));
+    reporter.complete(&Watch::new(), work).await;
+    drop(reporter);
+    let mut signs = 0;
+    while let Some(event) = told.recv().await {
+        assert!(matches!(event, Event::Moved { .. }));
+        signs += 1;
+    }
+    assert_eq!(signs, 12);
+}
+
+/// Ranges whose recording failed are told once they are recorded.
+#[tokio::test(start_paused = true)]
+async fn a_failed_recording_loses_no_marker() {
+    let (events, mut told) = mpsc::channel(64);
+    let (_never, cancel) = oneshot::channel();
+    let every = Some(Duration::from_secs(1));
+    let mut reporter = Reporter::at(events, cancel, None, every);
+    let watch = Watch::new();
+    watch.open(false);
+    watch.record(&RangeSet::up_to(10)).unwrap();
+    let work = async {
+        time::sleep(Duration::from_millis(2500)).await;
+        Ok::<_, Error>(())
+    };
+    let mut failures = 1;
+    let kept = |_| {
+        let fails = std::mem::take(&mut failures) > 0;
+        let io = || gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::Io, "sync");
+        std::future::ready(if fails { Err(io()) } else { Ok(()) })
+    };
+    reporter.run(&watch, work, kept).await.unwrap();
+    drop(reporter);
+    assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
+    assert_eq!(
+        told.recv().await,
+        Some(Event::Received(RangeSet::up_to(10)))
+    );
+    assert_eq!(told.recv().await, None);
+}
+
+/// Ranges that are being recorded when the session cancels are among the last markers.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_while_recording_loses_no_marker() {
+    let (events, mut told) = mpsc::channel(64);
+    let (abort, cancel) = oneshot::channel();
+    let every = Some(Duration::from_secs(1));
+    let mut reporter = Reporter::at(events, cancel, None, every);
+    let watch = Watch::new();
+    watch.open(false);
+    watch.record(&RangeSet::up_to(10)).unwrap();
+    let work = std::future::pending::<Result<(), Error>>();
+    let mut abort = Some(abort);
+    let kept = |_| {
+        abort.take().unwrap().send(AbortedBy::Client).unwrap();
+        std::future::pending()
+    };
+    let ended = reporter.run(&watch, work, kept).await;
+    assert!(matches!(ended, Err(Error::Aborted(_))), "{ended:?}");
+    reporter.last_marks(&watch).await;
+    drop(reporter);
+    assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
+    assert_eq!(
+        told.recv().await,
+        Some(Event::Received(RangeSet::up_to(10)))
+    );
+}
+
+/// A disk of the front end that does not answer must not hold an abort.
+#[tokio::test(start_paused = true)]
+async fn a_recording_that_hangs_does_not_hold_an_abort() {
+    let (events, _told) = mpsc::channel(64);
+    let (abort, cancel) = oneshot::channel();
+    let mut reporter = Reporter::at(events, cancel, None, Some(Duration::from_secs(1)));
+    let stop = CancellationToken::new();
+    reporter.set_stop(stop.clone());
+    let watch = Watch::new();
+    watch.open(false);
+    watch.record(&RangeSet::up_to(10)).unwrap();
+    let work = async {
+        stop.cancelled().await;
+        // More than one interval of recording.
+        time::sleep(Duration::from_secs(3)).await;
+        Err::<(), Error>(NodeFault::NoNode.into())
+    };
+    let mut abort = Some(abort);
+    let kept = |_| {
+        let abort = abort.take().expect("one recording");
+        abort.send(AbortedBy::Client).unwrap();
+        std::future::pending()
+    };
+    let running = reporter.run(&watch, work, kept);
+    let ended = time::timeout(Duration::from_secs(60), running).await;
+    let ended = ended.expect("an end");
+    assert!(matches!(ended, Err(Error::Aborted(_))), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_told_after_an_abort() {
+    let (events, _told) = mpsc::channel(64);
+    let (abort, cancel) = oneshot::channel();
+    let mut reporter = Reporter::at(events, cancel, None, None);
+    let stop = CancellationToken::new();
+    reporter.set_stop(stop.clone());
+    abort.send(AbortedBy::Client).unwrap();
+    let work = async {
+        stop.cancelled().await;
+        Err::<(), Error>(NodeFault::Unknown("one".into()).into())
+    };
+    let ended = reporter
+        .run(&Watch::new(), work, |_| std::future::pending())
+        .await;
+    let Err(Error::Node(NodeFault::Unknown(node))) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(node, "one");
+}
+
+/// The node's question is faster than the end of the client's control connection.
+#[tokio::test(start_paused = true)]
+async fn a_publication_needs_a_client_that_is_still_there() {
+    for leaves in [false, true] {
+        let (events, _told) = mpsc::channel(64);
+        let (abort, cancel) = oneshot::channel();
+        let mut reporter = Reporter::at(events, cancel, None, None);
+        reporter.set_stop(CancellationToken::new());
+        let consent = reporter.take_publications();
+        let mut abort = Some(abort);
+        let work = async {
+            let (agree, agreed) = oneshot::channel();
+            consent.send(agree).await.unwrap();
+            if leaves {
+                abort.take().unwrap().send(AbortedBy::Client).unwrap();
+            }
+            Ok::<_, Error>(agreed.await.is_ok())
+        };
+        let watch = Watch::new();
+        let running = reporter.run(&watch, work, |_| std::future::pending());
+        let ended = time::timeout(Duration::from_secs(60), running).await;
+        assert_eq!(ended.expect("an end").unwrap(), !leaves);
+    }
+}

@@ -1,0 +1,239 @@
+//! Tests of the end of failed uploads: the ranges that are kept, and those that are told.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use ftp_proto::types::Event;
+use gridftp_dsi::Stat;
+use gridftp_dsi_posix::Posix;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use super::*;
+use crate::config::{Config, Options};
+use crate::data::Reporter;
+use crate::error::NodeFault;
+use crate::server::Shared;
+
+/// The conduct of a sink when ranges are recorded.
+enum Recording {
+    Works,
+    Fails,
+    Hangs,
+}
+
+/// A sink that keeps its records in memory.
+struct Recorder {
+    conduct: Recording,
+    records: Mutex<Vec<RangeSet>>,
+}
+
+impl Recorder {
+    fn new(conduct: Recording) -> Self {
+        let records = Mutex::default();
+        Self { conduct, records }
+    }
+
+    fn records(&self) -> Vec<RangeSet> {
+        self.records.lock().unwrap().clone()
+    }
+}
+
+impl Sink for Recorder {
+    async fn write_at(&self, _: u64, _: Bytes) -> gridftp_dsi::Result<()> {
+        Ok(())
+    }
+
+    async fn checkpoint(&self, held: &RangeSet, _: bool) -> gridftp_dsi::Result<()> {
+        match self.conduct {
+            Recording::Works => {
+                self.records.lock().unwrap().push(held.clone());
+                Ok(())
+            }
+            Recording::Fails => Err(broken()),
+            Recording::Hangs => std::future::pending().await,
+        }
+    }
+
+    fn held(&self) -> RangeSet {
+        RangeSet::new()
+    }
+
+    async fn finish(self, _: Finish) -> gridftp_dsi::Result<Stat> {
+        panic!("a failed upload is not finished")
+    }
+}
+
+fn broken() -> gridftp_dsi::Error {
+    gridftp_dsi::Error::new(ErrorKind::Io, "find data")
+}
+
+fn store() -> Store {
+    Store {
+        path: DsiPath::new(b"/f").unwrap(),
+        into: Placement::Whole,
+        held: RangeSet::new(),
+        size: None,
+        modified: None,
+        checksum: None,
+        proof: None,
+        rules: StoreRules::default(),
+    }
+}
+
+/// Runs an upload in MODE E of ten bytes which fails after `lasts`; returns its failure and the
+/// ranges that the client is told.
+async fn fail(
+    store: &Store,
+    sink: &Recorder,
+    lasts: Duration,
+    examine: impl AsyncFnOnce(&RangeSet) -> Result<Verdict, Error>,
+) -> (Error, Vec<RangeSet>) {
+    let tree = tempfile::tempdir().unwrap();
+    let config = Config::check(&Options::default()).unwrap();
+    let shared = Shared::new(config, Posix::open(tree.path()).unwrap());
+    let user = User::new("ann", DsiPath::root(), true);
+    let (events, mut told) = mpsc::channel(64);
+    let (_session, cancel) = oneshot::channel();
+    let second = Some(Duration::from_secs(1));
+    let mut reporter = Reporter::at(events, cancel, None, second);
+    let watch = Watch::new();
+    let mut context = Context {
+        shared: &shared,
+        user: &user,
+        channel: &Channel::new(Mode::Extended),
+        tag: None,
+        rules: StoreRules::default(),
+        watch: &watch,
+        reporter: &mut reporter,
+    };
+    let receiving = async {
+        watch.open(false);
+        watch.record(&RangeSet::up_to(10)).unwrap();
+        sleep(lasts).await;
+        Err::<Received, Error>(NodeFault::NoChannel.into())
+    };
+    let received = store.receive(&mut context, sink, 0, receiving, examine);
+    let limit = Duration::from_secs(3600);
+    let received = timeout(limit, received).await.expect("an end");
+    drop(reporter);
+    let mut ranges = Vec::new();
+    while let Some(event) = told.recv().await {
+        if let Event::Received(new) = event {
+            ranges.push(new);
+        }
+    }
+    (received.err().expect("a failure"), ranges)
+}
+
+const BRIEF: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_upload_is_kept_and_told() {
+    let sink = Recorder::new(Recording::Works);
+    let sound = async |_: &RangeSet| Ok(Verdict::Sound);
+    let (error, told) = fail(&store(), &sink, BRIEF, sound).await;
+    assert!(
+        matches!(error, Error::Node(NodeFault::NoChannel)),
+        "{error}"
+    );
+    assert_eq!(sink.records(), [RangeSet::up_to(10)]);
+    assert_eq!(told, [RangeSet::up_to(10)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_that_cannot_be_examined_are_neither_kept_nor_told() {
+    let sink = Recorder::new(Recording::Works);
+    let fails = async |_: &RangeSet| Err(broken().into());
+    let (error, told) = fail(&store(), &sink, BRIEF, fails).await;
+    assert!(
+        matches!(error, Error::Node(NodeFault::NoChannel)),
+        "{error}"
+    );
+    assert_eq!((sink.records(), told), (vec![], vec![]));
+    let hangs = async |_: &RangeSet| std::future::pending().await;
+    let (error, told) = fail(&store(), &sink, BRIEF, hangs).await;
+    assert!(
+        matches!(error, Error::Node(NodeFault::NoChannel)),
+        "{error}"
+    );
+    assert_eq!((sink.records(), told), (vec![], vec![]));
+}
+
+/// The reply names the false report, although the storage cannot forget it.
+#[tokio::test(start_paused = true)]
+async fn a_false_report_is_told_as_such() {
+    for conduct in [Recording::Works, Recording::Fails, Recording::Hangs] {
+        let sink = Recorder::new(conduct);
+        let lies = async |_: &RangeSet| Ok(Verdict::False(NodeFault::Absent { at: 7 }.into()));
+        let (error, told) = fail(&store(), &sink, BRIEF, lies).await;
+        let Error::Node(NodeFault::Absent { at: 7 }) = error else {
+            panic!("{error}");
+        };
+        assert!(sink.records().iter().all(RangeSet::is_empty));
+        assert!(told.is_empty(), "{told:?}");
+    }
+}
+
+/// Its partial file goes with it.
+#[tokio::test(start_paused = true)]
+async fn an_upload_with_a_digest_ahead_records_and_tells_nothing() {
+    let sink = Recorder::new(Recording::Works);
+    let store = Store {
+        proof: Some(("MD5".into(), "00".into())),
+        ..store()
+    };
+    let sound = async |_: &RangeSet| Ok(Verdict::Sound);
+    let (_, told) = fail(&store, &sink, Duration::from_secs(10), sound).await;
+    assert_eq!((sink.records(), told), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_although_the_disk_does_not_answer() {
+    let sink = Recorder::new(Recording::Hangs);
+    let sound = async |_: &RangeSet| Ok(Verdict::Sound);
+    let (error, told) = fail(&store(), &sink, BRIEF, sound).await;
+    assert!(
+        matches!(error, Error::Node(NodeFault::NoChannel)),
+        "{error}"
+    );
+    assert!(told.is_empty(), "{told:?}");
+}
+
+#[cfg(feature = "object")]
+#[tokio::test]
+async fn a_restart_whose_digest_would_come_too_late_is_refused_before_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("file"), "old").unwrap();
+    let url = format!("file://{}", root.display());
+    let mut config = gridftp_dsi_object::Config::new(url, dir.path().join("index"));
+    config.part = Some(10);
+    let objects = gridftp_dsi_object::Objects::open(&config).unwrap();
+    let user = User::new("ann", DsiPath::root(), true);
+    let mut store = Store {
+        path: DsiPath::new(b"/file").unwrap(),
+        into: Placement::Whole,
+        held: RangeSet::up_to(10),
+        size: Some(20),
+        modified: None,
+        checksum: Some(("MD5".into(), "0".repeat(32))),
+        proof: None,
+        rules: StoreRules::default(),
+    };
+    let size = store.size;
+    let broken = objects.write(&user, &store.path, Create::Whole { size });
+    let broken = broken.await.unwrap();
+    broken.write_at(0, Bytes::from(vec![7; 10])).await.unwrap();
+    broken.checkpoint(&store.held, true).await.unwrap();
+    drop(broken);
+    let mut how = Channel::new(Mode::Extended);
+    how.ty = Type::Image;
+    let refused = store.open(&objects, &user, &how).await.map(drop);
+    let refused = refused.unwrap_err();
+    let is_right = matches!(refused, Error::NothingToResume { missing: 0 });
+    assert!(is_right, "{refused}");
+    store.checksum = None;
+    store.open(&objects, &user, &how).await.unwrap();
+}
