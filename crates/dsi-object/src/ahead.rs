@@ -87,6 +87,11 @@ impl Ahead {
         }
     }
 
+    /// Whether there will be no digest.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.state().is_given_up
+    }
+
     /// The digest of the first `size` bytes, if those and no others were hashed.
     pub(crate) fn digest(&self, algorithm: ChecksumAlgorithm, size: u64) -> Option<String> {
         let mut state = self.state();

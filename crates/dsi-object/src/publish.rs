@@ -86,11 +86,7 @@ impl ObjectSink {
             }
         };
         if expected.is_some() && !is_known {
-            let old = self.to.store.head(&self.to.key).await;
-            if old.map_err(self.to.failed("publish"))?.is_some() {
-                let why = "the parts came out of order or from an earlier attempt, so their digest is known too late for the old object: remove it";
-                return Err(self.to.refused(ErrorKind::Unsupported, why));
-            }
+            self.must_be_new().await?;
         }
         let published = self.complete(parts, size).await;
         if self.state().is_over {
@@ -102,6 +98,16 @@ impl ObjectSink {
         }
         let Target { store, path, key } = &self.to;
         checksum::check_published(store, path, key, tag.as_deref(), done).await
+    }
+
+    /// Refuses an old object where the digest is known only after it is replaced.
+    pub(crate) async fn must_be_new(&self) -> Result<()> {
+        let old = self.to.store.head(&self.to.key).await;
+        if old.map_err(self.to.failed("publish"))?.is_none() {
+            return Ok(());
+        }
+        let why = "the parts came out of order or from an earlier attempt, so their digest is known too late for the old object: remove it";
+        Err(self.to.refused(ErrorKind::Unsupported, why))
     }
 
     /// Publishes the object of these parts, which are `size` bytes; returns its entity tag.

@@ -34,6 +34,8 @@ pub struct ObjectSink {
     state: Mutex<State>,
     /// The digest that is computed as the parts pass.
     pub(crate) ahead: OnceLock<Ahead>,
+    /// Set once no object was found that a digest after the publication would come too late for.
+    is_new: OnceCell<()>,
 }
 
 /// The place of the object.
@@ -171,6 +173,7 @@ impl ObjectSink {
             journal: Arc::default(),
             state: Mutex::default(),
             ahead: OnceLock::new(),
+            is_new: OnceCell::new(),
         }
     }
 
@@ -212,12 +215,24 @@ impl ObjectSink {
     }
 
     /// Uploads one part, and hashes it if its digest is wanted.
+    ///
+    /// # Errors
+    /// Those of [`must_be_new`](Self::must_be_new) once the digest is given up, before the rest of
+    /// the file arrives in vain.
     pub(crate) async fn put(&self, index: u64, data: Bytes) -> Result<()> {
         let Some(ahead) = self.ahead.get() else {
             return self.put_part(index, data).await;
         };
         let hashing = ahead.pass(index * self.part, data.clone());
-        tokio::join!(self.put_part(index, data), hashing).0
+        tokio::join!(self.put_part(index, data), hashing).0?;
+        match ahead.is_given_up() {
+            true => self
+                .is_new
+                .get_or_try_init(|| self.must_be_new())
+                .await
+                .copied(),
+            false => Ok(()),
+        }
     }
 
     async fn put_part(&self, index: u64, data: Bytes) -> Result<()> {

@@ -392,6 +392,29 @@ async fn parts_whose_digest_would_come_too_late_for_the_old_object_are_not_held(
 }
 
 #[tokio::test]
+async fn a_digest_that_is_given_up_ends_the_upload_over_an_old_object_at_once() {
+    for has_old in [false, true] {
+        let service = Service::start(&[]).await;
+        if has_old {
+            service.state.lock().unwrap().put("file", b"old".to_vec());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let store = service.store(&dir.path().join("index"));
+        let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
+        sink.will_check(ChecksumAlgorithm::Md5);
+        write(&sink, &content()).await.unwrap();
+        // Bytes that were hashed come again.
+        let again = sink.write_at(0, Bytes::copy_from_slice(&content()[..1000]));
+        let again = again.await;
+        assert_eq!(again.is_err(), has_old, "{again:?}");
+        if let Err(refused) = again {
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+            assert_eq!(service.state.lock().unwrap().objects["file"], b"old");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_rename_keeps_an_object_that_another_client_put_meanwhile() {
     let service = Service::start(&[(Op::Copy, Fault::Replaced)]).await;
     let dir = tempfile::tempdir().unwrap();

@@ -66,7 +66,8 @@
 //! The object appears with its last part: until then, and after a failure, the name has its old
 //! object or none. A digest that the client announces (`SCKS`) is checked before, if the parts arrive
 //! about in order; else the object is read again once it is there, and is removed if it differs, so
-//! that an older object is not replaced in this way (`504`). An object that another client puts there
+//! that an older object is not replaced in this way (`504`, as soon as the order shows it; a restart
+//! with a digest is refused with `554` before its data). An object that another client puts there
 //! meanwhile is neither checked nor removed (`451`).
 //!
 //! # Restarts and orphans
