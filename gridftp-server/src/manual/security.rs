@@ -99,8 +99,10 @@
 //!   the bound, and a wrong password as a failure. A password has at most 1024 bytes. The server
 //!   overwrites passwords in its memory after the check, also those received by TLS.
 //! - **Keys.** Private keys are overwritten when they are dropped, and printed nowhere. So is the text
-//!   from which they are read, in PEM files and in `DCSC`, whether it is accepted or refused. Neither
-//!   program leaves a core dump (a soft `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
+//!   from which they are read, in PEM files and in `DCSC`, whether it is accepted or refused. Of the
+//!   keys of a cluster's members and of its authority, and of the credentials that a front end sends
+//!   to its nodes, copies may stay in freed memory. Neither program leaves a core dump (a soft
+//!   `RLIMIT_CORE` of 0, which `prlimit --core` raises again).
 //! - **The tree.** The kernel resolves paths beneath the root: neither `..` nor a symbolic link nor
 //!   a link of `/proc` leads out of it at any moment. FIFOs, devices and sockets are refused. After
 //!   `SITE CHROOT` or `SITE RESTRICT` a session follows no symbolic link at all, and makes none.
