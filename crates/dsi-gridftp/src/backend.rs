@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
+use gridftp_client::error::TransferError;
 use gridftp_dsi::hasher::COSTS;
 use gridftp_dsi::{
     Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
@@ -17,8 +18,9 @@ use crate::error::refused;
 use crate::listing::GatewayListing;
 use crate::pool::Upstream;
 use crate::probe::{Asked, Probe};
-use crate::sink::{GatewaySink, Kept};
+use crate::sink::GatewaySink;
 use crate::source::GatewaySource;
+use crate::target::Kept;
 use crate::uploads::{Uploads, hidden};
 
 /// A directory of another server.
@@ -103,15 +105,20 @@ impl Dsi for Gateway {
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         const OP: &str = "stat";
         must_be_sendable(OP, path)?;
-        let (session, asked) = match self.up.probe.read(path) {
+        let found = match self.up.probe.read(path) {
             Asked::Own | Asked::TooFar => return Err(Probe::refusal(OP, path)),
-            Asked::Foreign(next) => (self.up.fresh(user, OP, path).await?, next),
-            Asked::Other => (self.up.session(user, OP, path).await?, path.clone()),
+            Asked::Foreign(next) => {
+                let session = self.up.fresh(user, OP, path).await?;
+                let found = session.stat(&self.up.path(&next)).await;
+                found.map_err(TransferError::from)
+            }
+            Asked::Other => {
+                let session = self.up.session(user, OP, path).await?;
+                let found = session.stat(&self.up.path(path)).await;
+                session.end(found)
+            }
         };
-        let found = session.stat(&self.up.path(&asked)).await;
-        let (entry, known) = session
-            .end(found)
-            .map_err(|error| self.up.failed(OP, path, error))?;
+        let (entry, known) = found.map_err(|error| self.up.failed(OP, path, error))?;
         Ok(stat_of(path.name(), &entry, known))
     }
 
@@ -141,7 +148,15 @@ impl Dsi for Gateway {
             Create::Resume { .. } => true,
             _ => return Err(self.no_part("open", user, path).await),
         };
-        GatewaySink::open(&self.up, &self.uploads, user, path, resumes).await
+        // Large futures stay off the stack of the session.
+        Box::pin(GatewaySink::open(
+            &self.up,
+            &self.uploads,
+            user,
+            path,
+            resumes,
+        ))
+        .await
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
@@ -154,7 +169,7 @@ impl Dsi for Gateway {
             return Ok(RangeSet::up_to(recorded));
         }
         let session = self.up.session(user, OP, path).await?;
-        let found = Kept::find(&session, &file).await;
+        let found = Kept::find(&self.up, &session, &file).await;
         let kept = session
             .end(found)
             .map_err(|error| self.up.failed(OP, path, error))?;
@@ -172,7 +187,7 @@ impl Dsi for Gateway {
         let _lease = lease.ok_or_else(|| Error::new(ErrorKind::Busy, OP).at(path))?;
         let session = self.up.session(user, OP, path).await?;
         let removed = async {
-            match Kept::find(&session, &file).await? {
+            match Kept::find(&self.up, &session, &file).await? {
                 Kept::Nothing => Ok(false),
                 Kept::Apart(_) => session.drop_held(&file).await.map(|()| true),
                 Kept::Hidden(_) => session.remove(&file).await.map(|()| true),

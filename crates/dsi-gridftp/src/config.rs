@@ -36,7 +36,7 @@ pub struct Config {
     pub subject: Option<String>,
     /// Transmission mode of the data.
     pub mode: Mode,
-    /// Number of data connections of a file, with MODE E.
+    /// Number of data connections of a download, with MODE E; an upload has one.
     pub streams: u32,
     /// TCP buffer of data connections at both ends, in bytes; the kernels choose by default.
     pub tcp_buffer: Option<u64>,

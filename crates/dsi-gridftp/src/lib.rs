@@ -9,7 +9,8 @@
 //! | --- | --- |
 //! | facts, listings | `MLST`, `MLSD`; else `SIZE`, `MDTM`, `CWD`, `LIST` |
 //! | reading | `RETR` from an offset on, in up to four places of a file at once |
-//! | an upload | `STOR` under a hidden name of the directory, renamed when it is whole |
+//! | an upload | `STOR` over one connection under a hidden name of the directory, renamed when it is whole |
+//! | recording bytes for a restart | the transfer ends, for the upstream's word; `APPE` goes on |
 //! | continuing an upload | `APPE` to the hidden file; `REST` and `STOR` where our own server kept bytes of a broken connection |
 //! | checksums | `CKSM`; else the bytes are read and hashed here |
 //! | time, mode, group | `MFMT` or `SITE UTIME`, `SITE CHMOD`, `SITE CHGRP` |
@@ -39,6 +40,7 @@ mod pool;
 mod probe;
 mod sink;
 mod source;
+mod target;
 mod uploads;
 
 pub use backend::Gateway;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gridftp_client::error::TransferError;
@@ -32,13 +32,15 @@ pub(crate) struct Upstream {
     pub(crate) streams: u32,
     pub(crate) end_timeout: Duration,
     pub(crate) probe: Probe,
+    /// Whether files can be appended to, once it is known.
+    pub(crate) appends: OnceLock<bool>,
     pools: Mutex<Pools>,
 }
 
 #[derive(Default)]
 struct Pools {
     all: Vec<Arc<Pool>>,
-    /// Whether a task closes idle sessions.
+    /// Whether a task closes idle sessions, and removes pools that have none.
     is_reaped: bool,
 }
 
@@ -81,6 +83,7 @@ impl Upstream {
             streams: config.streams.max(1),
             end_timeout: config.end_timeout,
             probe: Probe::new()?,
+            appends: OnceLock::new(),
             pools: Mutex::default(),
         })
     }
@@ -88,6 +91,11 @@ impl Upstream {
     /// The path at the upstream.
     pub(crate) fn path(&self, path: &DsiPath) -> Vec<u8> {
         join(&self.base, path)
+    }
+
+    /// Whether files can be appended to. Servers other than ours do.
+    pub(crate) fn appends(&self) -> bool {
+        self.appends.get().copied().unwrap_or(true)
     }
 
     /// The error of the upstream, in its words.
@@ -114,7 +122,7 @@ impl Upstream {
     }
 
     /// The pool of the user's credential.
-    fn pool(&self, user: &User) -> Result<Arc<Pool>, String> {
+    fn pool(self: &Arc<Self>, user: &User) -> Result<Arc<Pool>, String> {
         let is_grid = self.site.scheme == Scheme::Grid;
         let own = user.credential.as_ref();
         let who = own.filter(|_| is_grid && self.delegated).cloned();
@@ -141,6 +149,11 @@ impl Upstream {
             idle: Mutex::default(),
         });
         pools.all.push(Arc::clone(&pool));
+        // Also without any session: a pool has a credential.
+        if !std::mem::replace(&mut pools.is_reaped, true) {
+            let every = (self.idle / 2).max(Duration::from_millis(100));
+            tokio::spawn(reap(Arc::downgrade(self), every));
+        }
         Ok(pool)
     }
 
@@ -172,7 +185,7 @@ impl Upstream {
         Ok(session)
     }
 
-    /// A new session, for a probe of another gateway.
+    /// A new session in place of an idle one, for a probe of another gateway; it is not put back.
     pub(crate) async fn fresh(
         self: &Arc<Self>,
         user: &User,
@@ -180,6 +193,7 @@ impl Upstream {
         path: &DsiPath,
     ) -> Result<Session> {
         let place = self.place(user, op, path).await?;
+        drop(lock(&place.pool.idle).pop());
         self.connect(place, op, path).await
     }
 
@@ -224,7 +238,7 @@ impl Upstream {
     }
 }
 
-/// Closes idle sessions until none are left.
+/// Closes idle sessions until no pool is left.
 async fn reap(up: Weak<Upstream>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
@@ -249,11 +263,6 @@ impl Place {
             return;
         }
         lock(&self.pool.idle).push((Instant::now(), client));
-        let mut pools = lock(&self.up.pools);
-        if !std::mem::replace(&mut pools.is_reaped, true) {
-            let every = (self.up.idle / 2).max(Duration::from_millis(100));
-            tokio::spawn(reap(Arc::downgrade(&self.up), every));
-        }
     }
 }
 
@@ -301,8 +310,34 @@ impl fmt::Debug for Upstream {
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Session").field(&self.place.up).finish()
+    }
+}
+
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Place").field(&self.up).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A credential does not stay in memory because its sessions could not be opened.
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_without_sessions_is_removed() {
+        // Nobody listens there.
+        let config = Config::new("ftp://127.0.0.1:1/");
+        let up = Arc::new(Upstream::open(&config).unwrap());
+        let (user, root) = (User::new("ann", DsiPath::root(), true), DsiPath::root());
+        for _ in 0..2 {
+            assert!(up.session(&user, "stat", &root).await.is_err());
+            assert_eq!(lock(&up.pools).all.len(), 1);
+            tokio::time::sleep(up.idle).await;
+            assert!(lock(&up.pools).all.is_empty());
+        }
     }
 }

@@ -49,11 +49,19 @@
 //! A file is written from its start to its end under a hidden name of its directory
 //! (`.gridftp-gateway-…`, which listings through the gateway leave out), gets its time and mode, and
 //! is renamed when the upstream has all of it and its size and its digest, if one was announced, are
-//! right. Blocks of MODE E that arrive early wait in their connections. When the client's connection
-//! breaks, the bytes stay at the upstream under the hidden name, and a restarted upload of the same
-//! user continues behind them, also after a restart of the gateway. Nothing is kept on this machine.
-//! A hidden file that nobody continues stays until the next upload to its name, or the removal of
-//! its directory: `find -name '.gridftp-gateway-*' -mtime +7` at the upstream lists them.
+//! right. It goes over one data connection, so that a part of it has no holes; `streams` is for
+//! downloads. Where renaming does not replace a file, the old one is moved to another hidden name, and
+//! removed when the new one has its name. Blocks of MODE E that arrive early wait in their connections.
+//!
+//! When the client's connection breaks, the bytes stay at the upstream under the hidden name, and a
+//! restarted upload of the same user continues behind them, also after a restart of the gateway.
+//! Nothing is kept on this machine. Before a marker (`111`) names bytes, the upstream confirms them:
+//! the transfer to it ends, and the next bytes are appended by another. There are no markers, and a
+//! broken upload begins anew, with `sync-writes`, since no upstream tells when bytes are on its disk,
+//! and over another gateway, which appends to no file. A hidden file that nobody continues stays until
+//! the next upload to its name, or the removal of its directory:
+//! `find -name '.gridftp-gateway-*' -mtime +7` at the upstream lists them. One gateway writes to a
+//! directory at a time: uploads of one user to one name through two gateways share a hidden file.
 //!
 //! The upstream has to allow renaming, and names that begin with a dot. `APPE`, `ESTO`, `SITE TRNC`,
 //! links and restarts of complete files are answered `504`. Times, modes and groups are those that

@@ -12,6 +12,7 @@ use gridftp_dsi_posix::Posix;
 use gridftp_server::config::{Access, Config, Options};
 use gridftp_server::{Control, Server};
 use xio_testkit::dsi_suite;
+use xio_testkit::ftp::{Reaction, ScriptedServer};
 
 use crate::process::Daemon;
 use crate::support::{PATIENCE, bytes};
@@ -126,7 +127,7 @@ async fn an_upload_goes_on_through_a_restarted_gateway() {
     };
     sink.write_at(0, half).await.unwrap();
     let held = byte_ranges::RangeSet::up_to(1_000_000);
-    sink.checkpoint(&held, true).await.unwrap();
+    sink.checkpoint(&held, false).await.unwrap();
     drop(sink);
     let begun = Instant::now();
     while control.sessions() > 0 {
@@ -183,6 +184,186 @@ async fn sessions_are_bounded_and_idle_ones_are_closed() {
         tokio::task::yield_now().await;
     }
     gateway.stat(&user(), &path("/f")).await.unwrap();
+}
+
+/// A user can ask for the name of a probe as often as for any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_of_other_gateways_leave_no_sessions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (address, control) = serve(Posix::open(dir.path()).unwrap());
+    let mut config = upstream(address);
+    config.sessions = 1;
+    let gateway = Gateway::open(&config).unwrap();
+    for _ in 0..5 {
+        gateway.stat(&user(), &path("/")).await.unwrap();
+        let probe = path("/.gridftp-loop-1-x");
+        gateway.stat(&user(), &probe).await.unwrap_err();
+    }
+    gateway.stat(&user(), &path("/")).await.unwrap();
+    let begun = Instant::now();
+    while control.sessions() > 1 {
+        let left = control.sessions();
+        assert!(begun.elapsed() < PATIENCE, "{left} sessions stay");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A plain server that replaces no file by a name, and hangs up at the third RNTO if it `breaks`.
+fn replaces_nothing(breaks: bool) -> ScriptedServer {
+    let script = move |server: &ScriptedServer, line: &str| match (
+        line.starts_with("RNTO"),
+        server.count("RNTO"),
+    ) {
+        (true, 1) => Reaction::say("553 the file already exists"),
+        (true, 3) if breaks => Reaction::HangUp(String::new()),
+        _ => Reaction::Usual,
+    };
+    let server = ScriptedServer::with(script).unwrap();
+    server.file("/f", "old");
+    server
+}
+
+async fn begin(server: &ScriptedServer) -> (Gateway, gridftp_dsi_gridftp::GatewaySink) {
+    let gateway = Gateway::open(&Upstream::new(server.url(""))).unwrap();
+    let how = Create::Whole { size: None };
+    let sink = gateway.write(&user(), &path("/f"), how).await.unwrap();
+    (gateway, sink)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_replaced_where_a_rename_does_not_replace() {
+    let server = replaces_nothing(false);
+    let (_gateway, sink) = begin(&server).await;
+    sink.write_at(0, Bytes::from_static(b"newer"))
+        .await
+        .unwrap();
+    sink.finish(Finish::whole(5)).await.unwrap();
+    assert_eq!(server.bytes("/f").unwrap(), b"newer");
+    assert_eq!(server.files(), ["/f"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replacement_that_breaks_loses_neither_file() {
+    let server = replaces_nothing(true);
+    let (_gateway, sink) = begin(&server).await;
+    sink.write_at(0, Bytes::from_static(b"newer"))
+        .await
+        .unwrap();
+    sink.finish(Finish::whole(5)).await.unwrap_err();
+    let begun = Instant::now();
+    while server.bytes("/f").is_none() {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", server.files());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.bytes("/f").unwrap(), b"old");
+    let contents: Vec<_> = server
+        .files()
+        .iter()
+        .flat_map(|f| server.bytes(f))
+        .collect();
+    assert!(
+        contents.contains(&b"newer".to_vec()),
+        "{:?}",
+        server.files()
+    );
+}
+
+/// A part of a file that several connections bring may have holes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_goes_over_one_connection() {
+    let raw = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&raw);
+    let script = move |server: &ScriptedServer, line: &str| {
+        if let Some(file) = line.strip_prefix("MIDWAY STOR ") {
+            *kept.lock().unwrap() = server.bytes(file).unwrap();
+            return Reaction::HangUp(String::new());
+        }
+        match line.split(' ').next() {
+            Some("MODE" | "OPTS") => Reaction::Execute,
+            Some("STOR") => Reaction::Until(1_000_000),
+            _ => Reaction::Usual,
+        }
+    };
+    let server = ScriptedServer::with(script).unwrap();
+    let mut config = Upstream::new(server.url(""));
+    (config.mode, config.streams) = (words::mode("E").unwrap(), 3);
+    config.end_timeout = Duration::from_secs(5);
+    let gateway = Gateway::open(&config).unwrap();
+    let how = Create::Whole { size: None };
+    let sink = gateway.write(&user(), &path("/f"), how).await.unwrap();
+    let file = bytes(1_000_000);
+    sink.write_at(0, Bytes::copy_from_slice(&file))
+        .await
+        .unwrap();
+    // The server hangs up when it has most of the blocks.
+    sink.finish(Finish::whole(1_000_000)).await.unwrap_err();
+    let raw = raw.lock().unwrap().clone();
+    let (mut rest, mut at) = (raw.as_slice(), 0);
+    while let Some((header, more)) = rest.split_first_chunk::<17>() {
+        let number = |at: usize| u64::from_be_bytes(header[at..at + 8].try_into().unwrap());
+        let (count, offset) = (usize::try_from(number(1)).unwrap(), number(9));
+        if count > 0 {
+            assert_eq!(offset, at as u64, "{:?}", server.commands());
+        }
+        let (payload, more) = more.split_at(count.min(more.len()));
+        assert!(file[at..].starts_with(payload), "other bytes");
+        (at, rest) = (at + payload.len(), more);
+    }
+    assert!(at > 900_000, "{at}: {:?}", server.commands());
+}
+
+/// Bytes on the way to the upstream are lost with the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_are_recorded_once_the_upstream_confirms_them() {
+    let script = |line: &str| match line.starts_with("END APPE") {
+        true => Reaction::say("451 the disk fails"),
+        false => Reaction::Usual,
+    };
+    let server = ScriptedServer::start(script).unwrap();
+    let (_gateway, sink) = begin(&server).await;
+    let up_to = byte_ranges::RangeSet::up_to;
+    sink.write_at(0, Bytes::from_static(b"01234"))
+        .await
+        .unwrap();
+    let refused = sink.checkpoint(&up_to(5), true).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{}", told(&refused));
+    sink.checkpoint(&up_to(5), false).await.unwrap();
+    let hidden = server.files().pop().unwrap();
+    assert_eq!(server.bytes(&hidden).unwrap(), b"01234");
+    sink.write_at(5, Bytes::from_static(b"56789"))
+        .await
+        .unwrap();
+    let refused = sink.checkpoint(&up_to(10), false).await.unwrap_err();
+    assert!(
+        told(&refused).contains("the disk fails"),
+        "{}",
+        told(&refused)
+    );
+}
+
+/// A gateway behind a gateway appends to no file, so that nothing is recorded there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_through_two_gateways_is_not_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let (address, _far) = serve(Posix::open(dir.path()).unwrap());
+    let (address, _middle) = serve(Gateway::open(&upstream(address)).unwrap());
+    let gateway = Gateway::open(&upstream(address)).unwrap();
+    let how = Create::Whole { size: None };
+    let sink = gateway.write(&user(), &path("/f"), how).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"01234"))
+        .await
+        .unwrap();
+    let held = byte_ranges::RangeSet::up_to(5);
+    let refused = sink.checkpoint(&held, false).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{}", told(&refused));
+    sink.write_at(5, Bytes::from_static(b"56789"))
+        .await
+        .unwrap();
+    sink.finish(Finish::whole(10)).await.unwrap();
+    assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"0123456789");
+    let mut names = std::fs::read_dir(dir.path()).unwrap().flatten();
+    let is_left = |name: &std::ffi::OsStr| name.to_string_lossy().contains("gateway");
+    assert!(!names.any(|entry| is_left(&entry.file_name())));
 }
 
 /// Nobody listens there: the error names the place, and the next command tries again.

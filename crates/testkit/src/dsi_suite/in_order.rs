@@ -10,7 +10,7 @@ pub(super) async fn recorded_bytes_are_held<D: Dsi>(bench: &Bench<'_, D>) -> Out
     let part = |from: usize, to: usize| bytes.get(from..to).expect("within");
     let sink = bench.whole("file").await?;
     write(&sink, 0, part(0, 300_000)).await?;
-    sink.checkpoint(&ranges(&[(0, 300_000)]), true).await?;
+    sink.checkpoint(&ranges(&[(0, 300_000)]), false).await?;
     drop(sink);
     let held = ranges(&[(0, 300_000)]);
     assert_eq!(bench.held("file").await?, held);
@@ -39,6 +39,25 @@ pub(super) async fn recorded_bytes_are_held<D: Dsi>(bench: &Bench<'_, D>) -> Out
     assert!(bench.held("file").await?.is_empty());
     assert!(bench.resume("file").await?.held().is_empty());
     assert_eq!(bench.source("file").await?.size(), 700_000);
+    Ok(())
+}
+
+pub(super) async fn a_restart_may_begin_before_the_end_of_what_is_held<D: Dsi>(
+    bench: &Bench<'_, D>,
+) -> Outcome {
+    let bytes = pattern(700_000, 22);
+    let part = |from: usize, to: usize| bytes.get(from..to).expect("within");
+    let sink = bench.whole("file").await?;
+    write(&sink, 0, part(0, 300_000)).await?;
+    sink.checkpoint(&ranges(&[(0, 200_000)]), false).await?;
+    drop(sink);
+    let sink = bench.resume("file").await?;
+    assert!(sink.held().first_hole() >= 200_000, "{:?}", sink.held());
+    write(&sink, 200_000, part(200_000, 250_000)).await?;
+    write(&sink, 250_000, part(250_000, 700_000)).await?;
+    let whole = ranges(&[(0, 700_000)]);
+    sink.finish(Finish::whole(700_000).with_held(whole)).await?;
+    assert!(bench.get("file").await? == bytes, "the file differs");
     Ok(())
 }
 

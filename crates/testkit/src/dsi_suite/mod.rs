@@ -142,6 +142,7 @@ async fn parts_instead<D: Dsi>(dsi: &D, can: &Capabilities, report: &mut Report)
         cases! { dsi, can, report;
             true =>
                 in_order::recorded_bytes_are_held
+                in_order::a_restart_may_begin_before_the_end_of_what_is_held
                 in_order::a_second_upload_is_not_recorded;
         }
     }
