@@ -411,9 +411,8 @@ async fn the_words_of_the_upstream_are_told() {
     );
 }
 
-/// The policy of the client library holds: no password in clear text to another machine.
 #[tokio::test]
-async fn a_password_in_clear_text_is_kept_on_this_machine() {
+async fn no_password_is_sent_without_the_demanded_tls() {
     let dir = tempfile::tempdir().unwrap();
     let accounts = dir.path().join("accounts");
     std::fs::write(&accounts, "default login ann password secret\n").unwrap();
