@@ -187,7 +187,7 @@ impl DataChannel {
     /// the memory is not shared.
     ///
     /// # Errors
-    /// [`ErrorKind::Storage`], which says `TooLarge` of a part that is larger than all memory, and
+    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage), which says `TooLarge` of a part that is larger than all memory, and
     /// `Busy` where the other transfers leave none within the stall deadline.
     pub fn part_room(
         &self,
