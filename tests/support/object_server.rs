@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -103,6 +104,16 @@ impl ObjectServer {
     /// The file of an object, of `versitygw` alone.
     pub fn object(&self, key: &str) -> PathBuf {
         self.tree.path("files/bucket").join(key)
+    }
+
+    /// Waits until no file of an unfinished upload is left, of `versitygw` alone.
+    pub fn wait_for_no_orphans(&self) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.orphans() > 0 {
+            ensure!(Instant::now() < deadline, "parts are left");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Number of files of unfinished uploads, of `versitygw` alone.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
@@ -42,6 +42,9 @@ impl fmt::Debug for Parts {
         })
     }
 }
+
+/// Longest time in which a store takes a part whose request was given up.
+const LATE: Duration = Duration::from_secs(5);
 
 impl Parts {
     /// Begins an upload.
@@ -123,6 +126,18 @@ impl Parts {
                 Ok(None)
             }
         }
+    }
+
+    /// Ends an upload that was given up in the middle of parts, and removes them. A store may take
+    /// those after it has ended the upload, and wants to be asked again (the documentation of
+    /// `AbortMultipartUpload` of S3).
+    pub(crate) async fn give_up(&self, upload: &Upload) -> Result<()> {
+        self.abort(upload).await?;
+        if let Self::Store(_) = self {
+            tokio::time::sleep(LATE).await;
+            self.abort(upload).await?;
+        }
+        Ok(())
     }
 
     /// Ends an upload and removes its parts; one that does not exist is no error.
