@@ -208,7 +208,7 @@ impl Dsi for Gateway {
 
     async fn remove_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
         Self::must_move("rmdir", user, path)?;
-        self.up.remove_dir(user, path).await
+        self.up.remove_dir(&self.uploads, user, path).await
     }
 
     async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {

@@ -9,6 +9,7 @@ use gridftp_dsi::{DsiPath, Error, ErrorKind, Meta, Result, Stat, User};
 use crate::entry::{HIDDEN, must_be_sendable, stat_of};
 use crate::error::{is_vague, kind};
 use crate::pool::{Session, Upstream};
+use crate::uploads::Uploads;
 
 /// Most entries of a directory.
 const MOST: usize = 1_000_000;
@@ -90,17 +91,27 @@ impl Upstream {
         done
     }
 
-    pub(crate) async fn remove_dir(self: &Arc<Self>, user: &User, path: &DsiPath) -> Result<()> {
+    pub(crate) async fn remove_dir(
+        self: &Arc<Self>,
+        uploads: &Arc<Uploads>,
+        user: &User,
+        path: &DsiPath,
+    ) -> Result<()> {
         const OP: &str = "rmdir";
         must_be_sendable(OP, path)?;
         let mut session = self.session(user, OP, path).await?;
-        let done = self.remove_empty(&mut session, path).await;
+        let done = self.remove_empty(uploads, &mut session, path).await;
         session.put();
         done
     }
 
     /// Removes a directory with nothing in it but files of uploads that were given up.
-    async fn remove_empty(&self, session: &mut Session, path: &DsiPath) -> Result<()> {
+    async fn remove_empty(
+        &self,
+        uploads: &Arc<Uploads>,
+        session: &mut Session,
+        path: &DsiPath,
+    ) -> Result<()> {
         const OP: &str = "rmdir";
         let there = self.path(path);
         let Err(refusal) = session.remove_dir(&there).await else {
@@ -117,12 +128,18 @@ impl Upstream {
         if entries.is_empty() {
             return Err(self.explained(session, OP, path, refusal).await);
         }
-        let failed = |refusal: ControlError| self.failed(OP, path, refusal);
-        for child in entries
+        let files = entries
             .iter()
-            .filter_map(|(entry, _)| path.child(&entry.name))
-        {
-            session.remove(&self.path(&child)).await.map_err(failed)?;
+            .filter_map(|(entry, _)| Some(self.path(&path.child(&entry.name)?)));
+        let files: Vec<_> = files.collect();
+        // No upload goes on with one of them meanwhile.
+        let leases: Option<Vec<_>> = files.iter().map(|file| uploads.take(file)).collect();
+        let Some(_leases) = leases else {
+            return Err(self.told(ErrorKind::NotEmpty, OP, path, &refusal.into()));
+        };
+        let failed = |refusal: ControlError| self.failed(OP, path, refusal);
+        for file in files {
+            session.remove(&file).await.map_err(failed)?;
         }
         session.remove_dir(&there).await.map_err(failed)
     }

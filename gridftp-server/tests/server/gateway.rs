@@ -494,3 +494,23 @@ fn files_move_through_the_storage_gridftp() {
         assert!(missing.lines[0].contains("upstream ftp://"), "{missing:?}");
     }
 }
+
+/// Its hidden file is all that the directory has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_with_an_upload_under_way_is_not_empty() {
+    let server = ScriptedServer::with(|_: &ScriptedServer, _: &str| Reaction::Usual).unwrap();
+    let gateway = Gateway::open(&Upstream::new(server.url(""))).unwrap();
+    gateway.make_dir(&user(), &path("/d")).await.unwrap();
+    let how = Create::Whole { size: None };
+    let sink = gateway.write(&user(), &path("/d/f"), how).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"half")).await.unwrap();
+    let refused = gateway.remove_dir(&user(), &path("/d")).await.unwrap_err();
+    assert_eq!(
+        refused.kind(),
+        ErrorKind::NotEmpty,
+        "{:?}",
+        server.commands()
+    );
+    sink.finish(Finish::whole(4)).await.unwrap();
+    assert_eq!(server.bytes("/d/f").unwrap(), b"half");
+}
