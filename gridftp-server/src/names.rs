@@ -29,7 +29,7 @@ pub(crate) fn dsi_path(path: &FtpPath) -> Result<DsiPath, Error> {
 /// Runs the action.
 ///
 /// # Errors
-/// The storage's, and [`Forbidden::Write`] for a change by a user who may only read.
+/// The storage's, and [`Forbidden::Write`] for a change by a read-only user.
 pub(crate) async fn run<D: Dsi>(
     dsi: &D,
     user: &User,

@@ -41,7 +41,7 @@
 //! | `cert.pem` | the member's certificate, and the rest of its chain |
 //! | `key.pem` | its key |
 //! | `tokens/` | digests of the tokens to join that are still valid |
-//! | `revoked` | members whose certificates are refused, with the times of the revocation |
+//! | `revoked` | revoked members, with the times of their revocation |
 //!
 //! [`init`] makes a cluster and its first front end. A further member needs a token, made by
 //! [`create_token`] on that front end and used once by [`join()`]: it carries the digest of the

@@ -1,4 +1,4 @@
-//! `Revocations`: the members whose certificates are refused, in the file `revoked` of a folder.
+//! `Revocations`: the revoked members of a cluster, in the file `revoked` of a folder.
 
 use std::collections::BTreeMap;
 use std::fs;

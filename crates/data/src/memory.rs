@@ -271,7 +271,7 @@ mod tests {
             second.as_mut().poll(cx).is_pending(),
             "45 bytes are 4 parts"
         );
-        // The first returns what is above its share, and gets no more while another waits.
+        // The first returns the room above its share, and gets no more while another waits.
         one.shrink(3);
         assert!(!one.admits(cx, 4));
         let mut third = pin!(memory.room(10));

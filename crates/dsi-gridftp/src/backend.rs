@@ -48,7 +48,7 @@ impl Gateway {
         })
     }
 
-    /// Refuses a change by a user who may only read.
+    /// Refuses changes by read-only users.
     fn must_write(op: &'static str, user: &User, path: &DsiPath) -> Result<()> {
         match user.may_write {
             true => Ok(()),

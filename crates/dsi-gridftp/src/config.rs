@@ -22,7 +22,7 @@ pub struct Config {
     pub ca: Option<PathBuf>,
     /// File with a certificate and its key, for TLS servers that ask for one.
     pub cert: Option<PathBuf>,
-    /// File of the credential for users of Grid security who delegated none.
+    /// File of the credential for users of Grid security without a delegated one.
     pub cred: Option<PathBuf>,
     /// Whether the delegated credential of a user is used in place of that one.
     pub delegated: bool,

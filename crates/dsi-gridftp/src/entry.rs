@@ -44,7 +44,7 @@ pub(crate) fn must_be_sendable(op: &'static str, path: &DsiPath) -> Result<()> {
     }
 }
 
-/// Refuses what is not a regular file.
+/// Refuses everything but regular files.
 pub(crate) fn must_be_file(op: &'static str, path: &DsiPath, kind: Kind) -> Result<()> {
     let kind = match kind {
         Kind::File => return Ok(()),

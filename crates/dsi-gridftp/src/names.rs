@@ -187,7 +187,7 @@ impl Upstream {
             let Some(child) = path.child(&entry.name) else {
                 continue;
             };
-            // A link to a directory is removed, and not what it leads to.
+            // A link to a directory is removed, and its target stays.
             if entry.kind == EntryKind::Dir && entry.target.is_none() {
                 dirs.push(child);
                 continue;

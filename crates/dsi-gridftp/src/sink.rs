@@ -192,7 +192,7 @@ impl Sink for GatewaySink {
         }
         let mut live = self.live.lock().await;
         let live = live.as_mut().ok_or_else(over)?;
-        // The client may go on before the end of what an earlier attempt left.
+        // The client may go on before the end of the bytes of an earlier attempt.
         let there = self.start.saturating_sub(offset).min(len);
         if there == len && len > 0 {
             return Ok(());

@@ -103,8 +103,8 @@ pub enum FromNode {
     Moved(u64),
     /// Event: the storage takes long to open the file.
     Waiting,
-    /// Event: the file of a [`TransferKind::Whole`] is here, by a stream whose end may be that of
-    /// the client. It is published after [`ToNode::Publish`], and kept for a restart after
+    /// Event: the file of a [`TransferKind::Whole`] has arrived by a stream, which ends as well
+    /// if the client dies. It is published after [`ToNode::Publish`], and kept for a restart after
     /// [`ToNode::Abort`].
     Arrived,
     /// The transfer ended well.

@@ -203,7 +203,7 @@ async fn a_full_store_fails_the_transfer() {
     assert_eq!(error.storage_error().unwrap().kind(), StorageKind::NoSpace);
 }
 
-/// A sink of parts whose writes wait at a gate.
+/// A sink of parts with writes that wait for a signal.
 struct Gated {
     kept: Kept,
     gate: Arc<Semaphore>,
