@@ -2,9 +2,8 @@
 //!
 //! rustls copies the data of each received record into memory that it frees as it is, be the data a
 //! password or a key. The suites of [`provider`] give rustls its first byte alone, as a sign that
-//! data is there, and note its [`Place`] in the buffer of received records. This holds inside
-//! [`in_place`] only, around a call into a connection of `rustls::unbuffered`; elsewhere they are
-//! those of rustls.
+//! data is there, and note its place in the buffer of received records. This holds inside [`step`]
+//! only, around a call into a connection of `rustls::unbuffered`; elsewhere they are those of rustls.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -14,6 +13,7 @@ use rustls::crypto::cipher::{
     MessageEncrypter, Tls12AeadAlgorithm, Tls13AeadAlgorithm, UnsupportedOperationError,
 };
 use rustls::crypto::{CipherSuiteCommon, CryptoProvider, aws_lc_rs};
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{
     ConnectionTrafficSecrets, ContentType, Error, SupportedCipherSuite, Tls12CipherSuite,
     Tls13CipherSuite,
@@ -21,7 +21,7 @@ use rustls::{
 
 /// The place of decrypted data in the buffer of received records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+struct Place {
     address: usize,
     length: usize,
 }
@@ -39,7 +39,7 @@ impl Place {
     /// # Errors
     ///
     /// It is another buffer.
-    pub fn within(self, received: &[u8]) -> Result<&[u8], Error> {
+    fn within(self, received: &[u8]) -> Result<&[u8], Error> {
         let start = self.address.checked_sub(received.as_ptr().addr());
         let end = start.and_then(|start| start.checked_add(self.length));
         let data = start.zip(end).and_then(|(from, to)| received.get(from..to));
@@ -51,7 +51,7 @@ impl Place {
 #[derive(Clone, Copy)]
 enum Scope {
     Outside,
-    /// With the place of the last data.
+    /// With the place of the data, once there is any.
     Inside(Option<Place>),
 }
 
@@ -68,12 +68,63 @@ impl Drop for End {
     }
 }
 
+/// Makes one call of `process_tls_records`: passes the data of a record to `sink`, and any other
+/// state of the connection to `act`.
+///
+/// `received` must be the whole buffer every time. Returns the number of bytes to discard at its
+/// front, and the result of `act`; `None` after data.
+///
+/// # Errors
+///
+/// Those of rustls and of `act`. Data of more than one record, which is not all known, is an error.
+pub fn step<'c, D: 'c, T>(
+    received: &mut [u8],
+    process: impl for<'i> FnOnce(&'i mut [u8]) -> UnbufferedStatus<'c, 'i, D>,
+    sink: &mut dyn FnMut(&[u8]),
+    act: impl for<'i> FnOnce(ConnectionState<'c, 'i, D>) -> Result<T, Error>,
+) -> (usize, Result<Option<T>, Error>) {
+    let whole = &mut *received;
+    let (status, place) = in_place(move || process(whole));
+    let mut seen = status.discard;
+    let mut records = 0;
+    match status.state {
+        Err(error) => return (seen, Err(error)),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+            while let Some(record) = traffic.next_record() {
+                let record = match record {
+                    Ok(record) => record,
+                    Err(error) => return (seen, Err(error)),
+                };
+                seen += record.discard;
+                records += 1;
+                if place.is_none() {
+                    sink(record.payload);
+                }
+            }
+        }
+        Ok(state) if place.is_none() => return (seen, act(state).map(Some)),
+        Ok(_) => {}
+    }
+    let Some(place) = place else {
+        return (seen, Ok(None));
+    };
+    if records != 1 {
+        return (seen, Err(several()));
+    }
+    (seen, place.within(received).map(sink).map(|()| None))
+}
+
+/// The payloads that rustls has would be parts of the data.
+fn several() -> Error {
+    Error::General("not one record was decrypted in a call, but several".to_owned())
+}
+
 /// Makes one call of `process_tls_records`, and returns the place of the data that it decrypted.
 ///
 /// With a place, the payload of the record that rustls returns is the first byte of this data.
 /// Without one there is no data, or the configuration has other cipher suites, and the payload is
 /// whole.
-pub fn in_place<R>(process: impl FnOnce() -> R) -> (R, Option<Place>) {
+fn in_place<R>(process: impl FnOnce() -> R) -> (R, Option<Place>) {
     SCOPE.set(Scope::Inside(None));
     let end = End;
     let done = process();
@@ -189,9 +240,12 @@ impl MessageDecrypter for Noting {
         let mut plain = self.0.decrypt(message, seq)?;
         // rustls counts empty records itself, and bounds them.
         if plain.typ == ContentType::ApplicationData
-            && let Scope::Inside(_) = SCOPE.get()
+            && let Scope::Inside(place) = SCOPE.get()
             && let Some(first) = plain.payload.get(..1)
         {
+            if place.is_some() {
+                return Err(several());
+            }
             SCOPE.set(Scope::Inside(Some(Place::of(plain.payload))));
             plain.payload = first;
         }
@@ -206,8 +260,8 @@ mod tests {
     use rustls::client::UnbufferedClientConnection;
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use rustls::server::UnbufferedServerConnection;
-    use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
-    use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use rustls::unbuffered::EncodeError;
+    use rustls::{ClientConfig, ProtocolVersion, RootCertStore, ServerConfig};
 
     use super::*;
 
@@ -331,6 +385,47 @@ mod tests {
         let (payload, data) = read(suite, aws_lc_rs::default_provider());
         assert_eq!(payload, b"PASS open sesame");
         assert_eq!(data, None);
+    }
+
+    /// Gives back the payload as it is.
+    struct Clear;
+
+    impl MessageDecrypter for Clear {
+        fn decrypt<'a>(
+            &mut self,
+            message: InboundOpaqueMessage<'a>,
+            _: u64,
+        ) -> Result<InboundPlainMessage<'a>, Error> {
+            Ok(message.into_plain_message())
+        }
+    }
+
+    #[test]
+    fn a_second_record_in_one_call_is_an_error() {
+        let mut suite = Noting(Box::new(Clear));
+        let mut decrypt = |kind, payload: &str| {
+            let mut payload = payload.as_bytes().to_vec();
+            let message = InboundOpaqueMessage::new(kind, ProtocolVersion::TLSv1_3, &mut payload);
+            suite.decrypt(message, 0).map(drop)
+        };
+        let data = ContentType::ApplicationData;
+        for (second, is_lost) in [
+            ((data, "two"), true),
+            // Neither is noted.
+            ((data, ""), false),
+            ((ContentType::Alert, "two"), false),
+        ] {
+            let (last, place) = in_place(|| {
+                decrypt(data, "one").unwrap();
+                decrypt(second.0, second.1)
+            });
+            assert_eq!(last.is_err(), is_lost, "{second:?}");
+            assert_eq!(place.map(|place| place.length), Some(3));
+        }
+        // Outside, each is whole.
+        decrypt(data, "one")
+            .and_then(|()| decrypt(data, "two"))
+            .unwrap();
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
 use rustls::{ClientConfig, CommonState, Error, ServerConfig};
-use tls_secrets::records::{Place, in_place};
+use tls_secrets::records;
 
 use crate::buffer::Buffer;
 
@@ -72,21 +72,22 @@ impl Session {
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<Step, Error> {
         let received = incoming.filled_mut();
-        let (place, (seen, step)) = match self {
-            Self::Initiator(conn) => {
-                let (status, place) = in_place(move || conn.process_tls_records(received));
-                (place, settle(status, place, outgoing, intent, sink))
-            }
-            Self::Responder(conn) => {
-                let (status, place) = in_place(move || conn.process_tls_records(received));
-                (place, settle(status, place, outgoing, intent, sink))
-            }
+        let (seen, step) = match self {
+            Self::Initiator(conn) => records::step(
+                received,
+                move |received| conn.process_tls_records(received),
+                sink,
+                |state| act(state, outgoing, intent),
+            ),
+            Self::Responder(conn) => records::step(
+                received,
+                move |received| conn.process_tls_records(received),
+                sink,
+                |state| act(state, outgoing, intent),
+            ),
         };
-        if let (Ok(Step::Payload), Some(place)) = (&step, place) {
-            sink(place.within(incoming.filled())?);
-        }
         incoming.consume(seen);
-        step
+        Ok(step?.unwrap_or(Step::Payload))
     }
 }
 
@@ -101,36 +102,13 @@ impl std::ops::Deref for Session {
     }
 }
 
-/// Acts on the state of rustls; returns the number of processed bytes, and the step.
-///
-/// Data with a `place` is left to the caller.
-fn settle<D>(
-    status: UnbufferedStatus<'_, '_, D>,
-    place: Option<Place>,
+/// Acts on a state of rustls without data.
+fn act<D>(
+    state: ConnectionState<'_, '_, D>,
     outgoing: &mut Buffer,
     intent: Intent<'_>,
-    sink: &mut dyn FnMut(&[u8]),
-) -> (usize, Result<Step, Error>) {
-    let mut seen = status.discard;
-    let state = match status.state {
-        Ok(state) => state,
-        Err(error) => return (seen, Err(error)),
-    };
-    let step = match state {
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(record) = traffic.next_record() {
-                match record {
-                    Ok(record) => {
-                        seen += record.discard;
-                        if place.is_none() {
-                            sink(record.payload);
-                        }
-                    }
-                    Err(error) => return (seen, Err(error)),
-                }
-            }
-            Ok(Step::Payload)
-        }
+) -> Result<Step, Error> {
+    match state {
         ConnectionState::EncodeTlsData(mut message) => fit(outgoing, RECORD_EXTRA, |room| {
             message.encode(room).map_err(|error| match error {
                 EncodeError::InsufficientSize(short) => Misfit::Short(short.required_size),
@@ -149,7 +127,7 @@ fn settle<D>(
                 EncryptError::EncryptExhausted => Misfit::Failed(Error::EncryptError),
             };
             match intent {
-                Intent::Look => return (seen, Ok(Step::Starved)),
+                Intent::Look => return Ok(Step::Starved),
                 Intent::Encrypt(bytes) => fit(
                     outgoing,
                     bytes.len() + bytes.len().div_ceil(RECORD) * RECORD_EXTRA,
@@ -164,8 +142,7 @@ fn settle<D>(
         ConnectionState::PeerClosed => Ok(Step::PeerClosed),
         // Early data is never enabled, and with both directions closed nothing is left to do.
         _ => Ok(Step::Starved),
-    };
-    (seen, step)
+    }
 }
 
 /// The reason that a message was not written.

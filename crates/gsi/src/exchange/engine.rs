@@ -4,9 +4,9 @@ use std::fmt;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
 use rustls::{CommonState, Error};
-use tls_secrets::records::{Place, in_place};
+use tls_secrets::records;
 use zeroize::Zeroizing;
 
 use super::tail::{BadTail, record_length};
@@ -146,21 +146,23 @@ impl Engine {
     fn step(&mut self, intent: Intent<'_>, data: &mut Vec<u8>) -> Result<Progress, Error> {
         let incoming = self.incoming.get_mut(self.seen..).unwrap_or_default();
         let out = &mut self.outgoing;
-        let (place, (seen, progress)) = match &mut self.connection {
-            Connection::Client(connection) => {
-                let (status, place) = in_place(move || connection.process_tls_records(incoming));
-                (place, settle(status, place, out, intent, data))
-            }
-            Connection::Server(connection) => {
-                let (status, place) = in_place(move || connection.process_tls_records(incoming));
-                (place, settle(status, place, out, intent, data))
-            }
+        let sink = &mut |bytes: &[u8]| data.extend_from_slice(bytes);
+        let (seen, progress) = match &mut self.connection {
+            Connection::Client(connection) => records::step(
+                incoming,
+                move |incoming| connection.process_tls_records(incoming),
+                sink,
+                |state| act(state, out, intent),
+            ),
+            Connection::Server(connection) => records::step(
+                incoming,
+                move |incoming| connection.process_tls_records(incoming),
+                sink,
+                |state| act(state, out, intent),
+            ),
         };
-        if let (Ok(Progress::Data), Some(place)) = (&progress, place) {
-            data.extend_from_slice(place.within(&self.incoming)?);
-        }
         self.seen += seen;
-        progress
+        Ok(progress?.unwrap_or(Progress::Data))
     }
 
     /// The failure of TLS, with its alert, which is the last message to send.
@@ -177,36 +179,13 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Acts on the state of rustls; returns the number of processed bytes too.
-///
-/// Data with a `place` is left to the caller.
-fn settle<D>(
-    status: UnbufferedStatus<'_, '_, D>,
-    place: Option<Place>,
+/// Acts on a state of rustls without data.
+fn act<D>(
+    state: ConnectionState<'_, '_, D>,
     out: &mut Vec<u8>,
     intent: Intent<'_>,
-    data: &mut Vec<u8>,
-) -> (usize, Result<Progress, Error>) {
-    let mut seen = status.discard;
-    let state = match status.state {
-        Ok(state) => state,
-        Err(error) => return (seen, Err(error)),
-    };
-    let progress = match state {
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(record) = traffic.next_record() {
-                match record {
-                    Ok(record) => {
-                        seen += record.discard;
-                        if place.is_none() {
-                            data.extend_from_slice(record.payload);
-                        }
-                    }
-                    Err(error) => return (seen, Err(error)),
-                }
-            }
-            Ok(Progress::Data)
-        }
+) -> Result<Progress, Error> {
+    match state {
         ConnectionState::EncodeTlsData(mut message) => append(out, |room| {
             message.encode(room).map_err(|error| match error {
                 EncodeError::InsufficientSize(short) => Some(short.required_size),
@@ -239,8 +218,7 @@ fn settle<D>(
         ConnectionState::PeerClosed => Ok(Progress::PeerClosed),
         // It waits for the peer, or both directions are closed; early data is never enabled.
         _ => Ok(Progress::Idle),
-    };
-    (seen, progress)
+    }
 }
 
 /// Appends a message, which tells the room that it needs where there is too little.
