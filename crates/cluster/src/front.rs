@@ -41,8 +41,8 @@ impl Nodes {
         connections::dial(address, |state| {
             let (nodes, address) = (self.clone(), address.to_owned());
             async move {
-                let config = Arc::clone(&nodes.shared.member.current().dial);
-                let stream = connect(&address, config).await?;
+                let current = nodes.shared.member.for_handshake().await;
+                let stream = connect(&address, Arc::clone(&current.dial)).await?;
                 let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;
                 nodes.attend(stream, peer, &address, state).await
             }
@@ -71,7 +71,7 @@ impl Nodes {
                 let fact = "too many requests for certificates in a minute";
                 return Err(Error::connection(address.to_string(), fact));
             }
-            let current = member.current();
+            let current = member.for_handshake().await;
             let config = match authority {
                 true => &current.issue,
                 false => &current.accept,

@@ -90,7 +90,7 @@ impl Member {
     ///
     /// The old certificate stays in force, or the new one is.
     pub async fn renew(&self, address: &str) -> Result<()> {
-        let current = self.current();
+        let current = self.for_handshake().await;
         let key = key_pair(&current.credentials.key)?;
         let message = request(&key)?;
         let issued = match Authority::load(&self.folder)? {
@@ -123,7 +123,7 @@ impl Member {
     ///
     /// It is not reached, or refuses: this member is no front end.
     pub async fn nodes_of(&self, address: &str) -> Result<Vec<NodeInfo>> {
-        let config = Arc::clone(&self.current().renew);
+        let config = Arc::clone(&self.for_handshake().await.renew);
         let reply = call(address, config, async |mut client| {
             client.nodes(proto::NodesRequest {}).await
         })
@@ -153,7 +153,7 @@ impl Member {
     /// As [`Self::nodes_of`], and no such node is connected to it.
     pub async fn drain_at(&self, address: &str, name: &str, draining: bool) -> Result<()> {
         let name = name.to_owned();
-        let config = Arc::clone(&self.current().renew);
+        let config = Arc::clone(&self.for_handshake().await.renew);
         let drained = call(address, config, async |mut client| {
             let drain = proto::DrainNodeRequest { name, draining };
             client.drain_node(drain).await

@@ -92,6 +92,12 @@ impl Member {
         self.revocations.check(peer)
     }
 
+    /// Returns the certificates in force, for a handshake now: the revocations are read before.
+    pub(crate) async fn for_handshake(&self) -> Arc<Current> {
+        self.revocations.refresh().await;
+        self.current()
+    }
+
     /// Returns once the certificate of a peer is revoked, with the failure of its connection.
     pub(crate) async fn until_revoked(&self, peer: &Peer) -> Error {
         self.revocations.until_revoked(peer).await

@@ -147,7 +147,8 @@ impl<S: Serve> Node<S> {
 
     /// Makes one connection and serves it until it ends.
     pub(crate) async fn dial_once(&self, address: &str, state: State) -> Result<()> {
-        let stream = connect(address, Arc::clone(&self.member.current().dial)).await?;
+        let current = self.member.for_handshake().await;
+        let stream = connect(address, Arc::clone(&current.dial)).await?;
         let peer = Peer::of_certificates(stream.get_ref().1.peer_certificates())?;
         self.serve(stream, peer, state).await
     }
@@ -161,7 +162,8 @@ impl<S: Serve> Node<S> {
         connections::accept(listener, |stream, address, permit| {
             let node = self.clone();
             async move {
-                let acceptor = TlsAcceptor::from(Arc::clone(&node.member.current().accept));
+                let current = node.member.for_handshake().await;
+                let acceptor = TlsAcceptor::from(Arc::clone(&current.accept));
                 let stream = timeout(OPENING, acceptor.accept(stream))
                     .await
                     .map_err(|elapsed| Error::connection(address.to_string(), elapsed))?

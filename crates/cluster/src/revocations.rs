@@ -5,10 +5,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tracing::error;
 
 use crate::authority::Authority;
@@ -22,10 +25,13 @@ const FILE: &str = "revoked";
 /// The resolution of times in certificates.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Refuses all certificates that a member was issued up to now, here and at its next call.
+/// Longest wait for a file system that does not answer; the revocations stay as they were then.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// Refuses all certificates that a member was issued up to now.
 ///
 /// One line of the file `revoked` in `folder` names the member and the time; a running program reads
-/// it before each handshake, and every second for its connections. A certificate that is issued after
+/// it before each handshake, and every second for its connections and their calls. A certificate that is issued after
 /// the return, for a new token, is accepted: certificates tell seconds, so this blocks the thread
 /// until the next second.
 ///
@@ -61,6 +67,8 @@ type Stamp = Result<Option<(u64, u64, i64, i64)>, io::ErrorKind>;
 pub(crate) struct Revocations {
     folder: Folder,
     known: Mutex<(Stamp, Arc<Table>)>,
+    /// Of one read at a time: a file system that does not answer holds one thread.
+    reads: Arc<Semaphore>,
 }
 
 impl Revocations {
@@ -71,13 +79,14 @@ impl Revocations {
         Ok(Self {
             folder: folder.clone(),
             known: Mutex::new((stamp, table)),
+            reads: Arc::new(Semaphore::new(1)),
         })
     }
 
-    /// Checks that the certificate of a peer is not revoked.
+    /// Checks that the certificate of a peer was not revoked when the file was read last.
     pub(crate) fn check(&self, peer: &Peer) -> Result<()> {
         let identity = &peer.identity;
-        let table = self.current();
+        let table = Arc::clone(&self.known().1);
         let revoked = table.get(&(identity.role, identity.name.clone()));
         match revoked {
             Some(at) if peer.issued <= UNIX_EPOCH + *at => {
@@ -88,34 +97,66 @@ impl Revocations {
     }
 
     /// Returns once the certificate of a peer is revoked.
-    pub(crate) async fn until_revoked(&self, peer: &Peer) -> Error {
+    pub(crate) async fn until_revoked(self: &Arc<Self>, peer: &Peer) -> Error {
         let mut beat = beats();
         loop {
             beat.tick().await;
+            self.refresh().await;
             if let Err(error) = self.check(peer) {
                 return error;
             }
         }
     }
 
-    /// The table of the file. A file that is not readable, not complete or gone changes nothing:
-    /// stolen keys would be accepted meanwhile.
-    fn current(&self) -> Arc<Table> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = stamp(&self.folder);
-        if known.0 != stamp {
-            known.0 = stamp;
-            match load(&self.folder) {
-                Ok(Some(table)) => known.1 = Arc::new(table),
-                Ok(None) => {
-                    let path = self.folder.path(FILE);
-                    let path = path.display();
-                    error!(%path, "the file of revocations is gone: they stay in force until a restart");
-                }
-                Err(error) => error!(%error, "revocations stay as they were"),
+    /// Reads the file again if it has changed, on a thread for files.
+    ///
+    /// # Cancel safety
+    ///
+    /// The read goes on.
+    pub(crate) async fn refresh(self: &Arc<Self>) {
+        let own = Arc::clone(self);
+        let refreshing = async {
+            let turn = Arc::clone(&self.reads).acquire_owned().await;
+            let read = spawn_blocking(move || {
+                own.read();
+                drop(turn);
+            });
+            read.await
+        };
+        match timeout(ANSWER, refreshing).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => error!(%error, "revocations stay as they were"),
+            Err(_) => {
+                let path = self.folder.path(FILE);
+                let path = path.display();
+                error!(%path, "the file system does not answer: revocations stay as they were");
             }
         }
-        Arc::clone(&known.1)
+    }
+
+    /// Reads the file if it has changed. One that is not readable, not complete or gone changes
+    /// nothing: stolen keys would be accepted meanwhile.
+    fn read(&self) {
+        let stamp = stamp(&self.folder);
+        if self.known().0 == stamp {
+            return;
+        }
+        let loaded = load(&self.folder);
+        let mut known = self.known();
+        known.0 = stamp;
+        match loaded {
+            Ok(Some(table)) => known.1 = Arc::new(table),
+            Ok(None) => {
+                let path = self.folder.path(FILE);
+                let path = path.display();
+                error!(%path, "the file of revocations is gone: they stay in force until a restart");
+            }
+            Err(error) => error!(%error, "revocations stay as they were"),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, (Stamp, Arc<Table>)> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,6 +203,8 @@ fn load(folder: &Folder) -> Result<Option<Table>> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     const LINE: &str = "node one 4000000000\n";
@@ -179,32 +222,58 @@ mod tests {
         folder.write(FILE, text.as_bytes(), 0o644).unwrap();
     }
 
+    /// Reads the file, and checks the peer.
+    fn check(revocations: &Revocations) -> Result<()> {
+        revocations.read();
+        revocations.check(&peer())
+    }
+
     #[test]
     fn only_a_complete_file_changes_the_revocations() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::new(place.path());
         let path = folder.path(FILE);
         let revocations = Revocations::load(&folder).unwrap();
-        revocations.check(&peer()).unwrap();
+        check(&revocations).unwrap();
         install(&folder, LINE);
-        assert!(revocations.check(&peer()).is_err());
+        assert!(check(&revocations).is_err());
         // Steps of a copy: "1970" would accept the key.
         for text in ["", "node one 4", "nobody one 4000000000\n", "node one\n"] {
             fs::write(&path, text).unwrap();
-            assert!(revocations.check(&peer()).is_err(), "{text:?}");
+            assert!(check(&revocations).is_err(), "{text:?}");
         }
         // Not examined, not read, gone.
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&path, &path).unwrap();
-        assert!(revocations.check(&peer()).is_err(), "a loop of links");
+        assert!(check(&revocations).is_err(), "a loop of links");
         assert!(Revocations::load(&folder).is_err(), "a loop of links");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(revocations.check(&peer()).is_err(), "a directory");
+        assert!(check(&revocations).is_err(), "a directory");
         fs::remove_dir(&path).unwrap();
-        assert!(revocations.check(&peer()).is_err(), "no file");
-        assert!(revocations.check(&peer()).is_err(), "still no file");
+        assert!(check(&revocations).is_err(), "no file");
+        assert!(check(&revocations).is_err(), "still no file");
         install(&folder, "node two 4000000000\n");
+        check(&revocations).unwrap();
+    }
+
+    /// A named pipe without a writer stands for it: the opening waits.
+    #[tokio::test]
+    async fn a_file_system_that_does_not_answer_holds_no_connection() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path());
+        let path = folder.path(FILE);
+        let revocations = Arc::new(Revocations::load(&folder).unwrap());
+        let made = Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        // The second one waits for the thread of the first.
+        revocations.refresh().await;
+        revocations.refresh().await;
         revocations.check(&peer()).unwrap();
+        let answering = spawn_blocking(|| fs::OpenOptions::new().write(true).open(path));
+        drop(answering.await.unwrap().unwrap());
+        install(&folder, LINE);
+        revocations.refresh().await;
+        assert!(revocations.check(&peer()).is_err());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use ftp_wire::command::StackSide;
 use tonic::codegen::http::Uri;
 
-use super::{Double, Lab, dial, handle, next, open, serve, soon, until};
+use super::{Double, Lab, begin, dial, next, serve, soon, until};
 use crate::connections::connect;
 use crate::error::Error;
 use crate::folder::Folder;
@@ -176,12 +176,7 @@ async fn a_renewed_certificate_is_used_without_ending_sessions() {
     let (double, mut events) = Double::new();
     let node = Node::new(Arc::clone(&member), Arc::new(double), "node 1.0").unwrap();
     let _node = dial(&node, address);
-    let mut session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "a from front");
+    let mut session = begin(&nodes, "a", &mut events).await;
     let (before, old) = (member.not_after(), nodes.list()[0].address.clone());
     let key = lab.text("one", "key.pem");
     member.renew(&address.to_string()).await.unwrap();

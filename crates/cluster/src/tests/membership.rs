@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Connected, Double, Lab, dial, handle, listener, next, open, serve, soon, until};
+use super::{Connected, Double, Lab, begin, dial, listener, next, open, serve, soon, until};
 use crate::connections::{Registration, State};
 use crate::error::Error;
 use crate::handshakes::Handshakes;
@@ -56,12 +56,7 @@ async fn a_front_end_dials_nodes_that_listen() {
     let _node = Work::spawn(async move { node.listen(listener).await });
     let dialling = nodes.clone();
     let _front = Work::spawn(async move { dialling.dial(&address.to_string()).await });
-    let session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "a from front");
+    let session = begin(&nodes, "a", &mut events).await;
     drop(session);
 }
 
@@ -76,18 +71,8 @@ async fn two_front_ends_share_a_node() {
     let (to_first, _a) = serve(&first).await;
     let (to_second, b) = serve(&second).await;
     let _dials = [dial(&node, to_first), dial(&node, to_second)];
-    let here = handle(&first, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "a from front");
-    let there = handle(&second, "one")
-        .await
-        .session(open("b"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "b from second");
+    let here = begin(&first, "a", &mut events).await;
+    let there = begin(&second, "b", &mut events).await;
     // The end of one front end ends its own sessions only.
     drop(b);
     assert_eq!(next(&mut events).await, "b ended");

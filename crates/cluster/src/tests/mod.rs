@@ -237,6 +237,18 @@ async fn until(nodes: &Nodes, names: &[&str]) {
     }
 }
 
+/// Opens a session on the node `one`, the only one, and waits for its beginning.
+async fn begin(
+    nodes: &Nodes,
+    task: &str,
+    events: &mut mpsc::UnboundedReceiver<String>,
+) -> NodeSession {
+    let session = handle(nodes, "one").await.session(open(task)).await;
+    let front = &nodes.member().identity().name;
+    assert_eq!(next(events).await, format!("{task} from {front}"));
+    session.unwrap()
+}
+
 /// Waits until a node of this name is connected, and chooses it.
 async fn handle(nodes: &Nodes, name: &str) -> NodeHandle {
     until(nodes, &[name]).await;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::net::TcpListener;
 use tonic::codegen::http::Uri;
 
-use super::{Double, Lab, dial, handle, listener, next, open, serve, soon, until};
+use super::{Double, Lab, begin, dial, listener, next, open, serve, soon, until};
 use crate::connections::{Registration, State, connect};
 use crate::error::{Error, Result};
 use crate::handshakes::Handshakes;
@@ -224,18 +224,8 @@ async fn the_open_streams_of_a_revoked_front_end_end() {
     let (double, mut events) = Double::new();
     let node = lab.node("one", &double);
     let _one = dial(&node, address);
-    let mut session = handle(&second, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "a from second");
-    let mut idle = handle(&second, "one")
-        .await
-        .session(open("b"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "b from second");
+    let mut session = begin(&second, "a", &mut events).await;
+    let mut idle = begin(&second, "b", &mut events).await;
     // No request follows, and the work goes on.
     idle.finish();
     crate::revoke(lab.path("front"), Role::Front, "second").unwrap();
@@ -290,12 +280,7 @@ async fn a_replaced_connection_of_a_revoked_node_ends() {
     };
     let first = State::default();
     let _first = dialled(Arc::clone(&first));
-    let mut session = handle(&nodes, "one")
-        .await
-        .session(open("a"))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut events).await, "a from front");
+    let mut session = begin(&nodes, "a", &mut events).await;
     assert!(nodes.places_on(&session));
     let _second = dialled(State::default());
     let mut states = first.subscribe();
