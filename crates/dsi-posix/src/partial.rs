@@ -76,6 +76,8 @@ pub(crate) struct PartialFile {
     no_space: AtomicBool,
     /// Whether a record on disk makes the partial file worth keeping.
     recorded: AtomicBool,
+    /// Whether the last record holds no bytes, so that the partial file is removed.
+    empty: AtomicBool,
     /// Whether the file was published or removed.
     gone: AtomicBool,
 }
@@ -154,6 +156,7 @@ impl PartialFile {
                 entry,
                 no_space: AtomicBool::new(false),
                 recorded: AtomicBool::new(false),
+                empty: AtomicBool::new(false),
                 gone: AtomicBool::new(false),
             };
             if let Some(held) = partial.take_over(index.as_ref(), how, stop)? {
@@ -292,6 +295,7 @@ impl PartialFile {
             durable,
         )?;
         self.recorded.store(true, Ordering::Relaxed);
+        self.empty.store(held.is_empty(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -388,9 +392,10 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        if !self.recorded.load(Ordering::Relaxed) || self.no_space.load(Ordering::Relaxed) {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if !is_set(&self.recorded) || is_set(&self.empty) || is_set(&self.no_space) {
             self.discard();
-        } else if !self.gone.load(Ordering::Relaxed) {
+        } else if !is_set(&self.gone) {
             self.leave();
         }
     }

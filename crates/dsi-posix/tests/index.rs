@@ -33,6 +33,25 @@ async fn begin(tree: &Tree, name: &str) -> FileSink {
     sink
 }
 
+/// Bytes that turned out to be wrong are not kept on the disk.
+#[tokio::test]
+async fn an_upload_of_which_nothing_is_held_leaves_nothing() {
+    let tree = Tree::new();
+    std::fs::create_dir(tree.real("dir")).unwrap();
+    let sink = begin(&tree, "/dir/file").await;
+    sink.checkpoint(&RangeSet::new(), false).await.unwrap();
+    drop(sink);
+    assert!(names_in(&tree.real("dir")).is_empty() && tree.indexed().is_empty());
+    let sink = begin(&tree, "/dir/file").await;
+    sink.checkpoint(&RangeSet::new(), false).await.unwrap();
+    sink.checkpoint(&set(0, 10), false).await.unwrap();
+    drop(sink);
+    assert_eq!(
+        tree.open("/dir/file", RESUME).await.unwrap().held(),
+        set(0, 10)
+    );
+}
+
 #[tokio::test]
 async fn an_entry_is_there_as_long_as_its_upload() {
     let tree = Tree::new();
@@ -253,7 +272,7 @@ async fn trees_without_room_for_an_index_are_served() {
     let real = std::fs::canonicalize(real).unwrap();
     let at = path(real.join("file").to_str().unwrap());
     let sink = machine.write(&tree.user, &at, WHOLE).await.unwrap();
-    sink.checkpoint(&RangeSet::new(), false).await.unwrap();
+    sink.checkpoint(&set(0, 1), false).await.unwrap();
     drop(sink);
     assert_eq!(names_in(&real).len(), 2);
     assert_eq!(names_in(&index).len(), 1);
