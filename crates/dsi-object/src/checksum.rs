@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::{
     ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, Progress, Result, Source as _,
@@ -17,9 +17,6 @@ use object_store::path::Path;
 use crate::error::{of, refused};
 use crate::source::ObjectSource;
 use crate::store::Store;
-
-/// Bytes hashed at a time.
-const BLOCK: usize = 1 << 20;
 
 /// The digest of `length` bytes of an object from `offset` on.
 pub(crate) async fn of_source(
@@ -33,23 +30,19 @@ pub(crate) async fn of_source(
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, "checksum").at(path))?;
     let mut at = offset;
     let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
-    let mut block = BytesMut::with_capacity(BLOCK);
     while at < end {
-        block.clear();
-        block = source.read_at(at, block).await?;
-        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-        block.truncate(left);
-        if block.is_empty() {
+        let bytes = source.lend(at, end - at).await?;
+        if bytes.is_empty() {
             break;
         }
+        at += bytes.len() as u64;
+        progress.add(bytes.len() as u64);
         let hashing = tokio::task::spawn_blocking(move || {
-            hasher.update(&block);
-            (hasher, block)
+            hasher.update(&bytes);
+            hasher
         });
         let failed = |error| refused(ErrorKind::Io, "checksum", path, error);
-        (hasher, block) = hashing.await.map_err(failed)?;
-        at += block.len() as u64;
-        progress.add(block.len() as u64);
+        hasher = hashing.await.map_err(failed)?;
     }
     source.unchanged().await?;
     Ok(hasher.finish())

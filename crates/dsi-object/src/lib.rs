@@ -28,6 +28,7 @@
 mod ahead;
 mod backend;
 mod checksum;
+mod chunk;
 mod entry;
 mod error;
 mod journal;

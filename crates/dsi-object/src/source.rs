@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Result, Source};
-use object_store::{GetOptions, ObjectMeta, ObjectStoreExt as _};
-use tokio::sync::OnceCell;
-use tokio::task::JoinHandle;
+use object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStoreExt as _};
 
+use crate::chunk::{Arrived, Chunk};
 use crate::error::{kind, of, refused};
 use crate::store::Store;
 
@@ -36,25 +36,14 @@ struct Opened {
 /// The chunks in memory or on their way.
 #[derive(Default)]
 struct Chunks {
-    known: BTreeMap<u64, Chunk>,
+    /// Each with its last use.
+    known: BTreeMap<u64, (Arc<Chunk>, u64)>,
     /// Number of uses, which dates the chunks.
     uses: u64,
     /// The chunk after the last one that was asked for.
     next: u64,
     /// Number of chunks read ahead; it grows while the reader continues.
     ahead: u64,
-}
-
-struct Chunk {
-    bytes: Arc<OnceCell<Bytes>>,
-    used: u64,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl fmt::Debug for ObjectSource {
@@ -78,9 +67,14 @@ impl ObjectSource {
         }
     }
 
-    /// The chunk `index`, and begins to read those after it.
-    fn chunk(&self, index: u64) -> Arc<OnceCell<Bytes>> {
-        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+    fn chunks(&self) -> MutexGuard<'_, Chunks> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The chunk `index`, and begins to read those after it. One that is not kept is read as long
+    /// as the caller has it.
+    fn chunk(&self, index: u64) -> Arc<Chunk> {
+        let mut chunks = self.chunks();
         let chunks = &mut *chunks;
         chunks.uses += 1;
         if index == chunks.next {
@@ -90,34 +84,42 @@ impl ObjectSource {
             chunks.ahead = 0;
             chunks.next = index + 1;
         }
-        let end = self.object.meta.size.div_ceil(CHUNK);
-        for wanted in index..end.min(index + chunks.ahead + 1).max(index + 1) {
-            let used = chunks.uses;
-            let chunk = chunks.known.entry(wanted).or_insert_with(|| {
-                let bytes = Arc::new(OnceCell::new());
-                let (object, cell) = (Arc::clone(&self.object), Arc::clone(&bytes));
-                let task = tokio::spawn(async move {
-                    // The reader repeats a failed request and gets its error.
-                    let _ = cell.get_or_try_init(|| object.fetch(wanted)).await;
-                });
-                Chunk { bytes, used, task }
+        let uses = chunks.uses;
+        let mut get = |wanted| {
+            let (chunk, used) = chunks.known.entry(wanted).or_insert_with(|| {
+                let object = Arc::clone(&self.object);
+                let request = move |arrived: Arc<Arrived>| async move {
+                    object.fetch(wanted, &arrived).await
+                };
+                (Arc::new(Chunk::begin(request)), uses)
             });
-            chunk.used = used;
+            *used = uses;
+            Arc::clone(chunk)
+        };
+        let asked = get(index);
+        let end = self.object.meta.size.div_ceil(CHUNK);
+        for wanted in index + 1..end.min(index + chunks.ahead + 1) {
+            get(wanted);
         }
         while chunks.known.len() as u64 > self.most {
-            let oldest = chunks
-                .known
-                .iter()
-                .min_by_key(|(at, chunk)| (chunk.used, **at));
-            let Some(oldest) = oldest.map(|(at, _)| *at).filter(|at| *at != index) else {
+            let others = chunks.known.iter().filter(|(at, _)| **at != index);
+            let oldest = others.min_by_key(|(at, (_, used))| (*used, **at));
+            let Some(oldest) = oldest.map(|(at, _)| *at) else {
                 break;
             };
             chunks.known.remove(&oldest);
         }
-        match chunks.known.get(&index) {
-            Some(chunk) => Arc::clone(&chunk.bytes),
-            None => Arc::default(),
+        asked
+    }
+
+    /// Forgets a chunk that failed, which is then read anew if another reader has got its error.
+    fn forget(&self, index: u64, failed: &Arc<Chunk>, error: Option<Error>) -> Result<()> {
+        let mut chunks = self.chunks();
+        let is_it = |(known, _): &(Arc<Chunk>, u64)| Arc::ptr_eq(known, failed);
+        if chunks.known.get(&index).is_some_and(is_it) {
+            chunks.known.remove(&index);
         }
+        error.map_or(Ok(()), Err)
     }
 }
 
@@ -128,7 +130,8 @@ impl Opened {
         tag.filter(|tag| !tag.starts_with("W/"))
     }
 
-    async fn fetch(&self, index: u64) -> Result<Bytes> {
+    /// Reads the chunk `index`.
+    async fn fetch(&self, index: u64, into: &Arrived) -> Result<()> {
         let start = index * CHUNK;
         let end = self.meta.size.min(start.saturating_add(CHUNK));
         let options = GetOptions {
@@ -136,18 +139,27 @@ impl Opened {
             if_match: self.tag().map(str::to_owned),
             ..GetOptions::default()
         };
-        let got = async {
-            let got = self.store.objects.get_opts(&self.meta.location, options);
-            got.await?.bytes().await
-        };
-        let bytes = got.await.map_err(|error| match kind(&error) {
+        let failed = |error| match kind(&error) {
             ErrorKind::NotFound => self.changed(error),
             _ => of("read", &self.path, error),
-        })?;
-        if bytes.len() as u64 != end - start {
-            return Err(self.changed("the store sent another number of bytes"));
+        };
+        let got = self.store.objects.get_opts(&self.meta.location, options);
+        let got = got.await.map_err(failed)?;
+        let mut len = 0;
+        if let GetResultPayload::File(..) = got.payload {
+            len = into.push(got.bytes().await.map_err(failed)?);
+        } else {
+            let mut pieces = got.into_stream();
+            while let Some(piece) = pieces.next().await
+                && len <= end - start
+            {
+                len = into.push(piece.map_err(failed)?);
+            }
         }
-        Ok(bytes)
+        match len == end - start {
+            true => Ok(()),
+            false => Err(self.changed("the store sent another number of bytes")),
+        }
     }
 
     fn changed(&self, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
@@ -161,17 +173,31 @@ impl Source for ObjectSource {
     }
 
     async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut> {
-        if offset >= self.size() {
-            return Ok(into);
+        let room = into.capacity() - into.len();
+        let bytes = self.lend(offset, room as u64).await?;
+        into.extend_from_slice(&bytes);
+        Ok(into)
+    }
+
+    fn lends(&self) -> bool {
+        true
+    }
+
+    async fn lend(&self, offset: u64, len: u64) -> Result<Bytes> {
+        if offset >= self.size() || len == 0 {
+            return Ok(Bytes::new());
         }
         let index = offset / CHUNK;
-        let cell = self.chunk(index);
-        let bytes = cell.get_or_try_init(|| self.object.fetch(index)).await?;
-        let from = usize::try_from(offset % CHUNK).unwrap_or(usize::MAX);
-        let rest = bytes.get(from..).unwrap_or_default();
-        let room = into.capacity() - into.len();
-        into.extend_from_slice(rest.get(..room).unwrap_or(rest));
-        Ok(into)
+        loop {
+            let chunk = self.chunk(index);
+            match chunk.read(offset % CHUNK).await {
+                Ok(mut bytes) => {
+                    bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+                    return Ok(bytes);
+                }
+                Err(error) => self.forget(index, &chunk, error)?,
+            }
+        }
     }
 
     async fn unchanged(&self) -> Result<()> {

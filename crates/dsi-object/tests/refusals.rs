@@ -16,8 +16,9 @@ use gridftp_dsi::{
     ChecksumAlgorithm, Create, Dsi as _, DsiPath, ErrorKind, Finish, Result, Sink as _,
     Source as _, Stat, User,
 };
-use gridftp_dsi_object::{ObjectSink, Objects};
+use gridftp_dsi_object::{Config, ObjectSink, Objects};
 use support::{Fault, Op, Service};
+use tempfile::TempDir;
 
 const WHOLE: Create = Create::Whole { size: None };
 
@@ -48,12 +49,34 @@ async fn upload(store: &Objects, content: &[u8]) -> Result<Stat> {
     sink.finish(Finish::whole(content.len() as u64)).await
 }
 
-/// Uploads with these failures, and expects the object, no part and no journal.
-async fn succeeds(faults: &[(Op, Fault)]) -> Service {
+/// A service with these failures, and a store over it with an index in a folder of its own.
+async fn start(faults: &[(Op, Fault)]) -> (Service, Objects, TempDir) {
+    start_with(faults, |_| ()).await
+}
+
+/// The same, of a store that soon gives up repeating a request.
+async fn impatient(faults: &[(Op, Fault)]) -> (Service, Objects, TempDir) {
+    start_with(faults, |config| config.retry = Duration::from_millis(50)).await
+}
+
+async fn start_with(
+    faults: &[(Op, Fault)],
+    change: impl FnOnce(&mut Config),
+) -> (Service, Objects, TempDir) {
     let service = Service::start(faults).await;
     let dir = tempfile::tempdir().unwrap();
-    let index = dir.path().join("index");
-    let store = service.store(&index);
+    let store = service.store(&dir.path().join("index"), change);
+    (service, store, dir)
+}
+
+/// Number of journals in the index.
+fn journals(dir: &TempDir) -> usize {
+    dir.path().join("index").read_dir().unwrap().count()
+}
+
+/// Uploads with these failures, and expects the object, no part and no journal.
+async fn succeeds(faults: &[(Op, Fault)]) -> Service {
+    let (service, store, dir) = start(faults).await;
     upload(&store, &content()).await.unwrap();
     {
         let state = service.state.lock().unwrap();
@@ -64,7 +87,7 @@ async fn succeeds(faults: &[(Op, Fault)]) -> Service {
         assert!(state.uploads.is_empty(), "{faults:?}: parts are left");
         assert!(state.faults.is_empty(), "{:?} did not happen", state.faults);
     }
-    assert_eq!(index.read_dir().unwrap().count(), 0, "a journal is left");
+    assert_eq!(journals(&dir), 0, "a journal is left");
     service
 }
 
@@ -74,11 +97,8 @@ async fn slow_down_is_repeated() {
         let twice = [(op, Fault::SlowDown), (op, Fault::SlowDown)];
         succeeds(&twice).await;
     }
-    let service = Service::start(&[(Op::Put, Fault::SlowDown)]).await;
-    let dir = tempfile::tempdir().unwrap();
-    upload(&service.store(&dir.path().join("index")), b"small")
-        .await
-        .unwrap();
+    let (service, store, _dir) = start(&[(Op::Put, Fault::SlowDown)]).await;
+    upload(&store, b"small").await.unwrap();
     assert_eq!(service.state.lock().unwrap().objects["file"], b"small");
 }
 
@@ -105,26 +125,22 @@ async fn a_completion_whose_reply_was_lost_counts() {
 
 #[tokio::test]
 async fn an_error_behind_status_200_leaves_no_parts() {
-    let service = Service::start(&[(Op::Complete, Fault::Body("AccessDenied"))]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let index = dir.path().join("index");
-    let store = service.store(&index);
+    let (service, store, dir) = start(&[(Op::Complete, Fault::Body("AccessDenied"))]).await;
     upload(&store, &content()).await.unwrap_err();
     {
         let state = service.state.lock().unwrap();
         assert!(state.objects.is_empty(), "an object was published");
         assert!(state.uploads.is_empty(), "parts are left");
     }
-    assert_eq!(index.read_dir().unwrap().count(), 0, "a journal is left");
+    assert_eq!(journals(&dir), 0, "a journal is left");
     upload(&store, &content()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_failed_completion_that_cannot_be_ended_is_kept_for_a_restart() {
     let refused = Fault::Body("AccessDenied");
-    let service = Service::start(&[(Op::Complete, refused), (Op::Abort, Fault::Denied)]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store(&dir.path().join("index"));
+    let (service, store, _dir) =
+        start(&[(Op::Complete, refused), (Op::Abort, Fault::Denied)]).await;
     let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
     write(&sink, &content()).await.unwrap();
     let held = RangeSet::up_to(2000);
@@ -140,9 +156,7 @@ async fn a_failed_completion_that_cannot_be_ended_is_kept_for_a_restart() {
 
 #[tokio::test]
 async fn an_upload_that_the_store_has_ended_begins_anew() {
-    let service = Service::start(&[]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store(&dir.path().join("index"));
+    let (service, store, _dir) = start(&[]).await;
     let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
     write(&sink, &content()).await.unwrap();
     let held: RangeSet = Range64::new(0, 2000).into_iter().collect();
@@ -165,9 +179,7 @@ async fn an_upload_that_the_store_has_ended_begins_anew() {
 
 #[tokio::test]
 async fn more_parts_than_the_store_takes_are_refused_with_the_remedy() {
-    let service = Service::start(&[]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store(&dir.path().join("index"));
+    let (service, store, _dir) = start(&[]).await;
     let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
     let part = || Bytes::from(vec![7; 1000]);
     sink.write_at(9_999_000, part()).await.unwrap();
@@ -193,16 +205,10 @@ async fn more_parts_than_the_store_takes_are_refused_with_the_remedy() {
 
 #[tokio::test]
 async fn parts_of_a_crashed_process_are_swept() {
-    let service = Service::start(&[]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let index = dir.path().join("index");
+    let (service, store, dir) = start(&[]).await;
     // The runtime of another process ends in the middle.
-    let (store, sink) = {
-        let store = service.store(&index);
-        let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
-        write(&sink, &content()).await.unwrap();
-        (store, sink)
-    };
+    let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
+    write(&sink, &content()).await.unwrap();
     assert_eq!(service.state.lock().unwrap().uploads.len(), 1);
     std::thread::spawn(move || drop(sink)).join().unwrap();
     assert_eq!(store.expire(Duration::from_secs(3600)).await.unwrap(), 0);
@@ -211,7 +217,7 @@ async fn parts_of_a_crashed_process_are_swept() {
         service.state.lock().unwrap().uploads.is_empty(),
         "parts are left"
     );
-    assert_eq!(index.read_dir().unwrap().count(), 0);
+    assert_eq!(journals(&dir), 0);
 }
 
 /// Sends a file of announced length.
@@ -229,13 +235,9 @@ async fn announced(store: &Objects, how: Create) -> Result<ObjectSink> {
 #[tokio::test]
 async fn a_store_that_does_not_answer_the_completion_costs_no_parts() {
     let slow = [(Op::Complete, Fault::SlowDown); 8];
-    let service = Service::start(&slow).await;
+    let (service, store, _dir) = impatient(&slow).await;
     // An older object of the same length is not taken for the new one.
     service.state.lock().unwrap().put("file", vec![0; 2500]);
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store_with(&dir.path().join("index"), |config| {
-        config.retry = Duration::from_millis(50);
-    });
     let size = Some(2500);
     let sink = announced(&store, Create::Whole { size }).await.unwrap();
     let failed = sink.finish(Finish::whole(2500)).await.unwrap_err();
@@ -258,7 +260,7 @@ async fn a_store_that_does_not_answer_the_completion_costs_no_parts() {
 #[tokio::test]
 async fn a_completion_whose_reply_was_lost_counts_with_tags_that_are_no_digests() {
     for before in [None, Some(vec![0; 2500])] {
-        let service = Service::start(&[(Op::Complete, Fault::ReplyLost)]).await;
+        let (service, store, _dir) = start(&[(Op::Complete, Fault::ReplyLost)]).await;
         {
             let mut state = service.state.lock().unwrap();
             state.is_opaque = true;
@@ -266,8 +268,6 @@ async fn a_completion_whose_reply_was_lost_counts_with_tags_that_are_no_digests(
                 state.put("file", before);
             }
         }
-        let dir = tempfile::tempdir().unwrap();
-        let store = service.store(&dir.path().join("index"));
         upload(&store, &content()).await.unwrap();
         assert!(service.state.lock().unwrap().objects["file"] == content());
     }
@@ -275,9 +275,7 @@ async fn a_completion_whose_reply_was_lost_counts_with_tags_that_are_no_digests(
 
 #[tokio::test]
 async fn a_checkpoint_names_no_byte_that_the_store_does_not_have() {
-    let service = Service::start(&[]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store(&dir.path().join("index"));
+    let (service, store, _dir) = start(&[]).await;
     let held = RangeSet::up_to(500);
     let half = Bytes::from(vec![7; 500]);
     // A restart cannot continue within a part.
@@ -318,9 +316,7 @@ async fn a_digest_that_differs_removes_the_uploaded_object_alone() {
         (Some(Op::Get), ErrorKind::Mismatch),
     ] {
         let faults: Vec<_> = fault.map(|op| (op, Fault::Replaced)).into_iter().collect();
-        let service = Service::start(&faults).await;
-        let dir = tempfile::tempdir().unwrap();
-        let store = service.store(&dir.path().join("index"));
+        let (service, store, _dir) = start(&faults).await;
         let failed = upload_with_digest(&store, &wrong).await.unwrap_err();
         assert_eq!(failed.kind(), kind, "{fault:?}: {failed}");
         let state = service.state.lock().unwrap();
@@ -333,12 +329,8 @@ async fn a_digest_that_differs_removes_the_uploaded_object_alone() {
 #[tokio::test]
 async fn an_object_that_cannot_be_examined_is_not_replaced_unverified() {
     for fault in [Fault::Denied, Fault::SlowDown] {
-        let service = Service::start(&[]).await;
+        let (service, store, _dir) = impatient(&[]).await;
         service.state.lock().unwrap().put("file", b"old".to_vec());
-        let dir = tempfile::tempdir().unwrap();
-        let store = service.store_with(&dir.path().join("index"), |config| {
-            config.retry = Duration::from_millis(50);
-        });
         let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
         write(&sink, &content()).await.unwrap();
         service.state.lock().unwrap().faults = vec![(Op::Head, fault); 8];
@@ -351,30 +343,23 @@ async fn an_object_that_cannot_be_examined_is_not_replaced_unverified() {
 
 #[tokio::test]
 async fn an_object_that_is_there_already_leaves_no_parts_of_its_second_upload() {
-    let service = Service::start(&[]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let index = dir.path().join("index");
-    let store = service.store_with(&index, |config| {
-        config.retry = Duration::from_millis(50);
-    });
+    let (service, store, dir) = impatient(&[]).await;
     upload(&store, &content()).await.unwrap();
     service.state.lock().unwrap().faults = vec![(Op::Complete, Fault::SlowDown); 8];
     upload(&store, &content()).await.unwrap();
     let state = service.state.lock().unwrap();
     assert!(state.uploads.is_empty(), "parts are left");
     assert!(state.objects["file"] == content());
-    assert_eq!(index.read_dir().unwrap().count(), 0, "a journal is left");
+    assert_eq!(journals(&dir), 0, "a journal is left");
 }
 
 #[tokio::test]
 async fn parts_whose_digest_would_come_too_late_for_the_old_object_are_not_held() {
     for has_old in [false, true] {
-        let service = Service::start(&[]).await;
+        let (service, store, _dir) = start(&[]).await;
         if has_old {
             service.state.lock().unwrap().put("file", b"old".to_vec());
         }
-        let dir = tempfile::tempdir().unwrap();
-        let store = service.store(&dir.path().join("index"));
         let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
         write(&sink, &content()).await.unwrap();
         let held = RangeSet::up_to(2000);
@@ -394,12 +379,10 @@ async fn parts_whose_digest_would_come_too_late_for_the_old_object_are_not_held(
 #[tokio::test]
 async fn a_digest_that_is_given_up_ends_the_upload_over_an_old_object_at_once() {
     for has_old in [false, true] {
-        let service = Service::start(&[]).await;
+        let (service, store, _dir) = start(&[]).await;
         if has_old {
             service.state.lock().unwrap().put("file", b"old".to_vec());
         }
-        let dir = tempfile::tempdir().unwrap();
-        let store = service.store(&dir.path().join("index"));
         let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
         sink.will_check(ChecksumAlgorithm::Md5);
         write(&sink, &content()).await.unwrap();
@@ -416,9 +399,7 @@ async fn a_digest_that_is_given_up_ends_the_upload_over_an_old_object_at_once() 
 
 #[tokio::test]
 async fn a_rename_keeps_an_object_that_another_client_put_meanwhile() {
-    let service = Service::start(&[(Op::Copy, Fault::Replaced)]).await;
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store(&dir.path().join("index"));
+    let (service, store, _dir) = start(&[(Op::Copy, Fault::Replaced)]).await;
     upload(&store, b"old").await.unwrap();
     let to = DsiPath::new(b"/new").unwrap();
     let changed = store.rename(&user(), &file(), &to).await.unwrap_err();
@@ -437,15 +418,13 @@ async fn a_rename_keeps_an_object_that_another_client_put_meanwhile() {
 #[tokio::test]
 async fn ranges_ahead_of_the_reader_are_requested_at_the_same_time() {
     const SIZE: usize = 16 << 20;
-    let service = Service::start(&[]).await;
+    let (service, store, _dir) = start(&[]).await;
     {
         let mut state = service.state.lock().unwrap();
         state.put("file", vec![7; SIZE]);
         // No request is answered before there are two.
         state.readers = Some(std::sync::Arc::new(tokio::sync::Barrier::new(2)));
     }
-    let dir = tempfile::tempdir().unwrap();
-    let store = service.store(&dir.path().join("index"));
     let source = store.read(&user(), &file()).await.unwrap();
     let reading = async {
         let mut at = 0;

@@ -100,12 +100,7 @@ impl Service {
     }
 
     /// The store, with journals in `index`.
-    pub(crate) fn store(&self, index: &Path) -> Objects {
-        self.store_with(index, |_| ())
-    }
-
-    /// The same, with settings changed.
-    pub(crate) fn store_with(&self, index: &Path, change: impl FnOnce(&mut Config)) -> Objects {
+    pub(crate) fn store(&self, index: &Path, change: impl FnOnce(&mut Config)) -> Objects {
         let keys = index.with_extension("keys");
         std::fs::write(&keys, "AWS_ACCESS_KEY_ID=me\nAWS_SECRET_ACCESS_KEY=mine\n").unwrap();
         let mut config = Config::new("s3://bucket", index);
