@@ -12,6 +12,7 @@ mod servers;
 mod sessions;
 mod small;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -32,29 +33,22 @@ fn measure() -> Result<Vec<Line>> {
     let Some(pair) = Pair::find()? else {
         return Ok(Vec::new());
     };
-    frame::print_conditions(&options.extent, options.runs());
-    let mut lines: Vec<Line> = Vec::new();
-    if options.wants("bulk") {
-        for folder in options.folders() {
-            lines.extend(bulk::measure(&pair, &options, &folder)?);
-        }
-    }
-    if options.wants("small") {
-        for folder in options.folders() {
-            lines.extend(small::loopback(&pair, &options, &folder)?);
-        }
-    }
-    if options.wants("link") {
-        lines.extend(small::over_link(&pair, &options)?);
-    }
-    if options.wants("servers") {
-        lines.extend(servers::measure(&pair, &options)?);
-    }
-    if options.wants("memory") {
-        lines.extend(sessions::memory(&pair, &options)?);
-    }
-    if options.wants("logins") {
-        lines.extend(sessions::logins(&pair, &options)?);
-    }
-    Ok(lines)
+    let in_folders = |part: fn(&Pair, &Options, &Path) -> Result<Vec<Line>>| {
+        let folders = options.folders();
+        let lines = folders.iter().map(|folder| part(&pair, &options, folder));
+        Ok(lines
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect())
+    };
+    let parts: [frame::Part<'_>; 6] = [
+        ("bulk", &|| in_folders(bulk::measure)),
+        ("small", &|| in_folders(small::loopback)),
+        ("link", &|| small::over_link(&pair, &options)),
+        ("servers", &|| servers::measure(&pair, &options)),
+        ("memory", &|| sessions::memory(&pair, &options)),
+        ("logins", &|| sessions::logins(&pair, &options)),
+    ];
+    frame::measure(&options.scale, &options.only, &parts)
 }

@@ -2,12 +2,11 @@
 
 use std::env;
 use std::fs;
-use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use clap::Parser;
-use workspace_benches::options::{Extent, folder, wants};
+use workspace_benches::options::{Scale, folder};
 
 /// Compares our programs with the Globus programs.
 #[derive(Debug, Parser)]
@@ -21,24 +20,16 @@ pub(crate) struct Options {
     /// against lftp. memory: server memory of 400 sessions in the middle of a slow download.
     /// logins: logins per second.
     #[arg(long, value_name = "PART", value_parser = ["bulk", "small", "link", "servers", "memory", "logins"])]
-    only: Vec<String>,
-    /// Number of runs of each side, of which the median is printed [default: 5]
-    #[arg(long, value_name = "N")]
-    runs: Option<NonZeroUsize>,
+    pub(crate) only: Vec<String>,
     /// Folder of the files of bulk and small; may be repeated [default: the temporary folder and
     /// /dev/shm]
     #[arg(long, value_name = "FOLDER", value_parser = folder)]
     folder: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) extent: Extent,
+    pub(crate) scale: Scale,
 }
 
 impl Options {
-    /// Returns whether a measurement was selected.
-    pub(crate) fn wants(&self, part: &str) -> bool {
-        wants(&self.only, part)
-    }
-
     /// Returns the folders of the copied files, one for each file system.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let mut folders = self.folder.clone();
@@ -48,19 +39,5 @@ impl Options {
         folders.retain(|folder| folder.is_dir());
         folders.dedup_by_key(|folder| fs::metadata(folder).map_or(0, |meta| meta.dev()));
         folders
-    }
-
-    /// Returns the number of runs of each side.
-    pub(crate) fn runs(&self) -> usize {
-        let usual = if self.extent.is_quick() { 1 } else { 5 };
-        self.runs.map_or(usual, NonZeroUsize::get)
-    }
-
-    /// Returns the full amount, or the small one in a test run.
-    pub(crate) fn amount(&self, full: u64, quick: u64) -> u64 {
-        match self.extent.is_quick() {
-            true => quick,
-            false => full,
-        }
     }
 }

@@ -26,10 +26,10 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
         let Some(server) = FtpServer::start(kind)? else {
             continue;
         };
-        let bed = Bed::new(server, options.amount(2000, 100))?;
+        let bed = Bed::new(server, options.scale.amount(2000, 100))?;
         for get in [true, false] {
             let (us, them) = alternate(
-                options.runs(),
+                options.scale.runs(),
                 || {
                     let mut command = Command::new(pair.client(Side::Ours));
                     let (local, remote) = bed.ends(get);

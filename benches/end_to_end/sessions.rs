@@ -14,7 +14,7 @@ use crate::options::Options;
 /// Measures the server memory of a session in the middle of a download by a client that does not
 /// read.
 pub(crate) fn memory(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
-    let count = options.amount(400, 40);
+    let count = options.scale.amount(400, 40);
     let tree = Tree::new()?;
     tree.sparse("file", 1 << 30, 1)?;
     let mut sizes = [0.0; 2];
@@ -49,9 +49,9 @@ pub(crate) fn logins(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for clients in [1, 4] {
         let (us, them) = alternate(
-            options.runs(),
-            || login(&ours, clients, options.amount(2000, 200)),
-            || login(&globus, clients, options.amount(200, 20)),
+            options.scale.runs(),
+            || login(&ours, clients, options.scale.amount(2000, 200)),
+            || login(&globus, clients, options.scale.amount(200, 20)),
         )?;
         eprintln!(
             "logins, {clients} clients: ours {:.0} a second, Globus {:.0}",

@@ -21,7 +21,7 @@ const OURS: &[&str] = &["-r"];
 
 /// Measures 10,000 files of 1 kB in `folder`, in both directions.
 pub(crate) fn loopback(pair: &Pair, options: &Options, folder: &Path) -> Result<Vec<Line>> {
-    let count = options.amount(10_000, 500);
+    let count = options.scale.amount(10_000, 500);
     let (tree, digests) = create(folder, count, 1000, 500)?;
     let ours = pair.serve(Side::Ours, tree.root())?;
     let globus = pair.serve(Side::Globus, tree.root())?;
@@ -39,7 +39,7 @@ pub(crate) fn loopback(pair: &Pair, options: &Options, folder: &Path) -> Result<
             )
         };
         let (us, them) = alternate(
-            options.runs(),
+            options.scale.runs(),
             || copy(Side::Ours, &ours, OURS),
             || copy(Side::Globus, &globus, GLOBUS_BEST),
         )?;
@@ -68,7 +68,7 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
             return Ok(Vec::new());
         }
     };
-    let count = options.amount(500, 50);
+    let count = options.scale.amount(500, 50);
     let (tree, digests) = create(&env::temp_dir(), count, 10_000, count)?;
     let addr = link.far_addr().to_string();
     let mut ours = link.far(pair.server(Side::Ours));
@@ -113,7 +113,7 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
             let mode = if limit > 1.0 { ", MODE S" } else { "" };
             let globus_flags = [&["-r", "-cd"], flags].concat();
             let (us, them) = alternate(
-                options.runs(),
+                options.scale.runs(),
                 || copy(Side::Ours, &ours, ours_flags),
                 || copy(Side::Globus, &globus, &globus_flags),
             )?;

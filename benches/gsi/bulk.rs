@@ -125,7 +125,7 @@ fn beside_globus(
 ) -> Result<Line> {
     let digest = sha256(&bed.tree.path(FILE))?;
     let (us, them) = alternate(
-        options.runs(),
+        options.scale.runs(),
         || copy(bed, Side::Ours, way, &[protection.ours, mode.ours], &digest),
         || {
             let flags = [protection.globus, mode.globus];
@@ -159,7 +159,7 @@ pub(crate) fn against_clear(bed: &Bed, options: &Options) -> Result<Vec<Line>> {
         for way in Way::ALL {
             let passes = RefCell::new(Vec::new());
             let (private, clear) = alternate(
-                options.runs(),
+                options.scale.runs(),
                 || {
                     let flags = [PRIVATE.ours, mode.ours];
                     copy(bed, Side::Ours, way, &flags, &digest)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_benches::pair::{measured, time_of};
+use workspace_benches::pair::{Side, measured, quiet, time_of};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_tests::{
     FtpServer, FtpServerKind, FtpTls, Host, Peer, Tree, binary, file_url, sha256,
@@ -54,7 +54,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Line>> {
     for (name, ours, whole) in pairs {
         for way in [Way::Get, Way::Put] {
             let (us, them) = alternate(
-                options.runs(),
+                options.scale.runs(),
                 || bed.copy(ours, way),
                 || bed.copy(theirs, way),
             )?;
@@ -154,7 +154,11 @@ impl Bed {
 
     fn gridftp_cp(&self, flags: &[&str], url: &str, copied: &Path, way: Way) -> Result<Command> {
         let mut command = Command::new(binary("gridftp-cp")?);
-        command.arg("--quiet").args(flags).arg("--ca").arg(&self.ca);
+        command
+            .args(quiet(Side::Ours))
+            .args(flags)
+            .arg("--ca")
+            .arg(&self.ca);
         let url = url.to_owned();
         Ok(match way {
             Way::Put => {

@@ -19,9 +19,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Measures all logins.
 pub(crate) fn measure(bed: &Bed, options: &Options) -> Result<Vec<Line>> {
     let (ours, globus) = (Side::Ours, Side::Globus);
-    let count = options.amount(60, 5);
+    let count = options.scale.amount(60, 5);
     let programs = |client, server| move || by_programs(bed, client, server, count);
-    let (many, few) = (options.amount(240, 20), options.amount(60, 8));
+    let (many, few) = (options.scale.amount(240, 20), options.scale.amount(60, 8));
     let library = |server, clients, count| move || by_library(bed, server, clients, count);
     Ok(vec![
         line(
@@ -69,7 +69,7 @@ fn line(
     us: impl FnMut() -> Result<Cost>,
     them: impl FnMut() -> Result<Cost>,
 ) -> Result<Line> {
-    let (us, them) = alternate(options.runs(), us, them)?;
+    let (us, them) = alternate(options.scale.runs(), us, them)?;
     eprintln!("logins, {how}: {us:.4?}, {them:.4?}");
     let ratio = them.wall / us.wall;
     Ok(Line {

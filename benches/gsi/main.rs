@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use workspace_benches::frame;
+use workspace_benches::options::wants;
 use workspace_benches::pair::Pair;
 use workspace_benches::ratio::Line;
 
@@ -41,24 +42,19 @@ fn main() -> ExitCode {
 /// Runs every selected measurement.
 fn measure() -> Result<Vec<Line>> {
     let options = Options::parse();
-    frame::print_conditions(&options.extent, options.runs());
-    let mut lines: Vec<Line> = Vec::new();
     let pair = Pair::find()?;
     let grid = ["bulk", "clear", "logins"];
-    if let Some(pair) = pair.filter(|_| grid.iter().any(|part| options.wants(part))) {
-        let bed = Bed::new(pair, &options)?;
-        if options.wants("bulk") {
-            lines.extend(bulk::against_globus(&bed, &options)?);
-        }
-        if options.wants("clear") {
-            lines.extend(bulk::against_clear(&bed, &options)?);
-        }
-        if options.wants("logins") {
-            lines.extend(logins::measure(&bed, &options)?);
-        }
-    }
-    if options.wants("ftps") {
-        lines.extend(ftps::measure(&options)?);
-    }
-    Ok(lines)
+    let pair = pair.filter(|_| grid.iter().any(|part| wants(&options.only, part)));
+    let bed = pair.map(|pair| Bed::new(pair, &options)).transpose()?;
+    let of_grid = |part: fn(&Bed, &Options) -> Result<Vec<Line>>| match &bed {
+        Some(bed) => part(bed, &options),
+        None => Ok(Vec::new()),
+    };
+    let parts: [frame::Part<'_>; 4] = [
+        ("bulk", &|| of_grid(bulk::against_globus)),
+        ("clear", &|| of_grid(bulk::against_clear)),
+        ("logins", &|| of_grid(logins::measure)),
+        ("ftps", &|| ftps::measure(&options)),
+    ];
+    frame::measure(&options.scale, &options.only, &parts)
 }

@@ -1,11 +1,10 @@
 //! Command-line options: parts and amounts.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Result;
 use clap::Parser;
-use workspace_benches::options::{Extent, wants};
+use workspace_benches::options::Scale;
 use workspace_tests::Tree;
 
 /// Compares Grid security and FTPS of our programs with those of others.
@@ -18,37 +17,15 @@ pub(crate) struct Options {
     /// core's AES-GCM. logins: logins with delegation per second. ftps: one large file over TLS,
     /// against curl and vsftpd (needs root).
     #[arg(long, value_name = "PART", value_parser = ["bulk", "clear", "logins", "ftps"])]
-    only: Vec<String>,
-    /// Number of runs of each side, of which the median is printed [default: 5]
-    #[arg(long, value_name = "N")]
-    runs: Option<NonZeroUsize>,
+    pub(crate) only: Vec<String>,
     #[command(flatten)]
-    pub(crate) extent: Extent,
+    pub(crate) scale: Scale,
 }
 
 impl Options {
-    /// Returns whether a measurement was selected.
-    pub(crate) fn wants(&self, part: &str) -> bool {
-        wants(&self.only, part)
-    }
-
-    /// Returns the number of runs of each side.
-    pub(crate) fn runs(&self) -> usize {
-        let usual = if self.extent.is_quick() { 1 } else { 5 };
-        self.runs.map_or(usual, NonZeroUsize::get)
-    }
-
-    /// Returns the full amount, or the small one in a test run.
-    pub(crate) fn amount(&self, full: u64, quick: u64) -> u64 {
-        match self.extent.is_quick() {
-            true => quick,
-            false => full,
-        }
-    }
-
     /// Returns the number of bytes of a large file.
     pub(crate) fn size(&self) -> u64 {
-        self.amount(1 << 30, 64 << 20)
+        self.scale.amount(1 << 30, 64 << 20)
     }
 }
 

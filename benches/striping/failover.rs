@@ -25,7 +25,7 @@ const BOUND: f64 = 1.0;
 pub(crate) fn measure(options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for way in Way::ALL {
-        let times: Result<Vec<f64>> = (0..options.runs())
+        let times: Result<Vec<f64>> = (0..options.scale.runs())
             .map(|_| Ok(once(options, way)?.as_secs_f64()))
             .collect();
         let times = times?;
@@ -50,7 +50,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Line>> {
 
 /// Copies one file, and kills a node when a quarter has passed.
 fn once(options: &Options, way: Way) -> Result<Duration> {
-    let size = options.amount(256 << 20, 96 << 20);
+    let size = options.scale.amount(256 << 20, 96 << 20);
     let (tree, other) = (Tree::roomy(2 * size)?, Tree::roomy(2 * size)?);
     let (here, there) = match way {
         Way::Put => (&other, &tree),

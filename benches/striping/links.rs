@@ -67,7 +67,7 @@ fn network(nodes: u8) -> Result<Star> {
 /// Measures every client and direction over one network.
 fn over(star: &Star, nodes: u8, options: &Options) -> Result<Vec<Line>> {
     let sum = u64::from(nodes) * LINK;
-    let size = sum * options.amount(10, 2);
+    let size = sum * options.scale.amount(10, 2);
     let (tree, other) = (Tree::roomy(4 * size)?, Tree::roomy(4 * size)?);
     tree.file(FILE, size, 1)?;
     let place = |number: u8| star.place(number.into());
@@ -93,7 +93,7 @@ fn over(star: &Star, nodes: u8, options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (client, flags, name, ways) in &clients {
         let line = |way: &str, copy: &dyn Fn() -> Result<Duration>| -> Result<Line> {
-            let times: Result<Vec<f64>> = (0..options.runs_or(1))
+            let times: Result<Vec<f64>> = (0..options.scale.runs_or(1))
                 .map(|_| Ok(copy()?.as_secs_f64()))
                 .collect();
             let line = row(nodes, size, &format!("{way}, {name}"), middle(times?));

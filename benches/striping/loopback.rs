@@ -31,7 +31,7 @@ pub(crate) fn beside_one_server(options: &Options) -> Result<Vec<Line>> {
                 measured(Some(server), || client.copy(&flags, server, &tree, way))
             };
             let (ours, bare) = alternate(
-                options.runs(),
+                options.scale.runs(),
                 || copy(cluster.front(), &each),
                 || copy(&whole, streams),
             )?;
@@ -66,7 +66,7 @@ pub(crate) fn beside_globus(options: &Options) -> Result<Vec<Line>> {
     for streams in ["1", "2"] {
         for way in Way::ALL {
             let (us, them) = alternate(
-                options.runs(),
+                options.scale.runs(),
                 || {
                     let flags = ["--mode", "extended", "-p", streams];
                     let server = cluster.front();
@@ -92,7 +92,7 @@ pub(crate) fn beside_globus(options: &Options) -> Result<Vec<Line>> {
 
 /// The large file, in memory where there is room.
 fn large(options: &Options) -> Result<(Tree, u64)> {
-    let size = options.amount(1 << 30, 128 << 20);
+    let size = options.scale.amount(1 << 30, 128 << 20);
     let tree = Tree::roomy(2 * size)?;
     tree.file(FILE, size, 1)?;
     Ok((tree, size))

@@ -32,22 +32,12 @@ fn main() -> ExitCode {
 /// Runs every selected measurement.
 fn measure() -> Result<Vec<Line>> {
     let options = Options::parse();
-    frame::print_conditions(&options.extent, options.runs());
-    let mut lines: Vec<Line> = Vec::new();
-    if options.wants("links") {
-        lines.extend(links::measure(&options)?);
-    }
-    if options.wants("overhead") {
-        lines.extend(loopback::beside_one_server(&options)?);
-    }
-    if options.wants("globus") {
-        lines.extend(loopback::beside_globus(&options)?);
-    }
-    if options.wants("failover") {
-        lines.extend(failover::measure(&options)?);
-    }
-    if options.wants("object") {
-        lines.extend(object::measure(&options)?);
-    }
-    Ok(lines)
+    let parts: [frame::Part<'_>; 5] = [
+        ("links", &|| links::measure(&options)),
+        ("overhead", &|| loopback::beside_one_server(&options)),
+        ("globus", &|| loopback::beside_globus(&options)),
+        ("failover", &|| failover::measure(&options)),
+        ("object", &|| object::measure(&options)),
+    ];
+    frame::measure(&options.scale, &options.only, &parts)
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use workspace_benches::pair::{measured, time_of};
+use workspace_benches::pair::{Side, measured, quiet, time_of};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_tests::{
     Host, ObjectServer, ObjectServerKind, Peer, Tree, binary, file_url, same_file,
@@ -20,7 +20,7 @@ const MEMORY: u64 = 256 << 20;
 
 /// Measures both directions, then the memory that our server has held.
 pub(crate) fn measure(options: &Options) -> Result<Vec<Line>> {
-    let size = options.amount(1 << 30, 128 << 20);
+    let size = options.scale.amount(1 << 30, 128 << 20);
     let (Some(store), Some(rclone)) = (
         ObjectServer::start_in(ObjectServerKind::Versitygw, Tree::roomy(4 * size)?)?,
         Peer::Rclone.require(SUITE),
@@ -39,7 +39,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     // First up, so that there is a file to download.
     for way in [Way::Put, Way::Get] {
-        let (us, them) = alternate(options.runs(), || bed.ours(way), || bed.rclone(way))?;
+        let (us, them) = alternate(options.scale.runs(), || bed.ours(way), || bed.rclone(way))?;
         let what = format!(
             "{} MiB {} through our server to versitygw, against rclone there, 4 streams",
             size >> 20,
@@ -72,7 +72,9 @@ impl Bed {
     /// Copies the file by our client and server.
     fn ours(&self, way: Way) -> Result<Cost> {
         let mut command = Command::new(binary("gridftp-cp")?);
-        command.args(["--quiet", "--mode", "extended", "-p", "4"]);
+        command
+            .args(quiet(Side::Ours))
+            .args(["--mode", "extended", "-p", "4"]);
         match way {
             Way::Put => command.args([file_url(&self.tree.path(FILE)), self.server.url("ours")]),
             Way::Get => command.args([self.server.url("ours"), file_url(&self.tree.path("copy"))]),

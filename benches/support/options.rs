@@ -1,6 +1,7 @@
 //! Command-line options of every bench.
 
 use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -33,6 +34,42 @@ impl Extent {
             None => "without raised priority",
             Some(true) => "with raised priority",
             Some(false) => "without raised priority, which needs root",
+        }
+    }
+}
+
+/// Size of a bench that compares two sides in several runs.
+#[derive(Debug, Args)]
+#[non_exhaustive]
+pub struct Scale {
+    /// Number of runs of each side, of which the median is printed [default: 5]
+    #[arg(long, value_name = "N")]
+    runs: Option<NonZeroUsize>,
+    /// Size of a run.
+    #[command(flatten)]
+    pub extent: Extent,
+}
+
+impl Scale {
+    /// Returns the number of runs of each side.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs_or(5)
+    }
+
+    /// Returns the number of runs of each side, by default `usual`.
+    #[must_use]
+    pub fn runs_or(&self, usual: usize) -> usize {
+        let usual = if self.extent.is_quick() { 1 } else { usual };
+        self.runs.map_or(usual, NonZeroUsize::get)
+    }
+
+    /// Returns the full amount, or the small one in a test run.
+    #[must_use]
+    pub fn amount(&self, full: u64, quick: u64) -> u64 {
+        match self.extent.is_quick() {
+            true => quick,
+            false => full,
         }
     }
 }
