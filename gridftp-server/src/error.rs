@@ -207,6 +207,11 @@ impl Error {
         }
     }
 
+    /// Says whether the data was changed on its way.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Data(error) if error.kind() == DataErrorKind::Corrupt)
+    }
+
     /// The storage error at the bottom, if one is.
     pub(crate) fn storage(&self) -> Option<&gridftp_dsi::error::Error> {
         match self {

@@ -65,6 +65,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             | Data::Timeout(Wait::Receive | Wait::Send | Wait::Part) => {
                 (Code::of::<426>(), CHANNEL)
             }
+            Data::Corrupt => (Code::of::<426>(), Some("INCORRECT_CHECKSUM")),
             Data::Timeout(Wait::Storage) => (Code::of::<451>(), Some("INTERNAL_ERROR")),
             Data::Storage => error
                 .storage_error()

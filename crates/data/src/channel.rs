@@ -12,7 +12,6 @@ use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 use crate::conn::{Conn, Draining};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, ErrorKind, Result, Wait};
-use crate::head::Head;
 use crate::listener::DataListener;
 use crate::memory::PartMemory;
 use crate::options::{Options, Peers};
@@ -247,7 +246,10 @@ impl DataChannel {
         } else {
             let conn = used.only()?;
             let sent = Stall::new(stall)
-                .run(sample, send::plain_chunks(conn, chunks, stall, watch))
+                .run(
+                    sample,
+                    Box::pin(send::plain_chunks(conn, chunks, stall, watch)),
+                )
                 .await?;
             sent.linger(self.options.linger).await;
         }
@@ -366,9 +368,7 @@ impl DataChannel {
         let extended = plan.mode == Mode::Extended;
         let senders = plan.stripes.unwrap_or(NonZero::<u32>::MIN);
         *watch.arrived() = Gather::new(self.options.limits()).with_senders(senders);
-        if plan.tag.is_some() {
-            *watch.head() = Head::new(plan.start);
-        }
+        watch.prove(plan.tag, plan.start);
         let pool = self.pool.clone();
         let job = Job::new(write, delivery, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
@@ -408,6 +408,7 @@ impl DataChannel {
             }
         }
         self.keep(used, plan.mode, Direction::Receive);
+        watch.compare()?;
         Ok(ended_unmarked)
     }
 
@@ -427,10 +428,7 @@ impl DataChannel {
     }
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
-        if plan.tag.is_some() {
-            let first = plan.first();
-            *watch.head() = Head::new(first.map_or(0, |range| range.start()));
-        }
+        watch.prove(plan.tag, plan.first().map_or(0, |range| range.start()));
         // One closed connection makes the whole set useless: marks are counted by connection.
         let sending = self.idle.served != Some(Direction::Receive);
         if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use digest_tree::Hash;
 use mode_e::{BadBlock, BadBlockKind, GatherError};
 
 /// The result of an operation of the data channel.
@@ -22,6 +23,8 @@ pub enum ErrorKind {
     Full,
     /// The peer broke the rules of MODE E.
     Protocol,
+    /// The bytes that arrived are not those that the peer read.
+    Corrupt,
     /// The peer closed or reset a connection before the end of the data.
     Closed,
     /// Nothing happened until the deadline.
@@ -116,6 +119,15 @@ impl Error {
         Self::new(ErrorKind::Closed, op, fact).because(cause)
     }
 
+    /// The data has another digest than its sender computed.
+    pub(crate) fn corrupt(sent: [u8; 32], here: [u8; 32]) -> Self {
+        let [sent, here] = [sent, here].map(Hash::from_bytes);
+        let fact = format!(
+            "the data was changed on its way: BLAKE3 is {sent} at the sender and {here} here"
+        );
+        Self::new(ErrorKind::Corrupt, "receive", fact)
+    }
+
     /// A connection could not be opened.
     pub(crate) fn open(op: &'static str, fact: &'static str, cause: xio_core::Error) -> Self {
         Self::new(ErrorKind::Open, op, fact).because(cause)
@@ -139,7 +151,11 @@ impl Error {
     /// Whether the same transfer may succeed when repeated.
     pub fn is_transient(&self) -> bool {
         match self.kind {
-            ErrorKind::Open | ErrorKind::Full | ErrorKind::Closed | ErrorKind::Timeout(_) => true,
+            ErrorKind::Open
+            | ErrorKind::Full
+            | ErrorKind::Corrupt
+            | ErrorKind::Closed
+            | ErrorKind::Timeout(_) => true,
             ErrorKind::Storage => self
                 .storage_error()
                 .is_some_and(gridftp_dsi::Error::is_transient),

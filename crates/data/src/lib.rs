@@ -25,8 +25,8 @@
 mod channel;
 mod conn;
 mod descriptors;
+mod digest;
 mod error;
-mod head;
 mod listener;
 mod memory;
 mod network;

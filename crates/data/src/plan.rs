@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use byte_ranges::{Range64, RangeSet, Share, Stripe};
-use ftp_wire::command::{Mode, Type};
+use ftp_wire::command::{Mode, Tag, Type};
 
 use crate::watch::Watch;
 
@@ -28,7 +28,7 @@ pub struct SendPlan {
     /// Most addresses that get data in MODE E; the others get end marks alone. `None` for all.
     pub receivers: Option<NonZero<u32>>,
     /// Tag of the transfer, for a peer that may not have answered yet; see [`mode_e`].
-    pub tag: Option<u64>,
+    pub tag: Option<Tag>,
     /// Whether each chunk goes to any writable connection; else all use one connection, so that
     /// every receiver gets them in order.
     pub dealt: bool,
@@ -88,7 +88,7 @@ impl SendPlan {
 
     /// Sets the tag of the transfer in MODE E, which must be higher than earlier ones.
     #[must_use]
-    pub fn tag(mut self, tag: Option<u64>) -> Self {
+    pub fn tag(mut self, tag: Option<Tag>) -> Self {
         self.tag = tag;
         self
     }
@@ -124,7 +124,7 @@ pub struct ReceivePlan {
     /// Wire offset at which a MODE S transfer ends although the peer may send more.
     pub until: Option<u64>,
     /// Tag of the transfer in MODE E: data of lower tags is discarded, any other refused.
-    pub tag: Option<u64>,
+    pub tag: Option<Tag>,
     /// Stripes in MODE E that connect to the same port, each with its own end-of-file mark; `None`
     /// for one.
     pub stripes: Option<NonZero<u32>>,
@@ -170,7 +170,7 @@ impl ReceivePlan {
 
     /// Receives the MODE E transfer with this tag.
     #[must_use]
-    pub fn tag(mut self, tag: Option<u64>) -> Self {
+    pub fn tag(mut self, tag: Option<Tag>) -> Self {
         self.tag = tag;
         self
     }

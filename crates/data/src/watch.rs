@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use byte_ranges::RangeSet;
+use digest_tree::Piece;
+use ftp_wire::command::Tag;
 use ftp_wire::receipt::Receipt;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
 
-use crate::error::{Result, Wait};
-use crate::head::Head;
+use crate::digest::Digest;
+use crate::error::{Error, Result, Wait};
 
 const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
@@ -34,7 +36,9 @@ pub struct Watch {
     arrived: Mutex<Gather>,
     /// Whether to skip the rest of the file.
     cut: AtomicBool,
-    head: Mutex<Head>,
+    digest: Mutex<Digest>,
+    /// The digest that the sender of the data told on the data channel.
+    told: Mutex<Option<[u8; 32]>>,
 }
 
 impl Default for Watch {
@@ -55,7 +59,8 @@ impl Watch {
             reading: AtomicU32::new(0),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
-            head: Mutex::default(),
+            digest: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -106,9 +111,10 @@ impl Watch {
 
     /// The receipt of a finished tagged transfer; `None` for any other.
     pub fn receipt(&self) -> Option<Receipt> {
-        let (head, bytes) = (self.head(), self.bytes());
-        head.is_wanted()
-            .then(|| Receipt::new(bytes, head.digest(bytes)))
+        let (digest, bytes) = (self.digest(), self.bytes());
+        digest
+            .is_wanted()
+            .then(|| Receipt::new(bytes, digest.value(bytes)))
     }
 
     /// Reports that the data connections are open; `reused` if they served before.
@@ -152,9 +158,51 @@ impl Watch {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// The digest of the first bytes. The lock is never held across a wait.
-    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
-        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Begins the receipt of a tagged transfer from offset `from` on.
+    pub(crate) fn prove(&self, tag: Option<Tag>, from: u64) {
+        if let Some(tag) = tag {
+            *self.digest() = Digest::new(from, tag.extent);
+        }
+    }
+
+    /// Number of bytes from `offset` on that the receipt needs in memory.
+    pub(crate) fn to_digest(&self, offset: u64) -> u64 {
+        self.digest().left(offset).map_or(0, |(_, left)| left)
+    }
+
+    /// Adds `data` at `offset` to the receipt.
+    pub(crate) fn show(&self, offset: u64, data: &[u8]) {
+        let left = self.digest().left(offset);
+        if let Some((at, left)) = left.filter(|_| !data.is_empty()) {
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            let piece = Piece::of(at, data.get(..left).unwrap_or(data));
+            self.digest().add(piece);
+        }
+    }
+
+    /// The digest of `bytes` bytes, where all of them are to be proven and it is known.
+    pub(crate) fn whole(&self, bytes: u64) -> Option<[u8; 32]> {
+        self.digest().whole(bytes)
+    }
+
+    /// Notes the digest that the sender told.
+    pub(crate) fn told(&self, digest: [u8; 32]) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(digest);
+    }
+
+    /// Compares the data that arrived with the digest that its sender told.
+    pub(crate) fn compare(&self) -> Result<()> {
+        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match (told, self.whole(self.bytes())) {
+            (Some(sent), Some(here)) if sent != here => Err(Error::corrupt(sent, here)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The digest of the receipt. The lock is never held across a wait; only chunks at the ends of
+    /// blocks are hashed under it.
+    fn digest(&self) -> MutexGuard<'_, Digest> {
+        self.digest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn local(&self, yes: bool) {

@@ -19,17 +19,20 @@ pub enum ChecksumAlgorithm {
     Sha512,
     /// CRC-32C.
     Crc32c,
+    /// BLAKE3, of 256 bits.
+    Blake3,
 }
 
 impl ChecksumAlgorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Md5,
         Self::Adler32,
         Self::Sha1,
         Self::Sha256,
         Self::Sha512,
         Self::Crc32c,
+        Self::Blake3,
     ];
 
     /// The name on the wire, as in `CKSM` and its FEAT line.
@@ -41,6 +44,7 @@ impl ChecksumAlgorithm {
             Self::Sha256 => "SHA256",
             Self::Sha512 => "SHA512",
             Self::Crc32c => "CRC32C",
+            Self::Blake3 => "BLAKE3",
         }
     }
 
@@ -61,7 +65,7 @@ impl ChecksumAlgorithm {
             Self::Adler32 | Self::Crc32c => 8,
             Self::Md5 => 32,
             Self::Sha1 => 40,
-            Self::Sha256 => 64,
+            Self::Sha256 | Self::Blake3 => 64,
             Self::Sha512 => 128,
         }
     }
@@ -255,6 +259,6 @@ mod tests {
         }
         assert_eq!("sha-256".parse(), Ok(ChecksumAlgorithm::Sha256));
         let unknown = "whirlpool".parse::<ChecksumAlgorithm>().unwrap_err();
-        assert!(unknown.to_string().ends_with("SHA512, CRC32C"), "{unknown}");
+        assert!(unknown.to_string().ends_with("CRC32C, BLAKE3"), "{unknown}");
     }
 }

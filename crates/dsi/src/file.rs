@@ -20,6 +20,22 @@ pub trait Source: Send + Sync + 'static {
     fn read_at(&self, offset: u64, into: BytesMut)
     -> impl Future<Output = Result<BytesMut>> + Send;
 
+    /// Whether [`lend`](Self::lend) works: the bytes pass through memory of the backend anyway.
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// The next bytes at `offset` in memory of the backend: at most `len`, and at least one before
+    /// the end. The caller keeps them no longer than their use, since they count as read ahead.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); [`Unsupported`](ErrorKind::Unsupported) unless
+    /// [`lends`](Self::lends).
+    fn lend(&self, offset: u64, len: u64) -> impl Future<Output = Result<Bytes>> + Send {
+        let _ = (offset, len);
+        async { Err(Error::new(ErrorKind::Unsupported, "read")) }
+    }
+
     /// A descriptor with the bytes of the object, for send-file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -51,7 +67,8 @@ pub trait Sink: Send + Sync + 'static {
     /// Records that exactly `held` is written, so that a later restart may continue from it even
     /// after a crash of this process; with `durable`, even after a crash of the machine.
     ///
-    /// Called before a restart marker names those bytes, and before a partial object is left.
+    /// Called before a restart marker names those bytes, and before a partial object is left. When
+    /// nothing is held, the sink keeps no bytes once it is dropped.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if another upload to the same name is the one kept for a restart, which

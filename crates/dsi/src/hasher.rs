@@ -9,7 +9,8 @@ use sha2::{Sha256, Sha512};
 use crate::capability::ChecksumAlgorithm;
 
 /// The algorithms and their costs, on the scale of the FEAT line from 1 to 20.
-pub const COSTS: [(ChecksumAlgorithm, u8); 6] = [
+pub const COSTS: [(ChecksumAlgorithm, u8); 7] = [
+    (ChecksumAlgorithm::Blake3, 9),
     (ChecksumAlgorithm::Crc32c, 10),
     (ChecksumAlgorithm::Adler32, 10),
     (ChecksumAlgorithm::Sha1, 11),
@@ -30,6 +31,7 @@ enum State {
     Sha256(Sha256),
     Sha512(Box<Sha512>),
     Crc32c(u32),
+    Blake3(Box<blake3::Hasher>),
 }
 
 impl Hasher {
@@ -42,6 +44,7 @@ impl Hasher {
             ChecksumAlgorithm::Sha256 => State::Sha256(Sha256::new()),
             ChecksumAlgorithm::Sha512 => State::Sha512(Box::new(Sha512::new())),
             ChecksumAlgorithm::Crc32c => State::Crc32c(0),
+            ChecksumAlgorithm::Blake3 => State::Blake3(Box::default()),
         }))
     }
 
@@ -54,6 +57,7 @@ impl Hasher {
             State::Sha256(h) => h.update(data),
             State::Sha512(h) => h.update(data),
             State::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, data),
+            State::Blake3(h) => drop(h.update(data)),
         }
     }
 
@@ -66,6 +70,7 @@ impl Hasher {
             State::Sha256(h) => hex(&h.finalize()),
             State::Sha512(h) => hex(&h.finalize()),
             State::Crc32c(crc) => hex(&crc.to_be_bytes()),
+            State::Blake3(h) => hex(h.finalize().as_bytes()),
         }
     }
 }
@@ -116,6 +121,7 @@ mod tests {
             "f7c3bc1d808e04732adf679965ccc34ca7ae3441"
         );
         assert!(digest(ChecksumAlgorithm::Sha256, b"").starts_with("e3b0c44298fc1c14"));
+        assert!(digest(ChecksumAlgorithm::Blake3, b"").starts_with("af1349b9f5f9a1a6"));
         assert!(digest(ChecksumAlgorithm::Sha512, b"").starts_with("cf83e1357eefb8bd"));
         for algorithm in ChecksumAlgorithm::ALL {
             assert_eq!(

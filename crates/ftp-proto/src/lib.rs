@@ -97,7 +97,7 @@
 //! - `SITE RDEL /` is refused.
 //! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
 //! - `SITE HELP` lists the SITE commands, since some clients look there. FEAT names SBUF, EPSV,
-//!   EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;`, an extension: `ESTO tag=n path` is a
+//!   EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;Digest;`, an extension: `ESTO tag=n path` is a
 //!   `STOR` whose data begins with that number and so may be sent right behind the pipelined
 //!   command; `ERET tag=n path` is its counterpart for a source. Their 226 ends with a
 //!   [receipt](ftp_wire::receipt). `HELD` is another: `SITE HELD` lists the ranges kept of a broken

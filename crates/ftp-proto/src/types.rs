@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use byte_ranges::{Layout, RangeSet};
-use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Type};
+use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Tag, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK;
 use ftp_wire::path::FtpPath;
@@ -203,7 +203,7 @@ pub struct Transfer {
     /// Interval of 111 restart markers; `None` for none.
     pub restart_every: Option<Duration>,
     /// Tag of the data, in MODE E; the peer may send such data before the reply.
-    pub tag: Option<u64>,
+    pub tag: Option<Tag>,
     /// Whether to read and discard the rest of a failed upload: clients of plain FTP read the reply
     /// after all data is sent, clients of GridFTP wait for the connection to break.
     pub drains: bool,

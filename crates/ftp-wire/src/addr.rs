@@ -176,6 +176,14 @@ pub fn epsv_reply(port: u16, delayed: bool) -> Reply {
     Reply::new(code, format!("Entering Extended Passive Mode (|||{port}|)"))
 }
 
+/// The reply to EPSV for a data port on another host: with the address, as Globus servers write it
+/// under `-epsv-ip`, and as no client of plain FTP reads it.
+pub fn epsv_host_reply(addr: SocketAddr, delayed: bool) -> Reply {
+    let code = code(delayed, Code::of::<229>(), Code::of::<129>());
+    let address = eprt_text(addr);
+    Reply::new(code, format!("Entering Extended Passive Mode ({address})"))
+}
+
 /// The reply to SPAS: 229, or 129 when delayed, one line a stripe.
 ///
 /// `extended` selects `|family|address|port|`, as `SPAS 1` and `SPAS 2` do; without it only an

@@ -164,6 +164,8 @@ proptest! {
             prop_assert_eq!(parse_eprt(eprt_text(addr).as_bytes()), Ok(addr));
             let reply = Reply::of::<129>(format!("Entering Passive Mode ({})", eprt_text(addr)));
             prop_assert_eq!(Passive::from_reply(&reply), Ok(Passive::Addrs(vec![addr])));
+            let reply = epsv_host_reply(addr, false);
+            prop_assert_eq!(Passive::from_reply(&reply), Ok(Passive::Addrs(vec![addr])));
         }
         prop_assert_eq!(Passive::from_reply(&epsv_reply(port, false)), Ok(Passive::Port(port)));
     }

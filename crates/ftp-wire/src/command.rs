@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use crate::facts::TimeVal;
 use crate::opts::Opts;
 use crate::path::FtpPath;
+pub use crate::tagged::Tag;
 
 /// One command of the control channel, parsed.
 ///
@@ -139,6 +140,9 @@ pub enum Command {
     Trev(Event, u32),
     /// `SITE …`.
     Site(SiteCommand),
+
+    /// A line as it is, of a verb that has no variant here; only clients write it.
+    Raw(FtpPath),
 
     // RFC 2228, GFD.20: security.
     /// `AUTH mechanism`.
@@ -283,10 +287,10 @@ pub enum Eret {
         /// Number of bytes; `None` (−1 on the wire) to the end.
         length: Option<u64>,
     },
-    /// `tag=n`, ours: as `RETR` or as `P`, and the tag precedes the data.
+    /// `tag=n` or `digest=n`, ours: as `RETR` or as `P`, and the tag precedes the data.
     Tagged {
         /// Tag that precedes the data.
-        tag: u64,
+        tag: Tag,
         /// First byte and number of bytes; `None` for the whole file.
         region: Option<(u64, Option<u64>)>,
     },
@@ -302,10 +306,10 @@ pub enum Esto {
         /// Added to every block's offset.
         offset: u64,
     },
-    /// `tag=n`, ours: only data preceded by the tag is stored, and it may arrive before the 150.
+    /// `tag=n` or `digest=n`, ours: only data preceded by the tag is stored, and it may arrive before the 150.
     Tagged {
         /// Tag that precedes the data.
-        tag: u64,
+        tag: Tag,
         /// Region of the file.
         spot: Spot,
     },
@@ -331,7 +335,7 @@ impl Command {
     ///
     /// `tag` needs a server with [`StorTagged`](crate::feat::Feature::StorTagged). A region without
     /// a length ends at the largest offset: a length of −1 ends a session of the Globus server.
-    pub fn retrieve(path: FtpPath, region: Option<(u64, Option<u64>)>, tag: Option<u64>) -> Self {
+    pub fn retrieve(path: FtpPath, region: Option<(u64, Option<u64>)>, tag: Option<Tag>) -> Self {
         let bounded = |(offset, length): (u64, Option<u64>)| {
             let most = (u64::MAX >> 1).saturating_sub(offset);
             (offset, Some(length.unwrap_or(most)))
@@ -346,7 +350,7 @@ impl Command {
     /// Stores the region `spot` of a file.
     ///
     /// `tag` needs a server with [`StorTagged`](crate::feat::Feature::StorTagged).
-    pub fn store(path: FtpPath, spot: Spot, tag: Option<u64>) -> Self {
+    pub fn store(path: FtpPath, spot: Spot, tag: Option<Tag>) -> Self {
         match (tag, spot) {
             (Some(tag), spot) => Self::Esto(Esto::Tagged { tag, spot }, path),
             (None, Spot::Whole | Spot::Sized(_)) => Self::Stor(path),

@@ -57,7 +57,8 @@ pub enum Feature {
     Spas,
     /// `SPOR`.
     Spor,
-    /// `STOR Tagged;`, ours: `ESTO tag=`, with data that may precede the 150, and `ERET tag=`.
+    /// `STOR Tagged;Digest;`, ours: `ESTO tag=`, with data that may precede the 150, `ERET tag=`, and
+    /// both with `digest=`.
     StorTagged,
     /// `STORATTR`: attributes of the next stored file.
     StorAttr,
@@ -102,7 +103,9 @@ impl Feature {
             ("SIZE", _) => Self::Size,
             ("SPAS", _) => Self::Spas,
             ("SPOR", _) => Self::Spor,
-            ("STOR", _) if has_item(params, "Tagged") => Self::StorTagged,
+            ("STOR", _) if has_item(params, "Tagged") && has_item(params, "Digest") => {
+                Self::StorTagged
+            }
             ("STORATTR", _) => Self::StorAttr,
             ("TVFS", _) => Self::Tvfs,
             ("UTF8", _) => Self::Utf8,
@@ -174,7 +177,7 @@ impl fmt::Display for Feature {
             Self::Size => "SIZE",
             Self::Spas => "SPAS",
             Self::Spor => "SPOR",
-            Self::StorTagged => "STOR Tagged;",
+            Self::StorTagged => "STOR Tagged;Digest;",
             Self::StorAttr => "STORATTR",
             Self::Tvfs => "TVFS",
             Self::Utf8 => "UTF8",
@@ -312,7 +315,7 @@ mod tests {
     #[test]
     fn coded_and_lower_case_lines_are_read_too() {
         let features = parse(
-            "211-Features:\r\n211-rest stream\r\n211-stor tagged;\r\n211-epsv\r\n211 End\r\n",
+            "211-Features:\r\n211-rest stream\r\n211-stor tagged;digest;\r\n211-epsv\r\n211 End\r\n",
         );
         let all = [Feature::RestStream, Feature::StorTagged, Feature::Epsv];
         assert_eq!(features, all.into_iter().collect());

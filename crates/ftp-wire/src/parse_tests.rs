@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::Spot;
 use crate::command::{BufferSide, Family, SiteCommand, StackSide, StorAttr};
+use crate::command::{Spot, Tag};
 use crate::facts::TimeVal;
 use crate::path::FtpPath;
+use crate::receipt::Extent;
 use crate::reply::Code;
 
 /// Received line, and the line of `write_to`; empty when equal.
@@ -227,19 +228,25 @@ fn arguments_become_values() {
         parse("ESTO tag=7,A,5 x"),
         Command::Esto(
             Esto::Tagged {
-                tag: 7,
+                tag: Tag::new(7, Extent::Head),
                 spot: Spot::At(5)
             },
             path("x")
         )
     );
-    let (tag, spot) = (7, Spot::Sized(5));
-    let sized = Command::Esto(Esto::Tagged { tag, spot }, path("x"));
-    assert_eq!(parse("ESTO tag=7,S,5 x"), sized);
+    for (line, extent) in [
+        ("ESTO tag=7,S,5 x", Extent::Head),
+        ("ESTO digest=7,S,5 x", Extent::Whole),
+    ] {
+        let (tag, spot) = (Tag::new(7, extent), Spot::Sized(5));
+        let sized = Command::Esto(Esto::Tagged { tag, spot }, path("x"));
+        assert_eq!(parse(line), sized);
+    }
     for other in [
         "tag=7,A",
         "tag=7,S",
         "tag=7,S,-5",
+        "digest=",
         "tag=-1",
         "tag=7,E,1",
         "tag=18446744073709551616",

@@ -2,51 +2,86 @@
 
 use std::fmt;
 
-/// Bytes at the start of a transfer that the digest of its receipt covers.
+/// Bytes at the start of a transfer that a digest of [`Extent::Head`] covers.
 pub const HEAD: u64 = 128 << 10;
+
+/// The bytes of a transfer that its receipts prove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The first [`HEAD`] ones: every byte of a small file, and of a large one as many as detect
+    /// mixed-up files.
+    Head,
+    /// All of them.
+    Whole,
+}
+
+impl Extent {
+    /// Most bytes that are digested.
+    pub const fn most(self) -> u64 {
+        match self {
+            Self::Head => HEAD,
+            Self::Whole => u64::MAX,
+        }
+    }
+}
 
 /// Number and digest of the bytes that one end of a tagged transfer sent or received.
 ///
-/// The receipts of both ends must be equal. For a file of at most [`HEAD`] bytes that proves every
-/// byte; for a larger one it proves the length and the first bytes, which detects mixed-up files.
+/// The receipts of both ends must be equal, which proves the length and the bytes of the
+/// [`Extent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
     /// Payload bytes.
     pub bytes: u64,
-    /// CRC32C of the first [`HEAD`] of them, in order of offset; `None` where they arrived in too
-    /// many pieces.
-    pub crc32c: Option<u32>,
+    /// BLAKE3 of those in the extent, in order of offset; `None` where they arrived in too many
+    /// pieces, with holes, or twice.
+    pub blake3: Option<[u8; 32]>,
 }
 
 impl Receipt {
     /// Makes a receipt.
-    pub const fn new(bytes: u64, crc32c: Option<u32>) -> Self {
-        Self { bytes, crc32c }
+    pub const fn new(bytes: u64, blake3: Option<[u8; 32]>) -> Self {
+        Self { bytes, blake3 }
     }
 
     /// Finds a receipt in the text of a reply.
     pub fn parse(text: &str) -> Option<Self> {
         let items = text.split_ascii_whitespace().last()?;
-        let (mut bytes, mut crc32c) = (None, None);
+        let (mut bytes, mut blake3) = (None, None);
         for item in items.split(';') {
             match item.split_once('=') {
                 Some(("Bytes", number)) => bytes = Some(number.parse().ok()?),
-                Some(("CRC32C", digest)) => crc32c = Some(u32::from_str_radix(digest, 16).ok()?),
+                Some(("BLAKE3", digest)) => blake3 = Some(unhex(digest)?),
                 _ => {}
             }
         }
-        Some(Self::new(bytes?, crc32c))
+        Some(Self::new(bytes?, blake3))
     }
+}
+
+/// The bytes of a digest of 64 hexadecimal digits.
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| digit.to_digit(16)?.try_into().ok())
+        .collect();
+    let bytes = digits?
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
+        .collect::<Vec<u8>>();
+    bytes.try_into().ok().filter(|_| text.len() == 64)
 }
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Bytes={};", self.bytes)?;
-        match self.crc32c {
-            Some(digest) => write!(f, "CRC32C={digest:08x};"),
-            None => Ok(()),
-        }
+        let Some(digest) = &self.blake3 else {
+            return Ok(());
+        };
+        f.write_str("BLAKE3=")?;
+        digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(";")
     }
 }
 
@@ -57,8 +92,11 @@ mod tests {
     #[test]
     fn a_receipt_is_read_as_it_was_written() {
         for receipt in [
-            Receipt::new(0, Some(0)),
-            Receipt::new(u64::MAX, Some(0xe306_9283)),
+            Receipt::new(0, Some([0; 32])),
+            Receipt::new(
+                u64::MAX,
+                Some(std::array::from_fn(|n| n.to_le_bytes()[0] ^ 0xff)),
+            ),
             Receipt::new(7, None),
         ] {
             let text = format!("Transfer Complete. {receipt}");
@@ -72,9 +110,11 @@ mod tests {
             "",
             "Transfer Complete.",
             "Bytes=;",
-            "Bytes=-1;CRC32C=0;",
-            "Bytes=1;CRC32C=xyz;",
-            "CRC32C=00000000;",
+            "Bytes=-1;",
+            "Bytes=1;BLAKE3=00;",
+            "Bytes=1;BLAKE3=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz;",
+            "Bytes=1;BLAKE3=00000000000000000000000000000000000000000000000000000000000000000;",
+            "BLAKE3=0000000000000000000000000000000000000000000000000000000000000000;",
         ] {
             assert_eq!(Receipt::parse(text), None, "{text}");
         }

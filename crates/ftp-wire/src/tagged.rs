@@ -1,24 +1,57 @@
-//! The module `tag=` of `ESTO` and `ERET`, ours: a MODE E transfer with a tag before its data.
+//! The modules `tag=` and `digest=` of `ESTO` and `ERET`, ours: a MODE E transfer with a tag before
+//! its data.
 //!
 //! `ESTO tag=17 path` stores as `STOR`, `ESTO tag=17,S,5 path` as `STOR` after `ALLO 5`,
 //! `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as `ESTO A 100`; `ERET tag=17 path`
 //! retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. Tag and name share a line, so
-//! that data cannot be stored under the name of another command.
+//! that data cannot be stored under the name of another command. With `digest=` for `tag=`, both ends
+//! digest all bytes and not only the first ones.
 
 use std::fmt;
 
 use crate::command::{Eret, Esto, Spot};
+use crate::receipt::Extent;
 use crate::write::Length;
 
-/// The text before the tag.
-const NAME: &str = "tag=";
+/// The tag of a transfer, which precedes its data on each connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tag {
+    /// Its number, higher than that of every transfer before it in the session.
+    pub number: u64,
+    /// Bytes that the receipts of the transfer prove.
+    pub extent: Extent,
+}
 
-/// The fields of a module's text, if it is this module.
-fn fields(module: &str) -> Option<(u64, Vec<&str>)> {
-    let text = module.strip_prefix(NAME)?;
+impl Tag {
+    /// A tag for receipts that prove the bytes of `extent`.
+    pub const fn new(number: u64, extent: Extent) -> Self {
+        Self { number, extent }
+    }
+}
+
+/// The text before the number of a tag.
+const fn name(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Head => "tag=",
+        Extent::Whole => "digest=",
+    }
+}
+
+/// The fields of a module's text, if it is one of these modules.
+fn fields(module: &str) -> Option<(Tag, Vec<&str>)> {
+    let mut extents = [Extent::Head, Extent::Whole].into_iter();
+    let named = |extent| Some((extent, module.strip_prefix(name(extent))?));
+    let (extent, text) = extents.find_map(named)?;
     let mut fields = text.split(',');
-    let tag = number(fields.next()?)?;
-    Some((tag, fields.collect()))
+    let number = number(fields.next()?)?;
+    Some((Tag { number, extent }, fields.collect()))
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", name(self.extent), self.number)
+    }
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -75,7 +108,7 @@ impl fmt::Display for Esto {
             Self::Adjusted { offset } => write!(f, "A {offset}"),
             Self::Module(module) => f.write_str(module),
             Self::Tagged { tag, spot } => {
-                write!(f, "{NAME}{tag}")?;
+                write!(f, "{tag}")?;
                 match spot {
                     Spot::Whole => Ok(()),
                     Spot::Sized(size) => write!(f, ",S,{size}"),
@@ -93,7 +126,7 @@ impl fmt::Display for Eret {
             Self::Partial { offset, length } => write!(f, "P {offset} {}", Length(*length)),
             Self::Module(module) => f.write_str(module),
             Self::Tagged { tag, region } => {
-                write!(f, "{NAME}{tag}")?;
+                write!(f, "{tag}")?;
                 region.map_or(Ok(()), |(offset, length)| {
                     write!(f, ",P,{offset},{}", Length(length))
                 })

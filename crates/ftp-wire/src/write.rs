@@ -16,7 +16,7 @@ use crate::path::FtpPath;
 const MASK: &[u8] = b"****";
 
 impl Command {
-    /// The verb, upper case; `SITE` for every subcommand of it.
+    /// The verb, upper case; `SITE` for every subcommand of it, and nothing for a raw line.
     pub const fn verb(&self) -> &'static str {
         match self {
             Self::User(_) => "USER",
@@ -69,6 +69,7 @@ impl Command {
             Self::Sbuf(_) => "SBUF",
             Self::Trev(..) => "TREV",
             Self::Site(_) => "SITE",
+            Self::Raw(_) => "",
             Self::Auth(_) => "AUTH",
             Self::Adat(_) => "ADAT",
             Self::Pbsz(_) => "PBSZ",
@@ -133,6 +134,7 @@ impl Command {
                 path.iter().for_each(|path| line.path(path));
             }
             Self::ListAll(path) => line.on_path("-a", path),
+            Self::Raw(whole) => line.0.extend_from_slice(whole.as_bytes()),
             Self::List(path) | Self::Nlst(path) | Self::Stat(path) => {
                 path.iter().for_each(|path| line.path_behind_options(path));
             }

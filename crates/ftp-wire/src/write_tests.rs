@@ -1,7 +1,8 @@
 //! The wire form, the form for logs, and text that tries to carry a second command.
 
 use super::*;
-use crate::command::{Secret, Spot};
+use crate::command::{Secret, Spot, Tag};
+use crate::receipt::Extent;
 
 fn wire(command: &Command) -> Vec<u8> {
     let mut out = Vec::new();
@@ -80,6 +81,12 @@ fn paths_that_a_line_would_bend_are_written_another_way() {
 }
 
 #[test]
+fn a_raw_line_is_written_as_it_is() {
+    let command = Command::Raw(path("AVBL /a b"));
+    assert_eq!(wire(&command), b"AVBL /a b\r\n");
+}
+
+#[test]
 fn the_telnet_byte_is_doubled_and_read_back_single() {
     let command = Command::Dele(FtpPath::new(&b"/a\xff\xffb"[..]).unwrap());
     let wire = wire(&command);
@@ -113,8 +120,8 @@ fn transfers_are_written_with_their_region_spot_and_tag() {
     assert_eq!(put(Spot::At(3), None), "ESTO A 3 /f");
     assert_eq!(put(Spot::End, None), "APPE /f");
     for command in [
-        Command::retrieve(path(), Some((3, Some(4))), Some(5)),
-        Command::store(path(), Spot::Sized(9), Some(5)),
+        Command::retrieve(path(), Some((3, Some(4))), Some(Tag::new(5, Extent::Whole))),
+        Command::store(path(), Spot::Sized(9), Some(Tag::new(5, Extent::Head))),
     ] {
         let wire = wire(&command);
         let line = wire.strip_suffix(b"\r\n").unwrap();

@@ -30,6 +30,8 @@ pub enum Step {
         /// Number of end-of-data marks to expect over all connections of this listener.
         connections: u64,
     },
+    /// The digest of the tagged transfer, as its sender computed it; at most once a connection.
+    Digest([u8; 32]),
     /// The last block of this connection for this transfer. Stop polling until the next one.
     Eod {
         /// Whether the peer closes the connection; else it is kept for the next transfer.
@@ -64,6 +66,15 @@ pub struct Deframer {
     /// The tag of the current transfer, if it has one.
     wanted: Option<u64>,
     owner: BlockOwner,
+    digest: Digest,
+}
+
+/// The part of a transfer's digest that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Digest {
+    None,
+    Half(u128),
+    Whole,
 }
 
 /// The transfer of the arriving blocks.
@@ -92,6 +103,10 @@ enum State {
         header: Header,
         done: u64,
     },
+    /// A block with half of a digest.
+    Digest {
+        half: u128,
+    },
     /// [`Step::Eof`] was returned; the other flags of the block are still to be handled.
     AfterEof {
         flags: Flags,
@@ -114,6 +129,7 @@ impl Deframer {
             begun: Begun::No,
             wanted: None,
             owner: BlockOwner::None,
+            digest: Digest::None,
         }
     }
 
@@ -128,6 +144,7 @@ impl Deframer {
         self.ended = false;
         self.begun = Begun::No;
         self.empties = 0;
+        self.digest = Digest::None;
     }
 
     /// Takes missing header bytes from the front of `bytes` and returns their number.
@@ -145,6 +162,14 @@ impl Deframer {
 
     fn begin_block(&mut self) {
         let header = Header::parse(&self.header);
+        let tagged = self.wanted.is_some() && self.owner != BlockOwner::None;
+        let half = header
+            .half_digest()
+            .filter(|_| tagged && self.digest != Digest::Whole);
+        if let Some(half) = half {
+            self.state = State::Digest { half };
+            return;
+        }
         self.state = match self.admit(header) {
             Ok(()) => State::Block { header, done: 0 },
             Err(kind) => State::Failed(BadBlock { kind, at: self.at }),
@@ -202,7 +227,10 @@ impl Deframer {
     pub fn missing(&self) -> usize {
         match self.state {
             State::Header => HEADER_LEN - self.filled,
-            State::Block { .. } | State::AfterEof { .. } | State::Failed(_) => 0,
+            State::Block { .. }
+            | State::Digest { .. }
+            | State::AfterEof { .. }
+            | State::Failed(_) => 0,
         }
     }
 
@@ -254,6 +282,20 @@ impl Deframer {
                         return Ok(step);
                     }
                 }
+                State::Digest { half } => {
+                    self.end_block(Flags::NONE, 0);
+                    let Digest::Half(first) = self.digest else {
+                        self.digest = Digest::Half(half);
+                        continue;
+                    };
+                    self.digest = Digest::Whole;
+                    if self.owner == BlockOwner::Current {
+                        let [first, half] = [first, half].map(u128::to_be_bytes);
+                        let mut bytes = first.into_iter().chain(half);
+                        let digest = std::array::from_fn(|_| bytes.next().unwrap_or(0));
+                        return Ok(Step::Digest(digest));
+                    }
+                }
                 State::AfterEof { flags } => {
                     if let Some(step) = self.end_block(flags, 0) {
                         return Ok(step);
@@ -272,6 +314,7 @@ impl Deframer {
         self.state = State::Header;
         let close = flags.has(Flags::CLOSE);
         if flags.has(Flags::EOD) {
+            self.digest = Digest::None;
             if std::mem::replace(&mut self.owner, BlockOwner::None) == BlockOwner::Current {
                 self.ended = true;
                 return Some(Step::Eod { close });
@@ -333,7 +376,7 @@ impl Deframer {
             State::Block { header, done } if done < header.count => BadBlockKind::CutInPayload {
                 missing: header.count - done,
             },
-            State::Header | State::Block { .. } | State::AfterEof { .. } => {
+            State::Header | State::Block { .. } | State::Digest { .. } | State::AfterEof { .. } => {
                 BadBlockKind::CutBeforeEod
             }
         };

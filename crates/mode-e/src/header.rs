@@ -30,6 +30,8 @@ impl Flags {
     pub const RESERVED: Self = Self(0x03);
     /// Ours: the tag of the following blocks; excludes other flags, and both ends must agree on it.
     pub const TAG: Self = Self(0x01);
+    /// Ours: half of the digest of a tagged transfer; excludes other flags.
+    pub const DIGEST: Self = Self(0x02);
 
     /// Wraps a descriptor byte.
     pub const fn from_bits(bits: u8) -> Self {
@@ -90,6 +92,11 @@ impl Header {
         Self::new(Flags::EOF.with(Flags::EOD), 0, connections)
     }
 
+    /// Says whether it announces the number of end-of-data marks.
+    pub const fn announces(self) -> bool {
+        self.flags.has(Flags::EOF)
+    }
+
     /// The block with the tag of all that follow on its connection, up to the end-of-data mark.
     pub const fn of_tag(tag: u64) -> Self {
         Self::new(Flags::TAG, 0, tag)
@@ -102,6 +109,25 @@ impl Header {
         } else {
             None
         }
+    }
+
+    /// The blocks with the digest of a tagged transfer, ahead of an end-of-data mark: 16 bytes each,
+    /// in their count and offset fields.
+    pub fn of_digest(digest: [u8; 32]) -> [Self; 2] {
+        [0, 16].map(|first| {
+            let mut bytes = [Flags::DIGEST.0; HEADER_LEN];
+            let half = digest.iter().skip(first);
+            for (byte, of) in bytes.iter_mut().skip(1).zip(half) {
+                *byte = *of;
+            }
+            Self::parse(&bytes)
+        })
+    }
+
+    /// Half of a digest, if this is such a block.
+    pub(crate) fn half_digest(self) -> Option<u128> {
+        let half = (u128::from(self.count) << 64) | u128::from(self.offset);
+        (self.flags.0 == Flags::DIGEST.0).then_some(half)
     }
 
     /// Reads a header; nothing is checked, see [`check`](Self::check).

@@ -15,8 +15,9 @@
 //!
 //! A sender may start the next file before the receiver has confirmed the last. Then the first
 //! block of each file on each connection has the descriptor 0x01, no payload, and the tag of the
-//! file in its offset field; tags rise from file to file. This extension is ours and needs the
-//! consent of both ends.
+//! file in its offset field; tags rise from file to file. Ahead of an end-of-data mark two blocks
+//! with the descriptor 0x02 may hold the digest of the file, 16 bytes each, in their count and offset
+//! fields. This extension is ours and needs the consent of both ends.
 //!
 //! The receiving half is one [`Deframer`] a connection and one [`Gather`] a listener; the sending
 //! half is one [`Scheduler`] a transfer. None of them ever sees payload: they give the offset of

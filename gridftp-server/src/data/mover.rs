@@ -3,6 +3,7 @@
 
 use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::types::{Channel, Outcome, Placement, TransferKind};
+use ftp_wire::command::Tag;
 use gridftp_cluster::StoreRules;
 use gridftp_data::{Descriptors, Permit, Watch};
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
@@ -22,7 +23,7 @@ pub(crate) struct Context<'a, D: Dsi> {
     pub(crate) user: &'a User,
     pub(crate) channel: &'a Channel,
     /// Tag of the data, which a client may send before the reply.
-    pub(crate) tag: Option<u64>,
+    pub(crate) tag: Option<Tag>,
     /// The way of storing, of this server or of the front end of this node.
     pub(crate) rules: StoreRules,
     pub(crate) watch: &'a Watch,

@@ -86,7 +86,7 @@ impl<D: Dsi> Mover<'_, D> {
             .start(store.held.first_hole())
             .tag(context.tag);
         let receiving = self.side.channel.receive(&sink, &plan, context.watch);
-        let trusted = async |_: &RangeSet| Ok(Verdict::Sound);
+        let trusted = |_| std::future::ready(Ok(Verdict::Sound));
         let arrived = store
             .receive(context, &sink, base, receiving, trusted)
             .await?;
@@ -112,35 +112,54 @@ pub(crate) struct Arrived {
 }
 
 impl Store {
-    /// Runs `receiving`, which writes to the sink, and records its progress. At its end `examine`
-    /// compares the ranges, in wire offsets, with the sink.
+    /// Runs `receiving`, which writes to the sink, and records its progress. Before each record, and
+    /// at its end, `examine` compares the ranges, in wire offsets, with the sink.
     ///
     /// # Errors
     /// The cause of the end, or of incomplete data; the received data is kept for a restart if it
     /// was compared.
-    pub(crate) async fn receive<D: Dsi, S: Sink, E: Into<Error>>(
+    pub(crate) async fn receive<D: Dsi, S: Sink, E: Into<Error>, X>(
         &self,
         context: &mut Context<'_, D>,
         sink: &S,
         base: u64,
         receiving: impl Future<Output = Result<Received, E>>,
-        examine: impl AsyncFnOnce(&RangeSet) -> Result<Verdict, Error>,
-    ) -> Result<Arrived, Error> {
+        examine: impl Fn(RangeSet) -> X,
+    ) -> Result<Arrived, Error>
+    where
+        X: Future<Output = Result<Verdict, Error>>,
+    {
         let mut total = self.held.clone();
-        let recorded = |new| {
+        let examine = &examine;
+        let recorded = |new: RangeSet| {
             total.extend(&new);
             let here = total.shift_up(base).unwrap_or_default();
-            async move { sink.checkpoint(&here, self.rules.durable).await }
+            async move {
+                match examine(new).await {
+                    Ok(Verdict::Sound) => sink.checkpoint(&here, self.rules.durable).await,
+                    // A record outlives this process, which may be killed before the end.
+                    Ok(Verdict::False(error)) | Err(error) => {
+                        let kind = ErrorKind::Incomplete;
+                        Err(gridftp_dsi::Error::new(kind, "record").because(error))
+                    }
+                }
+            }
         };
         if self.proof.is_some() {
             context.reporter.keep_nothing();
         }
         let watch = context.watch;
         let result = context.reporter.run(watch, receiving, recorded).await;
+        let result = match result {
+            Err(error) if error.is_corrupt() => {
+                self.record(sink, &RangeSet::new()).await;
+                return Err(error);
+            }
+            result => result,
+        };
         // A storage that does not answer must not hold the reply to a failure.
         let limit = result.as_ref().map_or(KEEPING, |_| Duration::MAX);
-        let received = watch.received();
-        let examined = timeout(limit, examine(&received)).await;
+        let examined = timeout(limit, examine(watch.received())).await;
         let examined = examined.unwrap_or_else(|_| {
             let error = gridftp_dsi::Error::new(ErrorKind::Io, "find data");
             Err(error.because("no answer in time").into())

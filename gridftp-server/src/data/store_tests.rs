@@ -1,6 +1,7 @@
 //! Tests of the end of failed uploads: the ranges that are kept, and those that are told.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use ftp_proto::types::Event;
@@ -83,11 +84,11 @@ fn store() -> Store {
 
 /// Runs an upload in MODE E of ten bytes which fails after `lasts`; returns its failure and the
 /// ranges that the client is told.
-async fn fail(
+async fn fail<X: Future<Output = Result<Verdict, Error>>>(
     store: &Store,
     sink: &Recorder,
     lasts: Duration,
-    examine: impl AsyncFnOnce(&RangeSet) -> Result<Verdict, Error>,
+    examine: impl Fn(RangeSet) -> X,
 ) -> (Error, Vec<RangeSet>) {
     let tree = tempfile::tempdir().unwrap();
     let config = Config::check(&Options::default()).unwrap();
@@ -131,7 +132,7 @@ const BRIEF: Duration = Duration::from_millis(1);
 #[tokio::test(start_paused = true)]
 async fn a_failed_upload_is_kept_and_told() {
     let sink = Recorder::new(Recording::Works);
-    let sound = async |_: &RangeSet| Ok(Verdict::Sound);
+    let sound = |_| async { Ok(Verdict::Sound) };
     let (error, told) = fail(&store(), &sink, BRIEF, sound).await;
     assert!(
         matches!(error, Error::Node(NodeFault::NoChannel)),
@@ -144,14 +145,14 @@ async fn a_failed_upload_is_kept_and_told() {
 #[tokio::test(start_paused = true)]
 async fn ranges_that_cannot_be_examined_are_neither_kept_nor_told() {
     let sink = Recorder::new(Recording::Works);
-    let fails = async |_: &RangeSet| Err(broken().into());
+    let fails = |_| async { Err(broken().into()) };
     let (error, told) = fail(&store(), &sink, BRIEF, fails).await;
     assert!(
         matches!(error, Error::Node(NodeFault::NoChannel)),
         "{error}"
     );
     assert_eq!((sink.records(), told), (vec![], vec![]));
-    let hangs = async |_: &RangeSet| std::future::pending().await;
+    let hangs = |_| std::future::pending();
     let (error, told) = fail(&store(), &sink, BRIEF, hangs).await;
     assert!(
         matches!(error, Error::Node(NodeFault::NoChannel)),
@@ -165,7 +166,7 @@ async fn ranges_that_cannot_be_examined_are_neither_kept_nor_told() {
 async fn a_false_report_is_told_as_such() {
     for conduct in [Recording::Works, Recording::Fails, Recording::Hangs] {
         let sink = Recorder::new(conduct);
-        let lies = async |_: &RangeSet| Ok(Verdict::False(NodeFault::Absent { at: 7 }.into()));
+        let lies = |_| async { Ok(Verdict::False(NodeFault::Absent { at: 7 }.into())) };
         let (error, told) = fail(&store(), &sink, BRIEF, lies).await;
         let Error::Node(NodeFault::Absent { at: 7 }) = error else {
             panic!("{error}");
@@ -173,6 +174,28 @@ async fn a_false_report_is_told_as_such() {
         assert!(sink.records().iter().all(RangeSet::is_empty));
         assert!(told.is_empty(), "{told:?}");
     }
+}
+
+/// The process may be killed before the end.
+#[tokio::test(start_paused = true)]
+async fn a_false_report_is_not_recorded_while_the_upload_goes_on() {
+    let lasting = Duration::from_secs(10);
+    let sink = Recorder::new(Recording::Works);
+    let lies = |_| async { Ok(Verdict::False(NodeFault::Absent { at: 7 }.into())) };
+    let (_, told) = fail(&store(), &sink, lasting, lies).await;
+    assert!(sink.records().iter().all(RangeSet::is_empty));
+    assert!(told.is_empty(), "{told:?}");
+    // One that the storage shows late is recorded then, and told.
+    let late = AtomicU32::new(0);
+    let shown = |_| {
+        std::future::ready(match late.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Verdict::False(NodeFault::Absent { at: 7 }.into())),
+            _ => Ok(Verdict::Sound),
+        })
+    };
+    let (_, told) = fail(&store(), &sink, lasting, shown).await;
+    assert_eq!(sink.records().last(), Some(&RangeSet::up_to(10)));
+    assert_eq!(told, [RangeSet::up_to(10)]);
 }
 
 /// Its partial file goes with it.
@@ -183,7 +206,7 @@ async fn an_upload_with_a_digest_ahead_records_and_tells_nothing() {
         proof: Some(("MD5".into(), "00".into())),
         ..store()
     };
-    let sound = async |_: &RangeSet| Ok(Verdict::Sound);
+    let sound = |_| async { Ok(Verdict::Sound) };
     let (_, told) = fail(&store, &sink, Duration::from_secs(10), sound).await;
     assert_eq!((sink.records(), told), (vec![], vec![]));
 }
@@ -191,7 +214,7 @@ async fn an_upload_with_a_digest_ahead_records_and_tells_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_although_the_disk_does_not_answer() {
     let sink = Recorder::new(Recording::Hangs);
-    let sound = async |_: &RangeSet| Ok(Verdict::Sound);
+    let sound = |_| async { Ok(Verdict::Sound) };
     let (error, told) = fail(&store(), &sink, BRIEF, sound).await;
     assert!(
         matches!(error, Error::Node(NodeFault::NoChannel)),

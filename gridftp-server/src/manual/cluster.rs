@@ -123,6 +123,10 @@
 //!
 //! Several nodes share an upload in storages of the kind `posix`; with others, a client gets one node
 //! (`SPAS` returns one address). Checksums and listings on the control channel are made at the front
-//! end. `EPSV` is refused, since its reply names no host: clients that speak IPv6 to the front end need
-//! `SPAS`, or `--hybrid`. So do clients that put the address of the server in place of the one that
-//! `PASV` tells, as curl does without `--no-ftp-skip-pasv-ip`.
+//! end.
+//!
+//! The reply to `EPSV` names no host by its standard. Clients of GridFTP (`gridftp-cp`,
+//! `globus-url-copy -ipv6`) get the address of a node in it all the same; for others it is refused.
+//! Over IPv6 these clients have active mode (`EPRT`), or need `--hybrid`. So do clients that put the
+//! address of the server in place of the one that `PASV` tells, as curl does without
+//! `--no-ftp-skip-pasv-ip`.

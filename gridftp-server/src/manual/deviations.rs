@@ -65,13 +65,21 @@
 //!   port, not from 20. `STRU R`, `STOU`, `REIN` and `SMNT` are not implemented. `STAT` during a
 //!   transfer is answered after it.
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
-//! - `ESTO tag=n path` is an extension (`STOR Tagged;` in `FEAT`; also `tag=n,S,size`,
+//! - Where data connections are on other hosts (`NODES` in `FEAT`), the reply to `EPSV` has the
+//!   address too (`|2|address|port|`, as the Globus server's under `-epsv-ip`) for a client that
+//!   has sent a command of GridFTP, and is `502` for others: RFC 2428 §3 has the port alone.
+//! - `ESTO tag=n path` is an extension (`STOR Tagged;Digest;` in `FEAT`; also `tag=n,S,size`,
 //!   `tag=n,A,offset` and `tag=n,E`): a `STOR` in MODE E whose data the client may send before the
 //!   reply. The first block of each connection for each file has the descriptor 0x01, no payload
 //!   and the tag in its offset field; tags rise. Data of a lower tag belongs to a failed store, and
 //!   is discarded; data without the tag fails with `426`. A store that fails for another reason
 //!   keeps the connections. `ERET tag=n path` (`tag=n,P,offset,length`) sends such blocks. The
-//!   `226` of both ends with `Bytes=…;CRC32C=…;`, the digest of the first 131,072 bytes.
+//!   `226` of both ends with `Bytes=…;BLAKE3=…;`, the digest of the first 131,072 bytes. With
+//!   `digest=n` in place of `tag=n` it is the digest of all bytes, which the sender of a file also
+//!   sends ahead of its end-of-file mark, in two blocks with the descriptor 0x02 and 16 bytes of it
+//!   each in their count and offset fields. A store whose bytes have another digest fails with
+//!   `426`, and nothing of it is published or told by `SITE HELD`; bytes written into a file in
+//!   place (`digest=n,A`, `digest=n,E`, `in-place`) stay there.
 //! - `ERET` and `ESTO` have the modules `checksum` and `tar`, see [modules](super::modules), and
 //!   `FEAT` lists them. Another module is answered `504`; the Globus server answers `500`.
 //! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage

@@ -226,10 +226,17 @@ impl<D: Dsi> NodeMover<'_, D> {
         let side = &mut *self.side;
         let receiving = async {
             let done = run(side, requests, &followed).await?;
-            Ok::<_, Error>(received(&plan, followed.watch, &done))
+            let received = received(&plan, followed.watch, &done);
+            // Text has no ranges to compare with the file.
+            if plan.ty == Type::Ascii
+                && let Some(data) = sink.data().await?
+                && data.end() < received.end
+            {
+                return Err(NodeFault::Absent { at: data.end() }.into());
+            }
+            Ok::<_, Error>(received)
         };
-        let examine =
-            async |reported: &RangeSet| examine_reports(&sink, &before, base, reported).await;
+        let examine = |reported| examine_reports(&sink, &before, base, reported);
         let arrived = store
             .receive(context, &sink, base, receiving, examine)
             .await?;
@@ -298,7 +305,7 @@ async fn examine_reports<S: Sink>(
     sink: &S,
     before: &RangeSet,
     base: u64,
-    reported: &RangeSet,
+    reported: RangeSet,
 ) -> Result<Verdict, Error> {
     let Some(data) = sink.data().await? else {
         return Ok(Verdict::Sound);

@@ -19,11 +19,8 @@ use super::Front;
 use crate::data::{Buffers, Stacks, StripeBytes, admit};
 use crate::error::{Error, NodeFault};
 
-/// Time for nodes to open their sessions, or to listen.
+/// Time for a node to open a session, and to answer a request in it.
 const ANSWER: Duration = Duration::from_secs(4);
-
-/// Attempts to place a session, each with other nodes.
-const ATTEMPTS: usize = 3;
 
 /// The hosts of data connections, and their protection by the credential of a session.
 pub(crate) struct NodeRule {
@@ -171,7 +168,8 @@ impl NodeSide {
     ) -> Result<Vec<FromNode>, Error> {
         let mut avoid = Vec::new();
         let mut last = None;
-        for _ in 0..ATTEMPTS {
+        // A node that fails is not asked again, so the nodes bound the attempts.
+        loop {
             if let Err(error) = self
                 .place(stripes.min(self.front.stripes), &mut avoid)
                 .await
@@ -193,7 +191,6 @@ impl NodeSide {
                 last = Some(error);
             }
         }
-        Err(last.unwrap_or_else(|| NodeFault::NoNode.into()))
     }
 
     /// Sends every node its request; returns the answers in the order of the stripes, and the
@@ -237,7 +234,6 @@ impl NodeSide {
             self.stripes.remove(index);
         }
         self.is_cached = false;
-        let until = Instant::now() + ANSWER;
         while self.stripes.len() < stripes {
             let missing = stripes - self.stripes.len();
             let taken = self.stripes.iter().map(NodeSession::node);
@@ -246,6 +242,8 @@ impl NodeSide {
             if chosen.is_empty() {
                 break;
             }
+            // Nodes that take all of their time leave the next ones theirs.
+            let until = Instant::now() + ANSWER;
             let opened = join_all(chosen.iter().map(|node| self.open(node, until))).await;
             for (node, opened) in chosen.iter().zip(opened) {
                 match opened {

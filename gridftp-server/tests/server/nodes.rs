@@ -1,16 +1,12 @@
 //! A front end and its data nodes: placement, stripes, loss of a node, false reports.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener as Listener};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byte_ranges::RangeSet;
-use gridftp_cluster::{
-    FromNode, Member, Node, Nodes, Open, Replies, Report, Requests, Role, Serve, ToNode,
-    Transferred, create_token,
-};
+use gridftp_cluster::{Member, Node, Nodes, Role, Serve, create_token};
 use gridftp_dsi_posix::Posix;
 use gridftp_server::config::{Config, Options};
 use gridftp_server::{DataNode, Front};
@@ -392,86 +388,6 @@ pub(crate) fn union(ranges: &str, marker: &str) -> String {
     let new = marker.rsplit(' ').next().unwrap_or_default();
     all.extend(&new.trim().parse::<RangeSet>().unwrap());
     all.to_string()
-}
-
-/// A node that stores and sends nothing and reports success.
-struct Liar {
-    /// Held open.
-    ports: Mutex<Vec<Listener>>,
-    bytes: u64,
-}
-
-impl Serve for Liar {
-    async fn session(&self, _: Open, mut requests: Requests, replies: Replies) {
-        while let Some(request) = requests.recv().await {
-            let reply = match request {
-                ToNode::Listen(_) => {
-                    let port = Listener::bind("127.0.0.1:0").unwrap();
-                    let address = port.local_addr().unwrap();
-                    self.ports.lock().unwrap().push(port);
-                    FromNode::Listening(address)
-                }
-                ToNode::Transfer(_) => {
-                    replies.send(FromNode::Opened { reused: false }).await;
-                    FromNode::Transferred(Box::new(Transferred {
-                        bytes: self.bytes,
-                        ranges: RangeSet::up_to(self.bytes),
-                        end: self.bytes,
-                        ..Transferred::default()
-                    }))
-                }
-                ToNode::Connect(_) | ToNode::Stack(..) => FromNode::Done,
-                ToNode::Abort | ToNode::Publish | ToNode::DropData => continue,
-            };
-            replies.send(reply).await;
-        }
-    }
-
-    fn report(&self) -> Report {
-        Report {
-            capacity: 1,
-            ..Report::default()
-        }
-    }
-
-    fn drain(&self, _: bool) {}
-}
-
-/// Row 40 of the hostile input.
-#[test]
-fn false_reports_of_a_node_are_found() {
-    let farm = Farm::of(
-        |front| front,
-        |folder, _, runtime, address| {
-            let liar = Liar {
-                ports: Mutex::default(),
-                bytes: 100_000,
-            };
-            vec![join(folder, "liar", Arc::new(liar), runtime, address)]
-        },
-    );
-    farm.server.put("there", bytes(200_000));
-    let mut ftp = farm.extended();
-    ftp.pasv();
-    ftp.send("STOR f");
-    let refused = last(&mut ftp);
-    assert_eq!(refused.code, 451, "{refused:?}");
-    assert!(
-        refused.text().contains("byte 0 was reported as stored"),
-        "{refused:?}"
-    );
-    assert!(!farm.server.has("f"));
-    ftp.pasv();
-    let port = ftp.port();
-    ftp.send("RETR there");
-    let refused = last(&mut ftp);
-    drop(port);
-    assert_eq!(refused.code, 451, "{refused:?}");
-    assert!(
-        refused.text().contains("100000 bytes sent, 200000 wanted"),
-        "{refused:?}"
-    );
-    fs::remove_file(farm.server.root.join("there")).unwrap();
 }
 
 /// Changes of a session in the middle of a set-up lose no data in silence.

@@ -1,4 +1,5 @@
-//! Front ends and nodes: the ends of transfers, told as they are; the rules of storing; modules.
+//! Front ends and nodes that fail or lie: the choice of another node, the ends of transfers, told as
+//! they are; the rules of storing; modules.
 
 use std::fs;
 use std::net::TcpListener as Listener;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use byte_ranges::RangeSet;
+use ftp_wire::command::Type;
 use gridftp_cluster::{
     Failed, Fault, FromNode, Open, Replies, Report, Requests, Serve, StoreRules, ToNode, Transfer,
     TransferKind, Transferred,
@@ -18,17 +20,21 @@ use gridftp_server::DataNode;
 use crate::nodes::{BLOCK, Farm, deal, honest, honest_with, join, last, spas, union};
 use crate::support::{Data, PATIENCE, bytes, hidden};
 
-/// The conduct of a node in its transfers.
+/// The conduct of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Conduct {
+    /// Answers no request, and lives.
+    Silent,
+    /// Refuses to listen, for reasons of its own.
+    Refuses,
     /// Has begun to publish when it is told to abort.
     Publishes,
     /// The data ends when the client has gone.
     ArrivesLate,
     /// Opens the file late.
     Waits,
-    /// Reports a block that it does not have.
-    Lies,
+    /// Reports bytes that it has neither received nor sent.
+    Lies(u64),
     /// Reports a block, and fails.
     Fails,
 }
@@ -86,21 +92,15 @@ impl Played {
             replies.send(FromNode::Waiting).await;
         }
         replies.send(FromNode::Opened { reused: false }).await;
-        let failed = || {
-            FromNode::Failed(Box::new(Failed {
-                reply: ftp_wire::reply::Reply::coded(
-                    ftp_wire::reply::Code::of::<426>(),
-                    ["aborted"],
-                ),
-                fault: Fault::Aborted,
-            }))
-        };
+        let has_ranges = transfer.channel.ty != Type::Ascii;
+        let failed = || failed(Fault::Aborted);
         let done = FromNode::Transferred(Box::default());
         match self.conduct {
-            Conduct::Waits => done,
-            Conduct::Lies => FromNode::Transferred(Box::new(Transferred {
-                bytes: BLOCK as u64,
-                ranges: RangeSet::up_to(BLOCK as u64),
+            Conduct::Waits | Conduct::Silent | Conduct::Refuses => done,
+            Conduct::Lies(bytes) => FromNode::Transferred(Box::new(Transferred {
+                bytes,
+                ranges: RangeSet::up_to(if has_ranges { bytes } else { 0 }),
+                end: bytes,
                 ..Transferred::default()
             })),
             Conduct::Fails => {
@@ -128,10 +128,19 @@ impl Played {
     }
 }
 
+/// The failure of a request.
+fn failed(fault: Fault) -> FromNode {
+    let code = ftp_wire::reply::Code::of::<426>();
+    let reply = ftp_wire::reply::Reply::coded(code, ["aborted"]);
+    FromNode::Failed(Box::new(Failed { reply, fault }))
+}
+
 impl Serve for Played {
     async fn session(&self, _: Open, mut requests: Requests, replies: Replies) {
         while let Some(request) = requests.recv().await {
             let reply = match request {
+                _ if self.conduct == Conduct::Silent => continue,
+                ToNode::Listen(_) if self.conduct == Conduct::Refuses => failed(Fault::Node),
                 ToNode::Listen(_) => {
                     let port = Listener::bind("127.0.0.1:0").unwrap();
                     let address = port.local_addr().unwrap();
@@ -158,6 +167,71 @@ impl Serve for Played {
     }
 
     fn drain(&self, _: bool) {}
+}
+
+/// The choice among idle nodes is by load, which these do not have, then by name.
+#[test]
+fn a_healthy_node_is_tried_after_others_that_fail() {
+    for (conduct, others) in [(Conduct::Silent, 1), (Conduct::Refuses, 4)] {
+        let farm = Farm::configured(
+            |options| options.net_stacks = tcp(),
+            |front| front,
+            |folder, root, runtime, address| {
+                let mut nodes: Vec<_> = (0..others)
+                    .map(|n| {
+                        let node = Played::new(conduct, &Seen::default());
+                        join(folder, &format!("a{n}"), node, runtime, address)
+                    })
+                    .collect();
+                let healthy = honest_with(root, 1, |options| options.net_stacks = tcp());
+                nodes.push(join(folder, "z", Arc::new(healthy), runtime, address));
+                nodes
+            },
+        );
+        let mut ftp = farm.server.login();
+        // The nodes are told of it when their sessions begin.
+        ftp.ok("SITE SETNETSTACK tcp", 250);
+        assert_eq!(ftp.pasv().ip().to_string(), "127.0.0.11", "{conduct:?}");
+    }
+}
+
+fn tcp() -> Option<Vec<String>> {
+    Some(vec!["tcp".to_owned()])
+}
+
+/// Row 40 of the hostile input.
+#[test]
+fn false_reports_of_a_node_are_found() {
+    let (farm, _) = Played::farm(Conduct::Lies(100_000));
+    farm.server.put("there", bytes(200_000));
+    let mut ftp = farm.extended();
+    ftp.pasv();
+    ftp.send("STOR f");
+    let refused = last(&mut ftp);
+    assert_eq!(refused.code, 451, "{refused:?}");
+    assert!(
+        refused.text().contains("byte 0 was reported as stored"),
+        "{refused:?}"
+    );
+    assert!(!farm.server.has("f"));
+    let mut text = farm.server.login();
+    text.ok("TYPE A", 200);
+    text.pasv();
+    text.send("STOR f");
+    let refused = last(&mut text);
+    assert_eq!(refused.code, 451, "{refused:?}");
+    assert!(!farm.server.has("f"), "zeros were published");
+    ftp.pasv();
+    let port = ftp.port();
+    ftp.send("RETR there");
+    let refused = last(&mut ftp);
+    drop(port);
+    assert_eq!(refused.code, 451, "{refused:?}");
+    assert!(
+        refused.text().contains("100000 bytes sent, 200000 wanted"),
+        "{refused:?}"
+    );
+    fs::remove_file(farm.server.root.join("there")).unwrap();
 }
 
 /// Stored and published by one node, which gets all bytes for the digest.
@@ -249,7 +323,7 @@ fn no_range_is_kept_beside_a_false_report() {
     let farm = Farm::of(
         |front| front,
         |folder, root, runtime, address| {
-            let liar = Played::new(Conduct::Lies, &seen);
+            let liar = Played::new(Conduct::Lies(BLOCK as u64), &seen);
             vec![
                 join(folder, "n1", Arc::new(honest(root, 1)), runtime, address),
                 join(folder, "liar", liar, runtime, address),

@@ -9,6 +9,9 @@ use xio_testkit::Random;
 use crate::support::{Data, EOD, EOF, Ftp, Reply, TestServer, header, pasv_address};
 
 const TAG: u8 = 0x01;
+const DIGEST: u8 = 0x02;
+/// BLAKE3 of `123456789`.
+const BLAKE3: &str = "b7d65b48420d1033cb2595293263b6f72eabee20d55e699d0df1973b3c9deed1";
 /// Bytes of every file, so that none can be told by its length.
 const SIZE: usize = 600;
 
@@ -115,15 +118,48 @@ fn the_final_reply_has_the_receipt() {
     let server = TestServer::new();
     let mut ftp = session(&server);
     let mut data = ftp.data();
-    data.write(&wires(Some(1), b"123456789", 1).concat());
-    ftp.send("ESTO tag=1,A,3 f");
-    let reply = finals(&mut ftp, 1).remove(0);
-    assert_eq!(
-        reply.text(),
-        "226 Transfer Complete. Bytes=9;CRC32C=e3069283;"
-    );
-    assert_eq!(server.get("f"), [&[0; 3][..], b"123456789"].concat());
+    for command in ["ESTO tag=1,A,3 f", "ESTO digest=2,A,3 f"] {
+        let tag = if command.contains("tag") { 1 } else { 2 };
+        data.write(&wires(Some(tag), b"123456789", 1).concat());
+        ftp.send(command);
+        let reply = finals(&mut ftp, 1).remove(0);
+        assert_eq!(
+            reply.text(),
+            format!("226 Transfer Complete. Bytes=9;BLAKE3={BLAKE3};")
+        );
+        assert_eq!(server.get("f"), [&[0; 3][..], b"123456789"].concat());
+    }
     ftp.ok("FEAT", 211);
+}
+
+/// The bytes of the first store were changed on the way.
+#[test]
+fn a_store_with_another_digest_is_not_published_and_leaves_the_channel() {
+    let server = TestServer::new();
+    let mut ftp = session(&server);
+    let mut data = ftp.data();
+    let halves: Vec<u64> = (0..64)
+        .step_by(16)
+        .map(|at| u64::from_str_radix(&BLAKE3[at..at + 16], 16).unwrap())
+        .collect();
+    for (tag, content) in (1..).zip([b"12345678X", b"123456789"]) {
+        let mut wire = header(TAG, 0, tag).to_vec();
+        wire.extend(header(0, 9, 0));
+        wire.extend(content);
+        wire.extend(
+            halves
+                .chunks(2)
+                .flat_map(|half| header(DIGEST, half[0], half[1])),
+        );
+        wire.extend(header(EOF | EOD, 0, 1));
+        data.write(&wire);
+        ftp.send(&format!("ESTO digest={tag} f{tag}"));
+    }
+    let codes: Vec<u16> = finals(&mut ftp, 2).iter().map(|reply| reply.code).collect();
+    assert_eq!(codes, [426, 226]);
+    assert!(!server.has("f1"));
+    assert_eq!(ftp.ok("SITE HELD f1", 213).lines, ["213 Range Marker"]);
+    assert_eq!(server.get("f2"), b"123456789");
 }
 
 #[test]
@@ -154,7 +190,7 @@ fn a_tagged_retrieval_begins_with_its_tag() {
     assert_eq!(replies[0].code, 550);
     let told = replies[1].text();
     assert!(
-        told.starts_with("226 Transfer Complete. Bytes=3;CRC32C="),
+        told.starts_with("226 Transfer Complete. Bytes=3;BLAKE3="),
         "{told}"
     );
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
+use ftp_wire::command::Tag;
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink};
 use mode_e::GatherError;
 use tokio::time::{Instant, timeout_at};
@@ -131,7 +132,7 @@ pub(crate) async fn extended<W, F>(
     conns: Vec<(Conn, bool)>,
     listener: Option<&mut DataListener>,
     job: Job<'_, W>,
-    tag: Option<u64>,
+    tag: Option<Tag>,
     options: &Options,
 ) -> (Vec<Conn>, Result<()>)
 where
@@ -318,7 +319,7 @@ struct Pumps<F> {
     short: Option<Error>,
     /// Rotates the connection polled first, so that a fast one does not starve the others.
     turn: usize,
-    tag: Option<u64>,
+    tag: Option<Tag>,
     /// Whether a connection without a mark fails the transfer.
     marks_from_all: bool,
 }
@@ -326,7 +327,7 @@ struct Pumps<F> {
 impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
     fn add<W>(&mut self, mut conn: Conn, reused: bool, job: &Job<'_, W>) -> Result<()> {
         job.watch.arrived().opened()?;
-        conn.deframer.expect(self.tag);
+        conn.deframer.expect(self.tag.map(|tag| tag.number));
         self.active.push(Pump::extended(conn, reused));
         Ok(())
     }

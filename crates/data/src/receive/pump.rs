@@ -195,7 +195,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             return false;
         };
         self.writing = Some((self.at, len));
-        job.watch.head().show(self.at, &block);
+        job.watch.show(self.at, &block);
         let block = Bytes::from(block);
         let payload = match stored.is_empty() {
             true => Payload::Block(block),
@@ -224,6 +224,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                     Step::Stale { len } => return self.read_stale(cx, job, len),
                     Step::Eof { connections } => {
                         job.watch.arrived().eof(connections)?;
+                        return Ok(Read::Some);
+                    }
+                    Step::Digest(digest) => {
+                        job.watch.told(digest);
                         return Ok(Read::Some);
                     }
                     Step::Eod { close } => return Ok(Read::End(self.over(close))),
@@ -259,7 +263,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         if self.pipe.is_some() {
             return true;
         }
-        let shown = job.watch.head().left(offset) > 0;
+        let shown = job.watch.to_digest(offset) > 0;
         if job.pipes == 0 || shown || !self.conn.stream.kernel_transfers().splice {
             return false;
         }

@@ -73,7 +73,7 @@ pub(crate) async fn extended_chunks<C: Chunks>(
         while let Some(chunk) = now {
             now = some(chunks, stall, watch).await?;
             let len = chunk.len() as u64;
-            watch.head().show(offset, &chunk);
+            watch.show(offset, &chunk);
             let tail = if now.is_none() { end.as_slice() } else { &[] };
             pieces(
                 &mut conn.stream,
@@ -115,7 +115,7 @@ pub(crate) async fn dealt_chunks<C: Chunks>(
                 (at, chunk)
             };
             let len = chunk.len() as u64;
-            watch.head().show(offset, &chunk);
+            watch.show(offset, &chunk);
             let head = Header::data(offset, len).to_bytes();
             pieces(&mut conn.stream, [&head, &chunk]).await?;
             watch.moved(len);

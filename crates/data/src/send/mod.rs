@@ -13,6 +13,7 @@ use crate::conn::Conn;
 use crate::error::{Error, Result};
 use crate::plan::SendPlan;
 use crate::wait;
+use crate::watch::Watch;
 
 pub use chunks::Chunks;
 pub(crate) use chunks::{TextOf, dealt_chunks, extended_chunks, plain_chunks};
@@ -30,8 +31,14 @@ pub(crate) async fn plain<S: Source>(
     ranges: &RangeSet,
 ) -> Result<Conn> {
     for range in ranges.iter() {
-        feed.stretch(&mut conn.stream, &[], range.start(), range.len(), &[])
-            .await?;
+        feed.stretch(
+            &mut conn.stream,
+            &[],
+            range.start(),
+            range.len(),
+            &Box::default,
+        )
+        .await?;
     }
     still_the_same(feed.source, ranges.total()).await?;
     conn.finish().await
@@ -68,7 +75,8 @@ pub(crate) async fn extended<S: Source>(
         }
         schedule.next(of)
     };
-    let small = total <= SMALL;
+    let small = total <= SMALL.min(block);
+    let proves = plan.stripe.is_none() && streams.destinations() == 1;
     let ends = wait::all(
         conns
             .iter_mut()
@@ -78,19 +86,22 @@ pub(crate) async fn extended<S: Source>(
                 let mut head = tag_of(plan);
                 let mut step = next(index);
                 while let Next::Data(header) = step {
-                    let mut tail = None;
+                    let mut end = None;
                     if small {
                         step = next(index);
-                        tail = end_of(step);
+                        end = end_of(step);
                     }
-                    let tail = tail.map(Header::to_bytes);
-                    let tail = tail.as_ref().map_or(&[][..], |bytes| bytes);
+                    let tail = || {
+                        end.map_or_else(Box::default, |end| {
+                            marks(end, feed.watch, proves.then_some(total))
+                        })
+                    };
                     let offset = header.offset.saturating_add(base);
                     head.extend(header.to_bytes());
-                    feed.stretch(&mut conn.stream, &head, offset, header.count, tail)
+                    feed.stretch(&mut conn.stream, &head, offset, header.count, &tail)
                         .await?;
                     head.clear();
-                    if !tail.is_empty() {
+                    if end.is_some() {
                         return Ok(None);
                     }
                     if !small {
@@ -106,7 +117,10 @@ pub(crate) async fn extended<S: Source>(
     }
     wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
         match end {
-            Some((head, end)) => pieces(&mut conn.stream, [&head, &end.to_bytes()]).await,
+            Some((head, end)) => {
+                let marks = marks(end, feed.watch, proves.then_some(total));
+                pieces(&mut conn.stream, [&head, &marks]).await
+            }
             None => Ok(()),
         }
     }))
@@ -124,7 +138,7 @@ pub(crate) async fn name(conns: &mut [Conn], plan: &SendPlan) -> Result<()> {
 
 /// The tag block of the transfer; empty if it has no tag.
 fn tag_of(plan: &SendPlan) -> Vec<u8> {
-    let tag = plan.tag.map(|tag| Header::of_tag(tag).to_bytes());
+    let tag = plan.tag.map(|tag| Header::of_tag(tag.number).to_bytes());
     tag.map_or_else(Vec::new, Vec::from)
 }
 
@@ -134,6 +148,16 @@ fn end_of(step: Next) -> Option<Header> {
         Next::End(header) => Some(header),
         _ => None,
     }
+}
+
+/// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
+/// bytes, where this end sends all of them to one receiver and knows it.
+fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
+    let digest = total
+        .and_then(|total| watch.whole(total))
+        .filter(|_| end.announces() && !watch.is_cut());
+    let digest = digest.into_iter().flat_map(Header::of_digest);
+    digest.chain([end]).flat_map(Header::to_bytes).collect()
 }
 
 /// Fails if the file changed while it was read, so that the transfer does not end cleanly.

@@ -2,10 +2,12 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::Poll;
 
+use bytes::Bytes;
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Source};
 use rustix::io::{Errno, ReadWriteFlags};
 use tokio::io::AsyncWrite;
@@ -85,6 +87,25 @@ fn some(written: io::Result<usize>) -> Result<usize> {
     }
 }
 
+/// Bytes to send.
+enum Piece {
+    /// A block of the pool.
+    Block(Block),
+    /// Memory of the storage.
+    Lent(Bytes),
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Block(block) => block,
+            Self::Lent(bytes) => bytes,
+        }
+    }
+}
+
 /// Sends ranges of one source.
 #[derive(Debug)]
 pub(crate) struct Feed<'a, S> {
@@ -94,7 +115,8 @@ pub(crate) struct Feed<'a, S> {
 }
 
 impl<S: Source> Feed<'_, S> {
-    /// Sends `head`, then `len` bytes of the source from `offset`, then `tail`.
+    /// Sends `head`, then `len` bytes of the source from `offset`, then `tail`, which is asked for
+    /// once the receipt knows all bytes.
     ///
     /// A range that fits in one block leaves in one write with its head and tail. No block is held
     /// while the connection is not writable.
@@ -104,37 +126,49 @@ impl<S: Source> Feed<'_, S> {
         mut head: &[u8],
         mut offset: u64,
         mut len: u64,
-        tail: &[u8],
+        tail: &(dyn Fn() -> Box<[u8]> + Sync),
     ) -> Result<()> {
+        let mut end = Box::<[u8]>::default();
+        // Bytes before this offset are in the receipt; some may be read once more to be sent.
+        let mut shown = offset;
         let sends = |file: BorrowedFd<'_>| !is_blind(file);
         let mut sends_file =
             stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
         // Bytes that the connection took in the last write.
         let mut room = u64::MAX;
         while len > 0 {
-            let shown = self.watch.head().left(offset);
-            if sends_file && len > SMALL && shown == 0 {
+            let proven = self.watch.to_digest(offset);
+            if sends_file && len > SMALL && proven == 0 {
                 ahead(stream, std::mem::take(&mut head)).await?;
                 let sent = self.send_file(stream, offset, len).await?;
                 offset += sent;
                 len -= sent;
+                shown = offset;
                 sends_file = false;
                 continue;
             }
             let whole = if sends_file && len > SMALL {
-                shown
+                proven
             } else {
                 len
             };
-            let block = self.read(offset, len.min(whole).min(room)).await;
+            let block = self.next(offset, len.min(whole).min(room)).await;
             let block = block.map_err(|e| Error::storage("send", e))?;
             let got = block.len() as u64;
-            let last = if got == len { tail } else { &[] };
+            let again = usize::try_from(shown - offset).unwrap_or(usize::MAX);
+            self.watch
+                .show(shown, block.get(again..).unwrap_or_default());
+            shown = shown.max(offset + got);
+            let last = if got == len {
+                end = tail();
+                &*end
+            } else {
+                &[][..]
+            };
             let parts = [std::mem::take(&mut head), &block, last];
             let [before, payload, _] = parts.map(<[u8]>::len);
             let taken = at_once(stream, parts).await?;
             if taken == before + payload + last.len() {
-                self.watch.head().show(offset, &block);
                 self.watch.moved(got);
                 offset += got;
                 len -= got;
@@ -150,8 +184,6 @@ impl<S: Source> Feed<'_, S> {
             let few: Vec<u8> = rest.copied().collect();
             let out = (taken + few.len()).saturating_sub(before);
             let moved = out.min(payload);
-            let sent = block.get(..moved).unwrap_or_default();
-            self.watch.head().show(offset, sent);
             drop(block);
             pieces(stream, [&few]).await?;
             let moved = moved as u64;
@@ -159,12 +191,13 @@ impl<S: Source> Feed<'_, S> {
             offset += moved;
             len -= moved;
             if len == 0 {
-                let rest = tail.get(out - payload..).unwrap_or_default();
+                let rest = end.get(out - payload..).unwrap_or_default();
                 return pieces(stream, [rest]).await;
             }
             room = (taken as u64).max(LITTLE);
         }
-        pieces(stream, [head, tail]).await
+        end = tail();
+        pieces(stream, [head, &end]).await
     }
 
     /// Sends by send-file, as far as that is supported; returns the number of bytes sent.
@@ -214,6 +247,19 @@ impl<S: Source> Feed<'_, S> {
             at += block.map_err(|e| Error::storage("send", e))?.len() as u64;
         }
         Ok(())
+    }
+
+    /// The next bytes from `offset`, at most `len` and at least one, without a copy if the storage
+    /// has them in memory.
+    async fn next(&self, offset: u64, len: u64) -> Result<Piece, StorageError> {
+        if !self.source.lends() {
+            return self.read(offset, len).await.map(Piece::Block);
+        }
+        let lent = self.source.lend(offset, len);
+        match self.watch.reading(lent).await? {
+            none if none.is_empty() => Err(shrank(offset)),
+            lent => Ok(Piece::Lent(lent)),
+        }
     }
 
     /// Reads a block from `offset`, at most `len` bytes and at least one.

@@ -4,6 +4,7 @@
 mod account;
 mod extended;
 mod hostile;
+mod lent;
 mod listeners;
 mod listing;
 mod parts;

@@ -1,6 +1,7 @@
 //! Tagged transfers: data never counts for another file, whether earlier files failed or not.
 
-use ftp_wire::receipt::HEAD;
+use ftp_wire::command::Tag;
+use ftp_wire::receipt::{Extent, HEAD};
 use mode_e::Header;
 use tokio::io::AsyncWriteExt as _;
 
@@ -8,7 +9,7 @@ use super::*;
 use crate::ErrorKind;
 
 fn tagged(tag: u64) -> ReceivePlan {
-    incoming(Mode::Extended).tag(Some(tag))
+    incoming(Mode::Extended).tag(Some(Tag::new(tag, Extent::Head)))
 }
 
 /// The wire of one file on two connections.
@@ -72,7 +73,8 @@ async fn data_of_another_transfer_fails_and_ends_the_channel() {
             stream.write_all(&wire).await.unwrap();
         }
         let (sink, watch) = (Kept::default(), Watch::new());
-        let plan = incoming(Mode::Extended).tag(wanted);
+        let plan =
+            incoming(Mode::Extended).tag(wanted.map(|wanted| Tag::new(wanted, Extent::Head)));
         let got = to.receive(&sink, &plan, &watch).await;
         assert_eq!(got.unwrap_err().kind(), kind);
         assert!(!to.is_set());
@@ -83,11 +85,11 @@ async fn data_of_another_transfer_fails_and_ends_the_channel() {
 #[tokio::test]
 async fn both_ends_have_the_same_receipt() {
     let head = HEAD as usize;
-    for (tag, len) in [0, 1, 1000, head, head + 1, 600_000, 3_000_000]
-        .into_iter()
-        .enumerate()
-    {
-        let (content, tag) = (bytes(len), Some(tag as u64));
+    let lengths = [0, 1, 1000, head, head + 1, 600_000, 3_000_000];
+    let extents = [Extent::Head, Extent::Whole].into_iter();
+    let cases = extents.flat_map(|extent| lengths.map(|len| (extent, len)));
+    for (number, (extent, len)) in (0..).zip(cases) {
+        let (content, tag) = (bytes(len), Some(Tag::new(number, extent)));
         for streams in [1, 4] {
             let plan = whole(Mode::Extended, len as u64)
                 .parallelism(streams)
@@ -110,9 +112,13 @@ async fn both_ends_have_the_same_receipt() {
                 assert!(sink.data() == content);
                 told.extend([sending.receipt().unwrap(), receiving.receipt().unwrap()]);
             }
-            let crc = crc32c::crc32c(&content[..len.min(head)]);
+            let proven = match extent {
+                Extent::Head => &content[..len.min(head)],
+                Extent::Whole => &content,
+            };
+            let digest = blake3::hash(proven).into();
             for receipt in told {
-                assert_eq!((receipt.bytes, receipt.crc32c), (len as u64, Some(crc)));
+                assert_eq!((receipt.bytes, receipt.blake3), (len as u64, Some(digest)));
             }
         }
     }
@@ -120,11 +126,34 @@ async fn both_ends_have_the_same_receipt() {
 }
 
 #[tokio::test]
+async fn data_with_another_digest_is_corrupt_and_the_channel_stays() {
+    let file = b"a file";
+    for (sent, corrupt) in [(&file[..], false), (b"A file", true)] {
+        let digest = Header::of_digest(blake3::hash(file).into());
+        let (mut to, mut streams) = bare(1).await;
+        let mut wire = Header::of_tag(1).to_bytes().to_vec();
+        wire.extend(Header::data(0, file.len() as u64).to_bytes());
+        wire.extend(sent);
+        wire.extend(digest.map(Header::to_bytes).concat());
+        wire.extend(Header::eof(1).to_bytes());
+        streams[0].write_all(&wire).await.unwrap();
+        let (sink, watch) = (Kept::default(), Watch::new());
+        let plan = incoming(Mode::Extended).tag(Some(Tag::new(1, Extent::Whole)));
+        let got = to.receive(&sink, &plan, &watch).await;
+        let kind = got.err().map(|error| error.kind());
+        assert_eq!(kind, corrupt.then_some(ErrorKind::Corrupt));
+        assert!(to.is_set());
+    }
+}
+
+#[tokio::test]
 async fn a_refused_file_is_cut_short_and_the_next_one_follows() {
     let (mut from, mut to) = pair().await;
     let (refused, next) = (Disk::zeros(1 << 40), bytes(1000));
     let cut = Watch::new();
-    let plan = whole(Mode::Extended, 1 << 40).parallelism(2).tag(Some(1));
+    let plan = whole(Mode::Extended, 1 << 40)
+        .parallelism(2)
+        .tag(Some(Tag::new(1, Extent::Head)));
     let send = async {
         let cutting = async {
             while cut.bytes() == 0 {
@@ -134,7 +163,9 @@ async fn a_refused_file_is_cut_short_and_the_next_one_follows() {
         };
         let (sent, ()) = tokio::join!(from.send(&refused, &plan, &cut), cutting);
         assert!(sent.unwrap().bytes < 1 << 30);
-        let plan = whole(Mode::Extended, 1000).parallelism(2).tag(Some(2));
+        let plan = whole(Mode::Extended, 1000)
+            .parallelism(2)
+            .tag(Some(Tag::new(2, Extent::Head)));
         let watch = Watch::new();
         from.send(&Memory(next.clone()), &plan, &watch).await
     };

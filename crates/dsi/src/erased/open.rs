@@ -26,6 +26,8 @@ pub struct BoxListing(Box<dyn DynListing>);
 trait DynSource: Send + Sync {
     fn size_dyn(&self) -> u64;
     fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxResult<'_, BytesMut>;
+    fn lends_dyn(&self) -> bool;
+    fn lend_dyn(&self, offset: u64, len: u64) -> BoxResult<'_, Bytes>;
     fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>>;
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
     fn unchanged_dyn(&self) -> BoxResult<'_, ()>;
@@ -38,6 +40,14 @@ impl<S: Source> DynSource for S {
 
     fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxResult<'_, BytesMut> {
         Box::pin(self.read_at(offset, into))
+    }
+
+    fn lends_dyn(&self) -> bool {
+        self.lends()
+    }
+
+    fn lend_dyn(&self, offset: u64, len: u64) -> BoxResult<'_, Bytes> {
+        Box::pin(self.lend(offset, len))
     }
 
     fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>> {
@@ -71,6 +81,14 @@ impl Source for BoxSource {
         into: BytesMut,
     ) -> impl Future<Output = Result<BytesMut>> + Send {
         self.0.read_at_dyn(offset, into)
+    }
+
+    fn lends(&self) -> bool {
+        self.0.lends_dyn()
+    }
+
+    fn lend(&self, offset: u64, len: u64) -> impl Future<Output = Result<Bytes>> + Send {
+        self.0.lend_dyn(offset, len)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -38,6 +38,14 @@ impl<S: Source> Source for Placed<S> {
         told(self.object.read_at(offset, into).await, &self.path)
     }
 
+    fn lends(&self) -> bool {
+        self.object.lends()
+    }
+
+    async fn lend(&self, offset: u64, len: u64) -> Result<Bytes> {
+        told(self.object.lend(offset, len).await, &self.path)
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.object.descriptor()
     }

@@ -84,7 +84,7 @@ impl Capabilities {
     /// Tagged transfers, an extension: the data of a store may be sent right behind its command.
     pub fn tagged_transfers(&self) -> Support {
         match self.parameters("STOR") {
-            Some(text) if text.to_ascii_uppercase().contains("TAGGED;") => Support::Yes,
+            Some(text) if text.to_ascii_uppercase().contains("TAGGED;DIGEST;") => Support::Yes,
             // No other server has it, so it is never tried unlisted.
             _ => Support::No,
         }

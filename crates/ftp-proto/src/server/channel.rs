@@ -265,10 +265,15 @@ impl LoggedIn {
 
     /// `EPSV`.
     pub(super) fn extended_passive(&mut self, argument: Epsv, cx: &mut Cx<'_>) {
-        if cx.settings.data_elsewhere {
-            let fact =
-                "EPSV names no host, and data ports are on other hosts here: send PASV or SPAS.";
-            return cx.out.say::<502>(fact);
+        // Only clients of GridFTP read an address in the reply, which has none by RFC 2428 §3.
+        if cx.settings.data_elsewhere && !cx.out.dialect.is_gridftp() {
+            let remedy = match cx.peer.to_canonical().is_ipv4() {
+                true => "PASV",
+                false => "EPRT",
+            };
+            return cx.out.say::<502>(format!(
+                "EPSV names no host, and data ports are on other hosts here: send {remedy} or SPAS."
+            ));
         }
         match argument {
             Epsv::All => {
@@ -371,7 +376,7 @@ impl LoggedIn {
                 return false;
             }
         };
-        match passive_reply(form, delayed, &addresses) {
+        match passive_reply(form, delayed, &addresses, cx.settings.data_elsewhere) {
             Some(reply) => {
                 let all = matches!(form, PassiveForm::Spas { .. });
                 let striped = all && addresses.len() > 1;
@@ -420,10 +425,17 @@ pub(super) fn structure(structure: char, cx: &mut Cx<'_>) {
     }
 }
 
-fn passive_reply(form: PassiveForm, delayed: bool, addresses: &[SocketAddr]) -> Option<Reply> {
+/// The reply that tells these addresses, `elsewhere` or on this host.
+fn passive_reply(
+    form: PassiveForm,
+    delayed: bool,
+    addresses: &[SocketAddr],
+    elsewhere: bool,
+) -> Option<Reply> {
     let first = *addresses.first()?;
     match form {
         PassiveForm::Pasv => addr::pasv_reply(first, delayed),
+        PassiveForm::Epsv if elsewhere => Some(addr::epsv_host_reply(first, delayed)),
         PassiveForm::Epsv => Some(addr::epsv_reply(first.port(), delayed)),
         PassiveForm::Spas { extended } => Some(addr::spas_reply(addresses, extended, delayed)),
     }

@@ -49,7 +49,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         lines.push(line.to_owned());
     }
     if settings.tags && !settings.denies("ESTO") {
-        lines.push("STOR Tagged;".to_owned());
+        lines.push("STOR Tagged;Digest;".to_owned());
     }
     if settings.keeps {
         lines.push("HELD".to_owned());

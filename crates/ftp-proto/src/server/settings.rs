@@ -43,8 +43,9 @@ pub struct Settings {
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
     pub stripes: Option<u32>,
-    /// Whether all data connections are on other hosts than the control connection: `EPSV`, whose
-    /// reply names no host (RFC 2428 §3), is refused then, and clients send `PASV`.
+    /// Whether all data connections are on other hosts than the control connection: the reply to
+    /// `EPSV`, which names no host by RFC 2428 §3, has the address for clients of GridFTP then, and
+    /// is a refusal for others.
     pub data_elsewhere: bool,
     /// Bounds on the memory and the waits of a session that its peer chooses.
     pub limits: Limits,

@@ -2,7 +2,7 @@
 //! them.
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr, Type};
+use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr, Tag, Type};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::marker::{Marker, Perf};
 use ftp_wire::path::FtpPath;
@@ -207,7 +207,7 @@ impl LoggedIn {
         &mut self,
         path: &FtpPath,
         region: Option<(u64, Option<u64>)>,
-        tag: Option<u64>,
+        tag: Option<Tag>,
         cx: &mut Cx<'_>,
     ) {
         let held = self.take_held();
@@ -229,7 +229,7 @@ impl LoggedIn {
         &mut self,
         path: &FtpPath,
         into: Placement,
-        tag: Option<u64>,
+        tag: Option<Tag>,
         cx: &mut Cx<'_>,
     ) {
         let held = self.take_held();
@@ -293,7 +293,7 @@ impl LoggedIn {
     }
 
     /// Hands a transfer to the caller, or refuses it.
-    fn begin(&mut self, kind: TransferKind, tag: Option<u64>, cx: &mut Cx<'_>) {
+    fn begin(&mut self, kind: TransferKind, tag: Option<Tag>, cx: &mut Cx<'_>) {
         if !self.is_protected_enough(cx) {
             return;
         }

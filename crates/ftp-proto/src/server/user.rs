@@ -182,6 +182,8 @@ impl LoggedIn {
             Command::Mlst(path) => self.print_facts(path, cx),
             Command::Mlsc(path) => self.print_contents(path, cx),
             Command::Stat(path) => self.print_status(path, cx),
+            // No parser makes one.
+            Command::Raw(_) => cx.out.say::<500>("Command not supported."),
             Command::Cksm {
                 algorithm,
                 offset,

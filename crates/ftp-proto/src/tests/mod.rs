@@ -216,7 +216,7 @@ pub(crate) struct Tree {
     pub(crate) cached: bool,
     /// Transfers begun, for assertions.
     pub(crate) transfers: Vec<TransferKind>,
-    /// Their tags.
+    /// Numbers of their tags.
     pub(crate) tags: Vec<u64>,
 }
 
@@ -249,7 +249,7 @@ impl Tree {
                     transfer.channel.mode == ftp_wire::command::Mode::Extended,
                 );
                 self.transfers.push(transfer.kind.clone());
-                self.tags.extend(transfer.tag);
+                self.tags.extend(transfer.tag.map(|tag| tag.number));
                 if let TransferKind::Retrieve { path, .. } = &transfer.kind
                     && !self.objects.contains_key(&name(path))
                 {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ftp_wire::command::{Command, Esto, Mode, Secret, Spot};
+use ftp_wire::command::{Command, Esto, Mode, Secret, Spot, Tag};
 use ftp_wire::line::LineSplitter;
+use ftp_wire::receipt::Extent;
 use ftp_wire::reply::Reply;
 
 use super::{HOST, Tree, path, settings, start};
@@ -201,7 +202,8 @@ fn a_session_from_greeting_to_files_in_chunks_of_every_size() {
         assert!(caps.extended_mode().is_yes() && caps.tagged_transfers().is_yes());
         assert_eq!(caps.checksums()[0].0, "MD5");
         pair.send(&Command::Pasv);
-        for (tag, name) in (1..).zip(["/a", "/b", "/c"]) {
+        for (number, name) in (1..).zip(["/a", "/b", "/c"]) {
+            let tag = Tag::new(number, Extent::Head);
             let spot = Spot::Sized(6);
             pair.send(&Command::Esto(Esto::Tagged { tag, spot }, path(name)));
         }

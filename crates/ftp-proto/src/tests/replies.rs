@@ -432,7 +432,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " SIZE",
         " SBUF",
         " PASV AllowDelayed;",
-        " STOR Tagged;",
+        " STOR Tagged;Digest;",
         " HELD",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");

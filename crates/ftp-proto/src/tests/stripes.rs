@@ -1,10 +1,11 @@
 //! A server whose data connections are on several hosts: SPAS, SPOR and `StripeLayout`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZero;
 
 use byte_ranges::{Layout, Range64, RangeSet};
-use ftp_wire::command::{Dcau, Mode};
+use ftp_wire::command::{Dcau, Mode, Tag};
+use ftp_wire::receipt::Extent;
 
 use super::{HOST, Rig, listening, path, settings};
 use crate::security::{DataProtection, Level, Mechanism, Protection};
@@ -314,18 +315,44 @@ fn a_tag_has_no_receipt_of_several_stripes() {
     let mut rig = session();
     rig.passive();
     rig.line("ESTO tag=1 f");
-    assert!(matches!(rig.action().1, Action::Transfer(transfer) if transfer.tag == Some(1)));
+    assert!(
+        matches!(rig.action().1, Action::Transfer(transfer) if transfer.tag == Some(Tag::new(1, Extent::Head)))
+    );
 }
 
 #[test]
 fn epsv_is_refused_where_data_is_on_other_hosts() {
     let mut settings = striped();
     settings.data_elsewhere = true;
-    let mut rig = Rig::logged_in_with(settings);
+    let mut rig = Rig::logged_in_with(settings.clone());
     for line in ["EPSV", "EPSV 1", "EPSV ALL"] {
         let said = rig.line(line).take();
         assert!(said.starts_with("502 EPSV names no host"), "{line}: {said}");
+        assert!(said.contains("send PASV or SPAS"), "{line}: {said}");
     }
     assert!(rig.ask("FEAT").contains("\r\n NODES\r\n"));
     assert_eq!(wanted(&mut rig, "PASV"), None);
+    let mut rig = Rig::logged_in_from(Ipv6Addr::LOCALHOST.into(), settings);
+    let said = rig.ask("EPSV");
+    assert!(said.contains("send EPRT or SPAS"), "{said}");
+}
+
+/// Over IPv6 it is the only command for a single address.
+#[test]
+fn epsv_names_the_address_of_a_node_to_clients_of_gridftp() {
+    let mut settings = striped();
+    settings.data_elsewhere = true;
+    for (node, told) in [
+        ("[2001:db8::7]:40000", "|2|2001:db8::7|40000|"),
+        ("192.0.2.7:40000", "|1|192.0.2.7|40000|"),
+    ] {
+        let mut rig = Rig::logged_in_from(Ipv6Addr::LOCALHOST.into(), settings.clone());
+        rig.line("MODE E").take();
+        rig.line("EPSV");
+        let node = Outcome::Listening(vec![node.parse().unwrap()]);
+        let said = rig.done(node).take();
+        let expected = format!("229 Entering Extended Passive Mode ({told})\r\n");
+        assert_eq!(said, expected);
+        assert_eq!(rig.ask("EPSV ALL"), "229 EPSV ALL Successful.\r\n");
+    }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
-use ftp_wire::command::Mode;
+use ftp_wire::command::{Mode, Tag};
 use ftp_wire::error::BadLine;
-use ftp_wire::receipt::Receipt;
+use ftp_wire::receipt::{Extent, Receipt};
 use ftp_wire::reply::Reply;
 
 use super::{Rig, listening, path, refused, settings};
@@ -615,7 +615,7 @@ fn a_channel_of_tagged_stores_survives_refusals_and_ends_when_out_of_step() {
     let Action::Transfer(transfer) = action else {
         panic!()
     };
-    assert_eq!(transfer.tag, Some(1));
+    assert_eq!(transfer.tag, Some(Tag::new(1, Extent::Head)));
     let whole = |kind: &TransferKind| {
         matches!(
             kind,
@@ -638,19 +638,20 @@ fn a_channel_of_tagged_stores_survives_refusals_and_ends_when_out_of_step() {
         "what is left of them is known by its tag"
     );
 
-    rig.line("ESTO tag=4,A,5 /scratch/f");
+    rig.line("ESTO digest=4,A,5 /scratch/f");
     let (ticket, action) = rig.action();
     let Action::Transfer(transfer) = action else {
         panic!()
     };
-    assert_eq!(transfer.tag, Some(4));
-    let receipt = Receipt::new(3, Some(0xff));
+    assert_eq!(transfer.tag, Some(Tag::new(4, Extent::Whole)));
+    let receipt = Receipt::new(3, Some([0xa5; 32]));
     rig.input(Input::Event(ticket, Event::Opened { reused: true }));
     rig.input(Input::Done(ticket, Outcome::Proven(receipt)));
-    assert!(
-        rig.take()
-            .ends_with("\r\n226 Transfer Complete. Bytes=3;CRC32C=000000ff;\r\n")
+    let proven = format!(
+        "\r\n226 Transfer Complete. Bytes=3;BLAKE3={};\r\n",
+        "a5".repeat(32)
     );
+    assert!(rig.take().ends_with(&proven));
     assert!(!dropped(&mut rig));
 
     rig.line("ESTO tag=5,E /scratch/f");

@@ -309,6 +309,45 @@ fn only_the_blocks_behind_its_tag_belong_to_a_transfer() {
 }
 
 #[test]
+fn a_tagged_transfer_may_end_with_its_digest() {
+    let of: [u8; 32] = std::array::from_fn(|n| 200 - n as u8);
+    let digest = Header::of_digest(of).map(|half| block(half, b""));
+    let [first, second] = digest.clone();
+    let tag = |tag| block(Header::of_tag(tag), b"");
+    let (own, end) = (
+        block(Header::data(0, 3), b"own"),
+        block(Header::eof(1), b""),
+    );
+    let expected = [
+        Seen::Bytes(0, b"own".to_vec()),
+        Seen::Digest(of),
+        Seen::Eof(1),
+        Seen::Eod(false),
+    ];
+    let with = |before: &[Vec<u8>]| tagged(&[before, &digest, std::slice::from_ref(&end)].concat());
+    assert_eq!(with(&[tag(7), own.clone()]), Ok(expected.to_vec()));
+    // That of a transfer that failed is skipped with it, whole or in part.
+    for stale in [&digest[..], &digest[..1]] {
+        let failed = [&[tag(2), own.clone()], stale, std::slice::from_ref(&end)].concat();
+        assert_eq!(
+            with(&[failed, vec![tag(7), own.clone()]].concat()),
+            Ok(expected.to_vec())
+        );
+    }
+    let descriptor = 2;
+    let refused = Err(BadBlockKind::ReservedBits { descriptor });
+    assert_eq!(
+        with(&[tag(7), first, second, own.clone()]),
+        refused,
+        "a second one"
+    );
+    assert_eq!(with(&[]), refused, "without a tag");
+    let mut untagged = Conn::new(1);
+    let wire = [own, digest.concat()].concat();
+    assert!(untagged.take(&wire, &mut Vec::new()).is_err());
+}
+
+#[test]
 fn the_rest_of_a_transfer_that_failed_midway_is_skipped() {
     let wire = [
         block(Header::of_tag(1), b""),

@@ -38,6 +38,7 @@ enum Seen {
     Bytes(u64, Vec<u8>),
     Eof(u64),
     Eod(bool),
+    Digest([u8; 32]),
     Retired,
 }
 
@@ -97,6 +98,7 @@ impl Conn {
                     bytes = &bytes[n as usize..];
                 }
                 Step::Eof { connections } => seen.push(Seen::Eof(connections)),
+                Step::Digest(digest) => seen.push(Seen::Digest(digest)),
                 Step::Eod { close } => {
                     seen.push(Seen::Eod(close));
                     self.ended = true;
@@ -208,6 +210,7 @@ fn receive(wires: &[Vec<u8>; 2], cut: usize, file: &[u8]) {
                     }
                     Seen::Eof(count) => gather.eof(count).unwrap(),
                     Seen::Eod(_) => gather.eod().unwrap(),
+                    Seen::Digest(_) => panic!("nothing was tagged"),
                     Seen::Retired => panic!("nothing was kept"),
                 }
             }

@@ -240,6 +240,21 @@ pub(super) async fn reads_past_the_end_are_empty<D: Dsi>(bench: &Bench<'_, D>) -
     if let Some(data) = source.data().await? {
         assert!(data.end() <= 10);
     }
+    if source.lends() {
+        let mut lent = Vec::new();
+        loop {
+            let piece = source.lend(3 + len(&lent), 2).await?;
+            assert!(piece.len() <= 2, "{piece:?}");
+            if piece.is_empty() {
+                break;
+            }
+            lent.extend_from_slice(&piece);
+        }
+        assert_eq!(lent, b"3456789");
+        for beyond in [10, u64::MAX] {
+            assert!(source.lend(beyond, 64).await?.is_empty(), "{beyond}");
+        }
+    }
     Ok(())
 }
 

@@ -23,6 +23,7 @@ use Kind::{Interface, Other, Plugin, Pure};
 const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/ranges", 0, Pure),
     ("crates/tls-secrets", 0, Pure),
+    ("crates/digest-tree", 1, Pure),
     ("crates/ftp-wire", 1, Pure),
     ("crates/gsi", 1, Pure),
     ("crates/mode-e", 1, Pure),

@@ -1,0 +1,277 @@
+//! `Tree`: the values of a file as far as it is known, and the digest once it is whole.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use blake3::Hash;
+use blake3::hazmat::{Mode, left_subtree_len, merge_subtrees_root};
+use byte_ranges::{Range64, RangeSet};
+
+use crate::piece::{Edge, Parts, Piece};
+use crate::subtree::{CHUNK, GROUP_LEVEL, LONGEST, Subtree, join, value_of};
+use crate::{GROUP, Value};
+
+/// Most values, and most chunks in parts, that wait for bytes before them: about 6 MiB.
+pub const MAX_WAITING: usize = 1 << 12;
+
+/// The values of a file of which any ranges are known.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    /// Complete subtrees by offset. Those at the left edge of the tree are not joined: which one
+    /// of them is the root shows at the end.
+    values: BTreeMap<u64, (u32, Value)>,
+    /// Chunks in parts by offset, the first one for good.
+    chunks: BTreeMap<u64, Chunk>,
+    /// Values of groups that nobody has taken yet, where they are wanted.
+    groups: Option<Vec<(u64, Value)>>,
+    /// The reason for which the digest is lost.
+    lost: Option<Unknown>,
+}
+
+/// A chunk of which parts are known.
+#[derive(Debug, Clone)]
+struct Chunk {
+    bytes: [u8; blake3::CHUNK_LEN],
+    known: RangeSet,
+}
+
+/// The reason for which the digest of a tree is not known. The bytes have to be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unknown {
+    /// Bytes before the end are missing.
+    Missing,
+    /// There are bytes behind the end.
+    Longer,
+    /// Bytes arrived twice, and may have changed.
+    Repeated,
+    /// The bytes arrived in too many pieces at once.
+    Scattered,
+}
+
+impl Tree {
+    /// An empty tree.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty tree that hands out the values of groups.
+    pub fn with_groups() -> Self {
+        Self {
+            groups: Some(Vec::new()),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a block. Bytes that are known already, and too many pieces, lose the digest.
+    pub fn insert(&mut self, piece: Piece) {
+        self.keep(|tree| {
+            let Parts { head, values, tail } = piece.0?;
+            tree.edge(&head)?;
+            tree.edge(&tail)?;
+            let mut values = values.into_iter();
+            values.try_for_each(|(subtree, value)| tree.add(subtree, value))
+        });
+    }
+
+    /// Adds the value of group `number`, that was handed out before, in place of its bytes.
+    pub fn insert_group(&mut self, number: u64, value: Value) {
+        self.keep(|tree| {
+            let known = number.checked_mul(GROUP).filter(|start| *start < LONGEST);
+            let start = known.ok_or(Unknown::Longer)?;
+            let level = GROUP_LEVEL;
+            tree.add(Subtree { start, level }, value)
+        });
+    }
+
+    /// Says whether the digest is lost, so that further blocks change nothing.
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// The numbers and values of groups that were completed since the last call, in the order of
+    /// their completion; none of a tree that was not made [with groups](Self::with_groups).
+    pub fn take_groups(&mut self) -> Vec<(u64, Value)> {
+        self.groups.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The digest of the file of `size` bytes.
+    ///
+    /// # Errors
+    /// When the tree does not know every byte of it once, or knows more.
+    pub fn digest(&self, size: u64) -> Result<Hash, Unknown> {
+        self.lost.map_or(Ok(()), Err)?;
+        if self.end() > size {
+            return Err(Unknown::Longer);
+        }
+        if size <= CHUNK {
+            let first = self.chunks.get(&0).map_or(&[][..], |chunk| &chunk.bytes);
+            let whole = usize::try_from(size)
+                .ok()
+                .and_then(|size| first.get(..size));
+            let known = self
+                .chunks
+                .get(&0)
+                .map_or(0, |chunk| chunk.known.first_hole());
+            let whole = whole.filter(|_| known == size);
+            return match (size, whole) {
+                (0, _) => Ok(blake3::hash(&[])),
+                (_, Some(whole)) => Ok(blake3::hash(whole)),
+                (_, None) => Err(Unknown::Missing),
+            };
+        }
+        let left = left_subtree_len(size);
+        let [left, right] = [self.value(0, left)?, self.value(left, size - left)?];
+        Ok(merge_subtrees_root(&left, &right, Mode::Hash))
+    }
+
+    /// The value of the `length` bytes at `start`, of which only the last chunk may be short.
+    fn value(&self, start: u64, length: u64) -> Result<Value, Unknown> {
+        if let Some((level, value)) = self.values.get(&start)
+            && CHUNK << level == length
+        {
+            return Ok(*value);
+        }
+        if length <= CHUNK {
+            let chunk = self.chunks.get(&start).ok_or(Unknown::Missing)?;
+            let whole = usize::try_from(length)
+                .ok()
+                .and_then(|length| chunk.bytes.get(..length));
+            let whole = whole.filter(|_| chunk.known.first_hole() == length);
+            return Ok(value_of(start, whole.ok_or(Unknown::Missing)?));
+        }
+        let left = left_subtree_len(length);
+        let [left, right] = [
+            self.value(start, left)?,
+            self.value(start + left, length - left)?,
+        ];
+        Ok(join(&left, &right))
+    }
+
+    /// The offset behind the last known byte.
+    fn end(&self) -> u64 {
+        let value = self.values.last_key_value();
+        let value = value.map(|(&start, &(level, _))| Subtree { start, level }.end());
+        let chunk = self.chunks.last_key_value();
+        let chunk = chunk.map(|(start, chunk)| start + chunk.known.end());
+        value.max(chunk).unwrap_or(0)
+    }
+
+    /// Changes the tree, which is of no use any more after a failure.
+    fn keep(&mut self, change: impl FnOnce(&mut Self) -> Result<(), Unknown>) {
+        if self.lost.is_none()
+            && let Err(reason) = change(self)
+        {
+            *self = Self {
+                lost: Some(reason),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Adds bytes of one chunk.
+    fn edge(&mut self, edge: &Edge) -> Result<(), Unknown> {
+        let start = edge.start - edge.start % CHUNK;
+        let Some(range) = Range64::from_len(edge.start - start, edge.bytes.len() as u64) else {
+            return Ok(());
+        };
+        if self.is_known(Subtree { start, level: 0 }) {
+            return Err(Unknown::Repeated);
+        }
+        let chunk = self.chunks.entry(start).or_insert_with(|| Chunk {
+            bytes: [0; blake3::CHUNK_LEN],
+            known: RangeSet::new(),
+        });
+        let first = usize::try_from(range.start()).unwrap_or(usize::MAX);
+        let place = chunk.bytes.get_mut(first..).unwrap_or_default();
+        let Some(place) = place.get_mut(..edge.bytes.len()) else {
+            return Err(Unknown::Repeated);
+        };
+        if !chunk.known.clip(range).is_empty() {
+            return Err(Unknown::Repeated);
+        }
+        place.copy_from_slice(&edge.bytes);
+        chunk.known.insert(range);
+        if chunk.known.first_hole() < CHUNK {
+            return match self.chunks.len() > MAX_WAITING {
+                true => Err(Unknown::Scattered),
+                false => Ok(()),
+            };
+        }
+        if start == 0 {
+            self.first_group();
+            return Ok(());
+        }
+        let value = value_of(start, &chunk.bytes);
+        self.chunks.remove(&start);
+        self.add(Subtree { start, level: 0 }, value)
+    }
+
+    /// Adds a complete subtree and joins it with its siblings, but for the left edge.
+    fn add(&mut self, mut subtree: Subtree, mut value: Value) -> Result<(), Unknown> {
+        let chunks = self.chunks.range(subtree.start..subtree.end()).next();
+        if self.is_known(subtree) || chunks.is_some() {
+            return Err(Unknown::Repeated);
+        }
+        let in_first = subtree.start < GROUP;
+        loop {
+            if subtree.level == GROUP_LEVEL && subtree.start > 0 {
+                let groups = self.groups.iter_mut();
+                groups.for_each(|groups| groups.push((subtree.start / GROUP, value)));
+            }
+            let sibling = subtree.sibling();
+            let other = self.values.get(&sibling.start);
+            let other = other.filter(|(level, _)| *level == sibling.level);
+            let Some(&(_, other)) = other.filter(|_| subtree.parent().start > 0) else {
+                break;
+            };
+            self.values.remove(&sibling.start);
+            value = match sibling.start < subtree.start {
+                true => join(&other, &value),
+                false => join(&value, &other),
+            };
+            subtree = subtree.parent();
+        }
+        self.values.insert(subtree.start, (subtree.level, value));
+        if in_first {
+            self.first_group();
+        }
+        match self.values.len() > MAX_WAITING {
+            true => Err(Unknown::Scattered),
+            false => Ok(()),
+        }
+    }
+
+    /// Hands out the value of the first group once it is complete; it is never joined itself.
+    fn first_group(&mut self) {
+        let whole = self
+            .chunks
+            .get(&0)
+            .is_some_and(|chunk| chunk.known.first_hole() == CHUNK);
+        if whole && self.groups.is_some() {
+            let first = self.value(0, GROUP).ok().map(|value| (0, value));
+            self.groups
+                .iter_mut()
+                .for_each(|groups| groups.extend(first));
+        }
+    }
+
+    /// Says whether a byte of `subtree` is in a complete one.
+    fn is_known(&self, subtree: Subtree) -> bool {
+        let before = self.values.range(..subtree.end()).next_back();
+        before.is_some_and(|(&start, &(level, _))| Subtree { start, level }.end() > subtree.start)
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "bytes of the file are missing",
+            Self::Longer => "the file is longer than its size",
+            Self::Repeated => "bytes of the file arrived twice",
+            Self::Scattered => "the file arrived in too many pieces at once",
+        })
+    }
+}
+
+impl std::error::Error for Unknown {}
