@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ftp_proto::client::Capabilities;
+use ftp_wire::command::Tag;
+use ftp_wire::receipt::Extent;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 /// The features of a server that this client makes use of.
@@ -78,7 +80,7 @@ pub(crate) struct Tags(AtomicU64);
 
 impl Tags {
     /// The tag of the next transfer.
-    pub(crate) fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next(&self, extent: Extent) -> Tag {
+        Tag::new(self.0.fetch_add(1, Ordering::Relaxed), extent)
     }
 }

@@ -298,10 +298,6 @@ impl Client {
         self.stat_by_size(wire).await
     }
 
-    pub(crate) async fn exists(&self, path: &[u8]) -> Result<bool, ControlError> {
-        self.control.exists(&self.path(path)?).await
-    }
-
     async fn stat_by_size(&self, path: FtpPath) -> Result<(Entry, FactSet), ControlError> {
         use ftp_wire::facts::Fact;
         let mut size = self.control.send(Command::Size(path.clone()));

@@ -86,6 +86,7 @@ impl ControlError {
         | Self::Misbehaved { site, command, .. }) = self;
         let class = match self {
             Self::Lost { .. } => Class::Connect,
+            _ if self.kind() == Some(FailureKind::ChecksumMismatch) => Class::Verify,
             Self::Refused { .. } | Self::Misbehaved { .. } => Class::Transfer,
         };
         let fields = Fields {
@@ -148,9 +149,10 @@ fn remedy(command: &str, reply: &Reply) -> &'static str {
 }
 
 fn data_remedy(cause: &gridftp_data::Error) -> &'static str {
-    match tells_of_another(&Chain(cause).to_string()) {
-        true => ANOTHER,
-        false => "",
+    match cause.kind() {
+        gridftp_data::ErrorKind::Corrupt => CORRUPT,
+        _ if tells_of_another(&Chain(cause).to_string()) => ANOTHER,
+        _ => "",
     }
 }
 
@@ -177,6 +179,7 @@ const SIZE: &str = "the source may have changed, copy again";
 const CHANGED: &str = "copy again when it is at rest";
 const SHRUNK: &str = "see that it is not the destination itself, then copy again";
 const MISMATCH: &str = "do not use the copy, copy again";
+const CORRUPT: &str = "nothing of the copy is kept, copy again";
 const BAD_NAME: &str = "it is not copied, rename it there";
 const CUT: &str = "read on from there";
 const UNMARKED: &str = "use --mode extended, which tells the end";
@@ -392,10 +395,12 @@ impl TransferError {
     /// had been accepted, so a refusal that names no cause is that of a connection that broke.
     pub(crate) fn is_transient_midway(&self) -> bool {
         match self {
-            Self::Control(ControlError::Refused { reply, .. }) => match FailureKind::of(reply) {
-                FailureKind::Unsupported | FailureKind::Sequence | FailureKind::Failed => true,
-                kind => kind.is_transient(),
-            },
+            Self::Control(ControlError::Refused { reply, .. }) if !self.is_corrupt() => {
+                match FailureKind::of(reply) {
+                    FailureKind::Unsupported | FailureKind::Sequence | FailureKind::Failed => true,
+                    kind => kind.is_transient(),
+                }
+            }
             Self::Both {
                 source,
                 destination,
@@ -403,7 +408,20 @@ impl TransferError {
             // As after connections that broke, when the data of the next file comes in place of
             // this one's.
             Self::Data { cause, .. } if cause.kind() == gridftp_data::ErrorKind::Protocol => true,
-            error => error.is_transient(),
+            error => error.is_corrupt() || error.is_transient(),
+        }
+    }
+
+    /// Says whether the bytes of the copy are not those of the source, so that none is of use.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        match self {
+            Self::Mismatch { .. } => true,
+            Self::Data { cause, .. } => cause.kind() == gridftp_data::ErrorKind::Corrupt,
+            Self::Both {
+                source,
+                destination,
+            } => source.is_corrupt() || destination.is_corrupt(),
+            error => error.reply().map(FailureKind::of) == Some(FailureKind::ChecksumMismatch),
         }
     }
 
@@ -434,6 +452,10 @@ impl TransferError {
             Self::Control(error) => error.fields(),
             Self::Data { site, path, cause } => Fields {
                 site: Some(site),
+                class: match self.is_corrupt() {
+                    true => Class::Verify,
+                    false => Class::Transfer,
+                },
                 ..Fields::local("data", path).with_remedy(data_remedy(cause))
             },
             Self::Local { op, path, .. } => Fields::local(op, path),

@@ -1,4 +1,4 @@
-//! GridFTP client: library and the gridftp-cp program.
+//! GridFTP client: library and the gridftp-cp and gridftp programs.
 //!
 //! A download, an upload and a copy from server to server are one call: [`copy()`] with
 //! [`Location`]s. A [`Client`] is one session, for work on names and listings.
@@ -23,7 +23,9 @@
 //! | --- | --- |
 //! | [`url`] | names of sources and destinations, and their parser |
 //! | [`options`] | the choices of a caller |
+//! | [`choice`], [`filter`] | the files of a source that are copied |
 //! | [`client`] | one session: login, features, names |
+//! | [`remote`] | trees, links and raw lines of a server |
 //! | [`list`] | listings |
 //! | [`file`](mod@file) | one file as bytes in order: a reader, a writer |
 //! | [`copy`](mod@copy) | many files over several sessions |
@@ -143,6 +145,19 @@
 //! a file. A part of a file is written by `ESTO`, which not every server has. A part of a file is
 //! read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
+//! # Which bytes are compared
+//!
+//! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
+//! MODE E transfer while they pass (`Digest` in `FEAT`), and the sender tells its digest on the data
+//! channel: the receiver publishes nothing that differs, and the file is copied again. A part
+//! written into a file that exists is there at once. Behind a transfer in MODE S, through a front
+//! end, over several stripes, or that continued an earlier one, the stored files are read again
+//! for their digests, where both ends know BLAKE3 and the server does not refuse. At any other server the length is
+//! compared, and a digest where [`Verify::Cheapest`](options::Verify::Cheapest) or
+//! [`Verify::With`](options::Verify::With) asks for it. [`Verify::No`](options::Verify::No) leaves
+//! corrupted bytes undetected but for the first 128 KiB of such a MODE E transfer. [`mod@file`],
+//! listings and gateways compare no digests.
+//!
 //! # Uploads under a hidden name
 //!
 //! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode
@@ -190,6 +205,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abilities;
+pub mod choice;
 pub mod client;
 mod clock;
 mod connect_error;
@@ -198,6 +214,7 @@ pub mod copy;
 pub mod doctor;
 pub mod error;
 pub mod file;
+pub mod filter;
 mod gateway;
 mod glob;
 mod grid;
@@ -212,7 +229,11 @@ mod objects;
 pub mod options;
 #[cfg(test)]
 mod played;
+#[cfg(feature = "program")]
+#[doc(hidden)]
+pub mod program;
 pub mod progress;
+pub mod remote;
 mod setup;
 mod silence;
 mod ssh;
@@ -224,8 +245,10 @@ pub mod url;
 pub mod verify;
 pub mod words;
 
+pub use choice::Choice;
 pub use client::Client;
 pub use copy::{Summary, copy};
+pub use filter::Filter;
 pub use options::{ConnectOptions, CopyOptions};
 pub use progress::{Event, Observer, Silent, Totals};
 pub use url::{Location, Site};

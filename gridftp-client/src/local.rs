@@ -68,6 +68,16 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> (i64, u32) {
 ///
 /// The walk stops when the receiver is dropped.
 pub fn walk(root: PathBuf, avoid: Option<(u64, u64)>) -> mpsc::Receiver<Found> {
+    walk_chosen(root, avoid, |_, _| true)
+}
+
+/// As [`walk`], of the names that `takes` wants: it is told a path relative to the root, and whether
+/// that is a directory, of which nothing is told where it is not wanted.
+pub(crate) fn walk_chosen(
+    root: PathBuf,
+    avoid: Option<(u64, u64)>,
+    takes: impl Fn(&[u8], bool) -> bool + Send + 'static,
+) -> mpsc::Receiver<Found> {
     let (tx, rx) = mpsc::channel(WAITING);
     tokio::task::spawn_blocking(move || {
         let mut entries = WalkDir::new(&root)
@@ -75,6 +85,12 @@ pub fn walk(root: PathBuf, avoid: Option<(u64, u64)>) -> mpsc::Receiver<Found> {
             .max_open(OPEN_DIRS)
             .into_iter();
         while let Some(entry) = entries.next() {
+            if !is_wanted(&root, &entry, &takes) {
+                if entry.is_ok_and(|entry| entry.file_type().is_dir()) {
+                    entries.skip_current_dir();
+                }
+                continue;
+            }
             if let (Ok(entry), Some(_)) = (&entry, avoid)
                 && entry.file_type().is_dir()
                 && avoid == entry.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
@@ -95,6 +111,21 @@ pub fn walk(root: PathBuf, avoid: Option<(u64, u64)>) -> mpsc::Receiver<Found> {
         }
     });
     rx
+}
+
+/// Says whether `takes` wants the object of an entry; of an error it is not known what it is.
+fn is_wanted(
+    root: &Path,
+    entry: &walkdir::Result<walkdir::DirEntry>,
+    takes: impl Fn(&[u8], bool) -> bool,
+) -> bool {
+    let (path, kinds) = match entry {
+        Ok(entry) if entry.file_type().is_dir() => (Some(entry.path()), &[true][..]),
+        Ok(entry) => (Some(entry.path()), &[false][..]),
+        Err(error) => (error.path(), &[true, false][..]),
+    };
+    let relative = relative(root, path.unwrap_or(root));
+    relative.is_empty() || kinds.iter().any(|is_dir| takes(relative, *is_dir))
 }
 
 /// Checks that a file which says that it is empty holds nothing.
@@ -138,12 +169,7 @@ fn found(root: &Path, entry: walkdir::Result<walkdir::DirEntry>) -> Found {
         Err(error) => return walk_error(root, error),
     };
     let (path, meta) = entry;
-    let relative = path
-        .strip_prefix(root)
-        .unwrap_or(&path)
-        .as_os_str()
-        .as_bytes()
-        .to_vec();
+    let relative = relative(root, &path).to_vec();
     if meta.is_dir() {
         Found::Dir(Item::new(path, relative, &meta))
     } else if meta.is_file() {
@@ -151,6 +177,12 @@ fn found(root: &Path, entry: walkdir::Result<walkdir::DirEntry>) -> Found {
     } else {
         Found::Special(path)
     }
+}
+
+/// The path relative to the root of a walk; empty for the root.
+fn relative<'p>(root: &Path, path: &'p Path) -> &'p [u8] {
+    let inner = path.strip_prefix(root).unwrap_or(path);
+    inner.as_os_str().as_bytes()
 }
 
 fn walk_error(root: &Path, error: walkdir::Error) -> Found {

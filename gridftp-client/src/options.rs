@@ -13,6 +13,7 @@ pub use gsi::exchange::Delegation;
 pub use gsi::host::Names;
 pub use xio::tls::{Identity, Roots};
 
+pub use crate::choice::Choice;
 pub use crate::grid::{DataCredential, GridOptions};
 
 /// Options of a session with a server.
@@ -120,6 +121,8 @@ pub struct CopyOptions {
     pub concurrency: Option<u32>,
     /// Whether directories are copied.
     pub recursive: bool,
+    /// The files to copy, among those of the sources.
+    pub choice: Choice,
     /// First byte to copy.
     pub offset: Option<u64>,
     /// Number of bytes to copy.
@@ -150,9 +153,10 @@ impl Default for CopyOptions {
             stripe_layout: None,
             concurrency: None,
             recursive: false,
+            choice: Choice::default(),
             offset: None,
             length: None,
-            verify: Verify::No,
+            verify: Verify::Auto,
             retries: 3,
             retry_for: Duration::from_secs(600),
             backoff: Duration::from_millis(500),
@@ -167,8 +171,11 @@ impl Default for CopyOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Verify {
-    /// Not at all.
+    /// Where both ends are of this kind, of the bytes while they pass, or else of the stored
+    /// files; by the length at other servers.
     #[default]
+    Auto,
+    /// By the length, and the first 128 KiB between ends of this kind.
     No,
     /// With the cheapest algorithm that the servers offer.
     Cheapest,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use byte_ranges::Layout;
 use ftp_wire::addr::Passive;
-use ftp_wire::command::{BufferSide, Command, Epsv, Event, Mode, SiteCommand};
+use ftp_wire::command::{BufferSide, Command, Epsv, Event, Family, Mode, SiteCommand};
 use ftp_wire::opts::Opts;
 use gridftp_data::Peers;
 use xio_core::Target;
@@ -198,6 +198,10 @@ impl Client {
     pub(crate) fn send_passive(&self) -> Replies {
         self.control.send(match self.control.peer() {
             IpAddr::V4(_) => Command::Pasv,
+            // In MODE S it tells one address, with its host.
+            IpAddr::V6(_) if self.abilities.nodes && self.state.mode == Mode::Stream => {
+                Command::Spas(Some(Family::V6))
+            }
             IpAddr::V6(_) => Command::Epsv(Epsv::Any),
         })
     }

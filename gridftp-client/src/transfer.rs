@@ -229,19 +229,20 @@ impl Transfer {
         watch: &Watch,
         data: impl Future<Output = gridftp_data::Result<T>>,
     ) -> Result<T, Failure> {
-        self.run_with(watch, data, |_| ()).await
+        let (moved, _) = self.run_with(watch, data, |_| ()).await?;
+        Ok(moved)
     }
 
-    /// As [`run`](Self::run); `each` gets the preliminary replies.
+    /// As [`run`](Self::run), with the last reply; `each` gets the preliminary ones.
     pub(crate) async fn run_with<T>(
         &mut self,
         watch: &Watch,
         data: impl Future<Output = gridftp_data::Result<T>>,
         mut each: impl FnMut(&Reply),
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, Reply), Failure> {
         let moved = self.pass(watch, data, &mut each).await?;
-        self.end(each).await?;
-        Ok(moved)
+        let reply = self.end(each).await?;
+        Ok((moved, reply))
     }
 
     /// Moves the data, which `watch` sees; the server's word on it may still be to come. `each`
@@ -343,6 +344,7 @@ impl Transfer {
         let session = SessionState::after_data(word.is_some());
         match (self.data_error(cause), word) {
             (error @ TransferError::Local { .. }, _) => Failure::midway(error, session),
+            (error, _) if error.is_corrupt() => Failure::midway(error, session),
             (_, Some(Err(error))) if first || error.reply().is_some() => self.refused(error),
             (error, _) => Failure::midway(error, session),
         }

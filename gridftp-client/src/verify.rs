@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use ftp_proto::client::FailureKind;
 use ftp_wire::command::Command;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
@@ -15,7 +16,8 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::checksum::Hasher;
 
 use crate::control::{Control, Replies};
-use crate::error::TransferError;
+use crate::copy::Digest;
+use crate::error::{ControlError, TransferError};
 
 /// Bytes hashed between two reads.
 const PIECE: usize = 256 * 1024;
@@ -113,7 +115,8 @@ fn hash(
 }
 
 /// Algorithms that prove two files to be the same, the strongest first.
-pub(crate) const PROOFS: [ChecksumAlgorithm; 4] = [
+pub(crate) const PROOFS: [ChecksumAlgorithm; 5] = [
+    ChecksumAlgorithm::Blake3,
     ChecksumAlgorithm::Sha256,
     ChecksumAlgorithm::Sha512,
     ChecksumAlgorithm::Sha1,
@@ -124,8 +127,63 @@ pub(crate) const PROOFS: [ChecksumAlgorithm; 4] = [
 pub(crate) const CHECKS: [ChecksumAlgorithm; 2] =
     [ChecksumAlgorithm::Crc32c, ChecksumAlgorithm::Adler32];
 
-/// Compares the receipts of both ends of a tagged transfer. Says whether the first bytes were
-/// compared as well, which no end can where they came in too many pieces.
+/// The digest of a file that a server was asked for.
+pub(crate) struct DigestQuery {
+    algorithm: ChecksumAlgorithm,
+    replies: Replies,
+    /// Whether success depends on it; else a refusal proves nothing and is no failure.
+    is_needed: bool,
+}
+
+impl DigestQuery {
+    /// Asks for the digest of a part of a file: with the `needed` algorithm, or else with that of
+    /// the `optional` one, or not at all.
+    pub(crate) fn send(
+        control: &Control,
+        needed: Option<ChecksumAlgorithm>,
+        optional: Option<ChecksumAlgorithm>,
+        (offset, length): (u64, Option<u64>),
+        path: FtpPath,
+    ) -> Option<Self> {
+        let algorithm = needed.or(optional)?;
+        Some(Self {
+            algorithm,
+            replies: ask(control, algorithm, offset, length, path),
+            is_needed: needed.is_some(),
+        })
+    }
+
+    /// The algorithm of the digest.
+    pub(crate) fn algorithm(&self) -> ChecksumAlgorithm {
+        self.algorithm
+    }
+
+    /// Whether success depends on it.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.is_needed
+    }
+
+    /// The server's digest; `None` where it refused one that success does not depend on.
+    ///
+    /// # Errors
+    /// When the server refuses it, or is gone.
+    pub(crate) async fn digest(mut self) -> Result<Option<Digest>, TransferError> {
+        match self.replies.digest().await {
+            Ok(digest) => Ok(Some((self.algorithm, digest))),
+            Err(error) if !self.is_needed && is_refusal(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Says whether a server gives no digests of a file, to this user or at all.
+fn is_refusal(error: &ControlError) -> bool {
+    let kind = error.reply().map(FailureKind::of);
+    matches!(kind, Some(FailureKind::Unsupported | FailureKind::Denied))
+}
+
+/// Compares the receipts of both ends of a tagged transfer; returns the digest that they agree on,
+/// which no end has where the bytes came in too many pieces.
 ///
 /// # Errors
 /// When they differ.
@@ -133,19 +191,25 @@ pub(crate) fn receipt(
     sent: &Receipt,
     taken: &Receipt,
     path: impl FnOnce() -> String,
-) -> Result<bool, TransferError> {
-    match (sent.crc32c, taken.crc32c) {
+) -> Result<Option<Digest>, TransferError> {
+    match (sent.blake3, taken.blake3) {
         _ if sent.bytes != taken.bytes => Err(TransferError::Size {
             path: path(),
             expected: sent.bytes,
             got: taken.bytes,
         }),
         (Some(here), Some(there)) if here != there => {
-            let [here, there] = [here, there].map(|digest| format!("{digest:08x}"));
-            Err(mismatch(path(), ChecksumAlgorithm::Crc32c, &here, &there))
+            let [here, there] = [here, there].map(|digest| hex(&digest));
+            Err(mismatch(path(), ChecksumAlgorithm::Blake3, &here, &there))
         }
-        (here, there) => Ok(here.is_some() && there.is_some()),
+        (Some(here), Some(_)) => Ok(Some((ChecksumAlgorithm::Blake3, hex(&here)))),
+        (None, _) | (_, None) => Ok(None),
     }
+}
+
+/// A digest in hexadecimal, in lower case.
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The error for a copy with another digest than its source.

@@ -57,7 +57,7 @@ fn a_healthy_server_has_no_other_word_than_ok() -> Result<()> {
         "ok    protection: control connection: clear text",
         "ok    protection: data connections: clear text",
         "ok    login: logged in as anonymous: `230 ",
-        "ok    features: MODE E, MLSD, REST STREAM, UTF8, ...; checksums CRC32C",
+        "ok    features: MODE E, MLSD, REST STREAM, UTF8, ...; checksums BLAKE3",
         "ok    data: listing of /...: 1 entries through port ... (PASV) in ",
         "ok    data: EPSV: port ... answers in ",
     ];

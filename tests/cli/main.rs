@@ -1,7 +1,8 @@
-//! `gridftp-cp` as a process: copies, refusals, output and exit statuses.
+//! `gridftp-cp` and `gridftp` as processes: copies, refusals, output and exit statuses.
 #![forbid(unsafe_code)]
 
 mod check;
+mod choice;
 mod copies;
 mod doctor;
 mod downloads;
@@ -21,6 +22,7 @@ mod rules;
 mod safety;
 mod secrets;
 mod secured;
+mod sibling;
 mod small;
 mod stacks;
 mod tagged;

@@ -139,7 +139,7 @@ fn debug_output_hides_passwords() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 10, 1)?;
     let said = bed.cp(&["--debug", &bed.url("file"), "file"])?.ok()?.stderr;
-    for needle in ["> USER anonymous", "> ERET tag=0 /file", "< 226 "] {
+    for needle in ["> USER anonymous", "> ERET digest=0 /file", "< 226 "] {
         ensure!(said.contains(needle), "no {needle} in {said}");
     }
     let url = bed.url("x").replace("ftp://", "ftp://bob:hunter2@");

@@ -55,19 +55,40 @@ fn a_file_that_fails_midway_fails_no_other() -> Result<()> {
 }
 
 #[test]
-fn a_flipped_bit_in_a_small_upload_is_found_without_verify() -> Result<()> {
-    for retries in ["0", "1"] {
-        let bed = Bed::new()?;
-        bed.here.file("file", 100_000, 3)?;
-        let relay = Relay::start(bed.server.addr(), Break::Flip { after: 50_000 })?;
-        let url = bed.server.url_at(relay.addr(), "file");
-        let finished = bed.cp(&["--retries", retries, "file", &url])?;
-        ensure!(relay.broke(), "no bit was flipped");
-        if retries == "0" {
-            fails(&finished, 5, &["verify", "CRC32C", "do not use"])?;
-        } else {
-            finished.ok()?;
-            bed.same("file", "file")?;
+fn a_flipped_bit_is_found_by_default_and_never_published() -> Result<()> {
+    for (size, flags) in [
+        (100_000, &[][..]),
+        (100_000, &["--no-verify"]),
+        (4_000_000, &["-p", "2"]),
+    ] {
+        for (retries, upload) in [("0", true), ("1", true), ("0", false), ("1", false)] {
+            let bed = Bed::new()?;
+            let (from, to) = if upload {
+                (&bed.here, &bed.there)
+            } else {
+                (&bed.there, &bed.here)
+            };
+            from.file("file", size, 3)?;
+            let relay = Relay::start(bed.server.addr(), Break::Flip { after: 50_000 })?;
+            let url = bed.server.url_at(relay.addr(), "file");
+            let ends = if upload {
+                ["file", &url]
+            } else {
+                [url.as_str(), "file"]
+            };
+            let finished = bed.cp(&[&["--retries", retries], flags, &ends[..]].concat())?;
+            ensure!(relay.broke(), "no bit was flipped");
+            if retries == "0" {
+                fails(&finished, 5, &["BLAKE3"])?;
+                ensure!(
+                    flags == ["--no-verify"] || !to.path("file").exists(),
+                    "{}",
+                    finished.report()
+                );
+            } else {
+                finished.ok()?;
+                bed.same("file", "file")?;
+            }
         }
     }
     Ok(())

@@ -15,19 +15,19 @@ const LIMIT: Duration = Duration::from_secs(120);
 const SIZE: u64 = (80 << 20) + 4099;
 
 /// A front end and its data nodes over one tree.
-struct Front {
-    tree: Tree,
-    host: Host,
+pub(crate) struct Front {
+    pub(crate) tree: Tree,
+    pub(crate) host: Host,
     _nodes: [Host; 2],
 }
 
 impl Front {
-    fn start() -> Result<Option<Self>> {
+    pub(crate) fn start() -> Result<Option<Self>> {
         Self::of(None)
     }
 
     /// A front end for anonymous users, or for those of a Grid.
-    fn of(lab: Option<&GridLab>) -> Result<Option<Self>> {
+    pub(crate) fn of(lab: Option<&GridLab>) -> Result<Option<Self>> {
         let tree = Tree::new()?;
         let start = |flags: &[&str]| {
             let Some(mut command) = Peer::GlobusServer.require("interop") else {

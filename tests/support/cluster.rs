@@ -251,11 +251,11 @@ impl Members {
         name: &str,
         flags: &[&str],
     ) -> Result<Front> {
-        let ip = plan.at.ip.to_string();
+        let (ip, nodes) = (plan.at.ip.to_string(), SocketAddr::new(plan.at.ip, 0));
         let mut command = plan.at.command(&self.program);
         command
             .args(["front", "--bind", &ip, "--port", "0", "--anonymous", "rw"])
-            .args(["--cluster-listen", &format!("{ip}:0"), "--cluster"])
+            .args(["--cluster-listen", &nodes.to_string(), "--cluster"])
             .arg(self.folder.path(name))
             .args(plan.front)
             .args(flags);

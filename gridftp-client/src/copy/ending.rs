@@ -49,12 +49,19 @@ impl CopyState {
             let Item::File(job) = item else {
                 return;
             };
-            self.totals.skipped();
-            self.observer.event(&Event::Skipped {
-                source: &self.name_source(&job),
-                why,
-            });
+            self.note_left_out(&self.name_source(&job), why);
         });
+    }
+
+    /// Leaves a source out on purpose that was not counted before.
+    pub(crate) fn leave_out(&self, source: &str, why: &str) {
+        self.totals.found(None);
+        self.note_left_out(source, why);
+    }
+
+    fn note_left_out(&self, source: &str, why: &str) {
+        self.totals.skipped();
+        self.observer.event(&Event::Skipped { source, why });
     }
 
     /// Notes a failed attempt; the job is tried again after a pause when that may help.
@@ -86,9 +93,8 @@ impl CopyState {
                 // still the same.
                 match error {
                     TransferError::Size { expected, got, .. } if got < expected => {}
-                    TransferError::Size { .. }
-                    | TransferError::Changed { .. }
-                    | TransferError::Mismatch { .. } => job.forget(),
+                    TransferError::Size { .. } | TransferError::Changed { .. } => job.forget(),
+                    error if error.is_corrupt() => job.forget(),
                     _ => {}
                 }
                 (job.failures, job.failed_first)

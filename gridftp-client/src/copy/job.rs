@@ -76,6 +76,10 @@ pub(crate) struct DirJob {
     pub(crate) from: Vec<u8>,
     /// Path at the destination.
     pub(crate) to: Vec<u8>,
+    /// Path relative to the root of the copy.
+    pub(crate) relative: Vec<u8>,
+    /// Whether it is made only where a file of it is copied.
+    pub(crate) hollow: bool,
     /// Facts of the source.
     pub(crate) facts: Facts,
     /// Failed attempts so far.
@@ -183,6 +187,12 @@ impl DirJob {
             to,
             ..Self::default()
         }
+    }
+
+    /// Says whether it is made at the destination before anything in it is: a pattern need not match
+    /// anything, and neither need a filter.
+    pub(crate) fn is_made(&self) -> bool {
+        self.pattern.is_none() && !self.hollow
     }
 
     /// The chain for the entries of this directory, which is `unique`; `None` when the directory is

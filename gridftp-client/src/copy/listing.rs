@@ -12,10 +12,11 @@ use gridftp_dsi::{Error as StorageError, ErrorKind};
 
 use super::job::{Above, DirJob, Facts, FileJob, Item};
 use super::queue::{ENOUGH, Taken};
-use super::same::within;
+use super::same::{Unique, within};
 use super::spool::{Line, SpoolReader, SpoolWriter};
 use super::state::CopyState;
 use crate::error::TransferError;
+use crate::filter::Verdict;
 use crate::names;
 use crate::url::show;
 
@@ -103,7 +104,7 @@ pub(crate) struct Sorter<'a> {
     failed: Option<std::io::Error>,
     /// The facts of the directory itself.
     own: Option<Facts>,
-    /// Whether a name was told as one that is not copied.
+    /// Whether a name is there that is not copied.
     refused: Cell<bool>,
 }
 
@@ -189,6 +190,9 @@ impl<'a> Sorter<'a> {
         {
             return;
         }
+        let Some(hollow) = self.chosen(&entry) else {
+            return self.refused.set(true);
+        };
         if let Some(why) = &entry.error {
             return self.refuse(&entry.name, &unnamed(&entry.name, why));
         }
@@ -212,7 +216,21 @@ impl<'a> Sorter<'a> {
             return;
         }
         self.seen.insert(hash, unique);
-        self.take(&entry, known, unique);
+        self.take(&entry, known, unique, hollow);
+    }
+
+    /// Says whether the choice takes a name, and of a directory whether it is hollow.
+    fn chosen(&self, entry: &Entry) -> Option<bool> {
+        let choice = &self.shared.options.choice;
+        let relative = names::join(&self.dir.relative, &entry.name);
+        if entry.kind != EntryKind::Dir {
+            return choice.takes_file(&relative).then_some(false);
+        }
+        match choice.dir(&relative) {
+            Verdict::Take => Some(false),
+            Verdict::Enter => Some(true),
+            Verdict::Leave => None,
+        }
     }
 
     /// Refuses a line with the name of another object.
@@ -243,7 +261,7 @@ impl<'a> Sorter<'a> {
     }
 
     /// Makes a job of an entry.
-    fn take(&mut self, entry: &Entry, known: FactSet, unique: Option<(u64, u64)>) {
+    fn take(&mut self, entry: &Entry, known: FactSet, unique: Option<Unique>, hollow: bool) {
         let from = names::join(&self.dir.from, &entry.name);
         let to = names::join(&self.dir.to, &entry.name);
         let facts = Facts::of_entry(entry, known);
@@ -261,6 +279,8 @@ impl<'a> Sorter<'a> {
                 let job = DirJob {
                     facts,
                     above,
+                    hollow,
+                    relative: names::join(&self.dir.relative, &entry.name),
                     avoid: self.dir.avoid,
                     ..DirJob::new(from, to)
                 };
@@ -321,6 +341,7 @@ pub(crate) fn go_on(shared: &CopyState, mut taken: Taken) -> Option<Taken> {
     let (lines, above) = (rest.next(ENOUGH), rest.above.clone());
     let dir = DirJob {
         avoid: job.avoid,
+        relative: job.relative.clone(),
         above: job.above.clone(),
         ..DirJob::new(job.from.clone(), job.to.clone())
     };

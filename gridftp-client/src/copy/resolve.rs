@@ -1,30 +1,28 @@
 //! Resolves the sources and the destination by the rules of rsync, and runs the copies.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use ftp_wire::facts::EntryKind;
 
 use super::engine::{self, Session};
-use super::job::{DirJob, Facts, FileJob, Item};
-use super::queue::Kind;
+use super::job::{DirJob, Facts, Item};
+use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
 use super::state::{CopyState, Targets};
-use super::{dirs, stdio};
+use super::{dirs, named, stdio};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, ControlError, TransferError};
-use crate::local::{self, Found};
+use crate::local;
 use crate::names;
 use crate::options::CopyOptions;
 use crate::progress::{Observer, Totals};
 use crate::url::{Location, Remote, Site, show};
 
 /// Where everything goes.
-struct Destination {
+pub(super) struct Destination {
     site: Option<Site>,
-    path: Vec<u8>,
+    pub(super) path: Vec<u8>,
     /// Whether it is a directory, or has to become one.
     dir: bool,
     /// Whether something is there.
@@ -50,11 +48,12 @@ pub(crate) async fn run(
         return Box::pin(stdio::run(sources, destination, options, observer, totals)).await;
     }
     let many = sources.len() > 1 || sources.iter().any(|source| pattern(source).is_some());
-    let to_dir = many || destination.means_contents();
+    let names = options.choice.names.is_some();
+    let to_dir = many || names || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
     let mut worst = None;
     // One tree, or one file, has no two files for one name.
-    let targets = (sources.len() > 1).then(Arc::<Targets>::default);
+    let targets = (sources.len() > 1 || names).then(Arc::<Targets>::default);
     let mut groups = sources.chunk_by(|a, b| site(a) == site(b)).peekable();
     while let Some(group) = groups.next() {
         let (first, mut client) = (group.first().and_then(site), None);
@@ -80,7 +79,11 @@ pub(crate) async fn run(
         }
         let producer = shared.queue.producer();
         for source in group {
-            if let Err(error) = add(&shared, client.as_deref(), source, &to).await {
+            let added = match &options.choice.names {
+                Some(names) => named::add(&shared, client.as_deref(), source, names, &to).await,
+                None => add(&shared, client.as_deref(), source, &to).await,
+            };
+            if let Err(error) = added {
                 shared.give_up_found(&source.to_string(), &error);
             }
         }
@@ -119,6 +122,10 @@ fn check(
     }
     if *destination == Location::Stdio && sources.iter().any(|source| pattern(source).is_some()) {
         return refuse("standard output takes one file, not a pattern", "");
+    }
+    let is_directory = |source: &Location| pattern(source).is_none() && *source != Location::Stdio;
+    if options.choice.names.is_some() && (sources.len() > 1 || !sources.iter().all(is_directory)) {
+        return refuse("the names of --files-from are of one source directory", "");
     }
     if options.recursive && (options.offset.is_some() || options.length.is_some()) {
         let what = "--offset and --length copy a part of a file, not of a tree";
@@ -322,7 +329,7 @@ async fn add_matches(
 impl Destination {
     /// Refuses a source that is its own `target`, or a tree that this lies in; gives the directory
     /// that must not be entered.
-    async fn refuse(
+    pub(super) async fn refuse(
         &self,
         shared: &CopyState,
         source: &Object,
@@ -359,9 +366,14 @@ async fn add_file(
     } else {
         to.path.clone()
     };
-    to.refuse(shared, object, &target, from, false).await?;
-    shared.found(FileJob::new(from.to_vec(), target).with_facts(facts));
-    Ok(())
+    let relative = names::last(from);
+    let root = Root {
+        from,
+        relative,
+        target,
+        object,
+    };
+    add_chosen(shared, root, facts, to).await
 }
 
 /// The directory that a directory is copied to.
@@ -394,16 +406,17 @@ async fn add_dir(
     to: &Destination,
 ) -> Result<(), TransferError> {
     let target = target(shared, from, contents, to)?;
-    let avoid = to.refuse(shared, object, &target, from, true).await?;
-    let job = DirJob {
-        avoid,
-        ..DirJob::new(from.to_vec(), target)
+    let relative = b"";
+    let root = Root {
+        from,
+        relative,
+        target,
+        object,
     };
-    shared.queue.push(Item::Dir(Box::new(job)));
-    Ok(())
+    list_tree(shared, root, to).await
 }
 
-/// Walks a local tree into the queue, as fast as the queue is emptied.
+/// Adds a local tree.
 async fn add_tree(
     shared: &Arc<CopyState>,
     from: &[u8],
@@ -412,39 +425,12 @@ async fn add_tree(
     to: &Destination,
 ) -> Result<(), TransferError> {
     let target = target(shared, from, contents, to)?;
-    let avoid = to.refuse(shared, object, &target, from, true).await?;
-    let shared = Arc::clone(shared);
-    let producer = shared.queue.producer();
-    let mut walk = local::walk(Path::new(OsStr::from_bytes(from)).to_owned(), avoid);
-    tokio::spawn(async move {
-        while let Some(found) = walk.recv().await {
-            shared.queue.room(Kind::Any).await;
-            match found {
-                Found::Dir(item) => {
-                    let facts = Facts::of_local(&item);
-                    let from = item.path.as_os_str().as_bytes().to_vec();
-                    let job = DirJob::new(from, names::join(&target, &item.relative));
-                    shared
-                        .queue
-                        .push(Item::Dir(Box::new(DirJob { facts, ..job })));
-                }
-                Found::File(item) => {
-                    let from = item.path.as_os_str().as_bytes().to_vec();
-                    let job = FileJob::new(from, names::join(&target, &item.relative));
-                    shared.found(job.with_facts(Facts::of_local(&item)));
-                }
-                Found::Special(path) => {
-                    let name = path.as_os_str().as_bytes();
-                    let error =
-                        TransferError::local("read", name, "neither a file nor a directory");
-                    shared.give_up_found(&show(name), &error);
-                }
-                Found::Error(path, error) => {
-                    shared.give_up_found(&show(path.as_os_str().as_bytes()), &error);
-                }
-            }
-        }
-        drop(producer);
-    });
-    Ok(())
+    let relative = b"";
+    let root = Root {
+        from,
+        relative,
+        target,
+        object,
+    };
+    walk_tree(shared, root, to).await
 }

@@ -136,6 +136,10 @@ impl CopyState {
         if self.through_layers() && self.source.is_some() {
             job.facts.size = None;
         }
+        let Facts { size, modified, .. } = job.facts;
+        if let Some(why) = self.options.choice.refusal(size, modified) {
+            return self.leave_out(&self.name_source(&job), why);
+        }
         let offset = self.options.offset.unwrap_or(0);
         if let Some(size) = job.facts.size.filter(|size| offset > *size) {
             let name = self.name_source(&job);
@@ -290,7 +294,7 @@ impl CopyState {
 
     /// Notes a directory that is done, for its time and mode at the end.
     pub(crate) fn note_dir(&self, job: DirJob) {
-        if self.options.preserve && !self.options.dry_run && job.pattern.is_none() {
+        if self.options.preserve && !self.options.dry_run && job.is_made() {
             lock(&self.dirs).push(job);
         }
     }

@@ -36,10 +36,9 @@ pub(crate) async fn list(
         if job.failures > 0 || job.listed {
             told.remove(&dir);
         }
-        let made = match job.pattern {
-            // It need not match anything.
-            Some(_) => Making::nothing(),
-            None => Making::send(&destination.control, shared, &dir, &mut told),
+        let made = match job.is_made() {
+            false => Making::nothing(),
+            true => Making::send(&destination.control, shared, &dir, &mut told),
         };
         if job.listed {
             match made.settle().await {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use ftp_proto::client::FailureKind;
-use ftp_wire::addr::Passive;
+use ftp_wire::addr::{self, Passive};
 use ftp_wire::command::{Command, Epsv};
 use ftp_wire::facts::EntryKind;
 use ftp_wire::reply::Reply;
@@ -120,7 +120,12 @@ impl Visit<'_> {
             let text = self.recorder.received("229").map(rest)?;
             Some((read(&Reply::of::<229>(text))?, "EPSV"))
         };
-        plain.map(|at| (at, "PASV")).or_else(extended)
+        let striped = || {
+            let item = self.recorder.second_line("229")?;
+            Some((addr::parse_item(item.as_bytes()).ok()?, "SPAS"))
+        };
+        let plain = plain.map(|at| (at, "PASV"));
+        plain.or_else(extended).or_else(striped)
     }
 
     /// Asks an IPv4 server to listen by `EPSV`, and connects there.

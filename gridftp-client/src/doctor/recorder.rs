@@ -35,6 +35,16 @@ impl Recorder {
         begins('-').or_else(|| begins(' ')).cloned()
     }
 
+    /// The second line of the last reply of this code with several.
+    pub(super) fn second_line(&self, code: &str) -> Option<String> {
+        let (lines, start) = (self.lines(), format!("{code}-"));
+        let mut pairs = lines.windows(2).rev();
+        pairs.find_map(|pair| match pair {
+            [first, second] if first.starts_with(&start) => Some(second.clone()),
+            _ => None,
+        })
+    }
+
     /// Says whether a line of `FEAT` is this one.
     pub(super) fn lists(&self, label: &str) -> bool {
         let is_it = |line: &String| {

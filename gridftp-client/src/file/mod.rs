@@ -110,7 +110,9 @@ impl TransferError {
             Self::Data { cause, .. } => match cause.kind() {
                 DataErrorKind::Timeout(_) => io::ErrorKind::TimedOut,
                 DataErrorKind::Open => io::ErrorKind::ConnectionRefused,
-                DataErrorKind::Protocol | DataErrorKind::Limit => io::ErrorKind::InvalidData,
+                DataErrorKind::Protocol | DataErrorKind::Corrupt | DataErrorKind::Limit => {
+                    io::ErrorKind::InvalidData
+                }
                 _ => io::ErrorKind::ConnectionReset,
             },
             Self::Request { .. } | Self::BadName { .. } => io::ErrorKind::InvalidInput,

@@ -2,19 +2,23 @@
 //! killed.
 
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, ClusterPlan, Finished, Place, Relay, Tree, file_url, same_file,
+    Break, Cluster, ClusterPlan, Finished, Host, Peer, Place, Relay, Tree, file_url, same_file,
 };
 
-use super::{SIZE, cp, stripes};
+use super::{SIZE, cp, globus, stripes};
 
 /// Bytes a second through the relay of a copy that is disturbed.
 const RATE: u64 = 40 << 20;
+
+/// Of one that a failure has to reach in the middle, over many connections.
+pub(super) const SLOW: u64 = 8 << 20;
 
 /// Longest time from the failure of a node to the end of its transfer.
 const NOTICED: Duration = Duration::from_secs(5);
@@ -23,24 +27,111 @@ const NOTICED: Duration = Duration::from_secs(5);
 const FAILING: u8 = 12;
 
 /// The failure of a node.
-#[derive(Clone, Copy)]
-enum Failure {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Failure {
     Signal(Signal),
     /// Nothing passes its network any more, and no connection is closed.
     CutOff,
 }
 
-/// A copy that another thread waits for.
-struct Copying(JoinHandle<Result<Finished>>);
+pub(super) const KILLED: Failure = Failure::Signal(Signal::KILL);
+pub(super) const FROZEN: Failure = Failure::Signal(Signal::STOP);
 
-impl Copying {
-    fn begin(flags: &'static [&'static str], (from, to): (String, String)) -> Self {
-        Self(thread::spawn(move || cp(flags, &from, &to)))
+/// A cluster one of whose nodes is to fail.
+pub(super) struct Failing {
+    pub(super) cluster: Cluster,
+    /// In front of the front end.
+    relay: Relay,
+    /// The connection of the node to the front end.
+    link: Relay,
+    /// Index of the node.
+    node: usize,
+}
+
+impl Failing {
+    /// Starts this node and `others` over `root`, with these flags of the front end.
+    fn start(root: &Path, others: usize, flags: &[&str]) -> Result<Self> {
+        Self::of(Cluster::start_with(root, others, flags, &[])?, &[], SLOW)
     }
 
-    fn end(self) -> Result<Finished> {
+    /// Adds the node to a cluster, with these flags, and a relay of this rate.
+    pub(super) fn of(mut cluster: Cluster, flags: &[&str], rate: u64) -> Result<Self> {
+        let others = cluster.nodes().len();
+        let relay = Relay::paced(cluster.front().addr(), Break::Never, rate)?;
+        let link = Relay::start(cluster.front().addr(), Break::Never)?;
+        let through = link.forward(cluster.address())?;
+        cluster.add_node_through(&[through], &Place::here(FAILING), flags)?;
+        Ok(Self {
+            cluster,
+            relay,
+            link,
+            node: others,
+        })
+    }
+
+    pub(super) fn front(&self) -> &Host {
+        self.cluster.front()
+    }
+
+    pub(super) fn url(&self, name: &str) -> String {
+        self.front().url_at(self.relay.addr(), name)
+    }
+
+    /// Adds another node in the middle of a copy, which is sure to use the node that fails if it
+    /// began with this one alone.
+    pub(super) fn add_another(&mut self, flags: &[&str]) -> Result<()> {
+        self.relay.wait_until_passed(1)?;
+        self.cluster.add_node(flags)
+    }
+
+    /// Checks that a transfer has failed with the node, and so has used it.
+    pub(super) fn check_noticed(&self) -> Result<()> {
+        let (name, output) = (self.node + 1, self.front().output());
+        let noticed = format!("data node node{name}:");
+        ensure!(output.contains(&noticed), "the failure came too late");
+        Ok(())
+    }
+
+    /// Has the node fail in the middle of a copy.
+    pub(super) fn fail(&mut self, failure: Failure, copying: &Copying) -> Result<()> {
+        self.relay.wait_until_passed(SIZE / 4)?;
+        let node = self.cluster.nodes().get(self.node).context("no node")?;
+        match failure {
+            Failure::Signal(signal) => node.signal(signal)?,
+            Failure::CutOff => {
+                self.relay.cut(Ipv4Addr::new(127, 0, 0, FAILING).into());
+                self.link.cut(Ipv4Addr::LOCALHOST.into());
+            }
+        }
+        ensure!(!copying.0.is_finished(), "the failure came too late");
+        Ok(())
+    }
+}
+
+/// A copy that another thread waits for.
+pub(super) struct Copying(JoinHandle<Result<Finished>>);
+
+impl Copying {
+    pub(super) fn begin(flags: &'static [&'static str], ends: (String, String)) -> Self {
+        Self::run(move || cp(flags, &ends.0, &ends.1))
+    }
+
+    fn run(copy: impl FnOnce() -> Result<Finished> + Send + 'static) -> Self {
+        Self(thread::spawn(copy))
+    }
+
+    pub(super) fn end(self) -> Result<Finished> {
         let copied = self.0.join();
         copied.map_err(|_| anyhow::anyhow!("the copy panicked"))?
+    }
+
+    /// The end of a copy by our client, which has told of the failure of a node.
+    pub(super) fn end_without_a_node(self) -> Result<()> {
+        let copied = self.end()?.ok()?;
+        // The words of each server are told as its own.
+        let told = copied.stderr.contains("data node node");
+        ensure!(told, "the failure came too late: {}", copied.report());
+        Ok(())
     }
 }
 
@@ -49,57 +140,40 @@ impl Copying {
 fn failing(failure: Failure) -> Result<()> {
     for put in [true, false] {
         let (tree, other) = (Tree::new()?, Tree::new()?);
-        let (here, there) = match put {
-            true => (&other, &tree),
-            false => (&tree, &other),
-        };
-        let source = here.file("file", SIZE, 7)?;
-        let mut cluster = Cluster::start(tree.root(), 2)?;
-        let relay = Relay::paced(cluster.front().addr(), Break::Never, RATE)?;
-        // The connection of the node to the front end.
-        let link = Relay::start(cluster.front().addr(), Break::Never)?;
-        let through = link.forward(cluster.address())?;
-        cluster.add_node_through(&[through], &Place::here(FAILING), &[])?;
-        let url = cluster.front().url_at(relay.addr(), "file");
+        let source = other.file("file", SIZE, 7)?;
+        let mut failing = Failing::start(tree.root(), 2, &[])?;
+        let back = other.path("back");
         let ends = match put {
-            true => (file_url(&source), url),
-            false => (url, file_url(&there.path("file"))),
+            true => (file_url(&source), failing.url("file")),
+            false => {
+                cp(&[], &file_url(&source), &failing.front().url("file"))?.ok()?;
+                (failing.url("file"), file_url(&back))
+            }
         };
         let copying = Copying::begin(&["--debug"], ends);
-        relay.wait_until_passed(SIZE / 4)?;
-        let node = cluster.nodes().pop().context("no node")?;
-        match failure {
-            Failure::Signal(signal) => node.signal(signal)?,
-            Failure::CutOff => {
-                relay.cut(Ipv4Addr::new(127, 0, 0, FAILING).into());
-                link.cut(Ipv4Addr::LOCALHOST.into());
-            }
-        }
+        failing.fail(failure, &copying)?;
         // Others are served meanwhile.
         let begun = Instant::now();
         let small = other.file("small", 1000, 1)?;
-        cp(&[], &file_url(&small), &cluster.front().url("small"))?.ok()?;
+        cp(&[], &file_url(&small), &failing.front().url("small"))?.ok()?;
         ensure!(begun.elapsed() < NOTICED, "others waited for the node");
-        let copied = copying.end()?.ok()?;
-        same_file(&there.path("file"), &source)?;
-        ensure!(
-            copied.stderr.contains("data node"),
-            "the failure came too late: {}",
-            copied.report()
-        );
-        node.signal(Signal::KILL)?;
+        copying.end_without_a_node()?;
+        if put {
+            cp(&[], &failing.front().url("file"), &file_url(&back))?.ok()?;
+        }
+        same_file(&back, &source)?;
     }
     Ok(())
 }
 
 #[test]
 fn a_copy_survives_a_node_that_is_killed() -> Result<()> {
-    failing(Failure::Signal(Signal::KILL))
+    failing(KILLED)
 }
 
 #[test]
 fn a_copy_survives_a_node_that_is_frozen() -> Result<()> {
-    failing(Failure::Signal(Signal::STOP))
+    failing(FROZEN)
 }
 
 #[test]
@@ -107,30 +181,118 @@ fn a_copy_survives_a_node_that_is_cut_off() -> Result<()> {
     failing(Failure::CutOff)
 }
 
-/// Row 66 of the hostile input: a node of the destination dies in the middle of a third-party copy.
+/// The other server of a copy between servers.
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    Striped,
+    Whole,
+    Globus,
+}
+
+/// The server whose node fails.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Source,
+    Destination,
+}
+
+/// A copy from server to server goes on over the nodes that are left.
+fn failing_between(
+    failure: Failure,
+    other: Other,
+    at: At,
+    copy: impl FnOnce((String, String)) -> Copying,
+    end: impl FnOnce(Copying) -> Result<()>,
+) -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    let third = ["--third-party", "all"];
+    // To one address a source sends from one node.
+    let is_alone = matches!((at, other), (At::Source, Other::Whole | Other::Globus));
+    let others = if is_alone { 0 } else { 2 };
+    let mut failing = Failing::start(here.root(), others, &third)?;
+    let (striped, whole);
+    let host = match other {
+        Other::Striped => {
+            striped = Cluster::start_with(there.root(), 3, &third, &[])?;
+            striped.front()
+        }
+        Other::Whole => {
+            whole = Host::ours_with(there.root(), &third)?;
+            &whole
+        }
+        Other::Globus => {
+            let Some(server) = Host::globus(there.root(), "interop: nodes that fail")? else {
+                return Ok(());
+            };
+            whole = server;
+            &whole
+        }
+    };
+    let (ends, source, copied) = match at {
+        At::Source => {
+            let ends = (failing.url("file"), host.url("copy"));
+            (ends, here.file("file", SIZE, 7)?, there.path("copy"))
+        }
+        At::Destination => {
+            let ends = (host.url("file"), failing.url("copy"));
+            (ends, there.file("file", SIZE, 7)?, here.path("copy"))
+        }
+    };
+    let copying = copy(ends);
+    if is_alone {
+        failing.add_another(&[])?;
+    }
+    failing.fail(failure, &copying)?;
+    end(copying)
+        .and_then(|()| failing.check_noticed())
+        .and_then(|()| same_file(&copied, &source))
+        .with_context(|| {
+            let (cluster, other_end) = (failing.front().output(), host.output());
+            format!("{failure:?} at {at:?}, {other:?}:\n{cluster}other:\n{other_end}")
+        })
+}
+
+/// Row 66 of the hostile input: a node of either end fails.
+fn failing_in_every_pairing(failure: Failure) -> Result<()> {
+    for other in [Other::Striped, Other::Whole, Other::Globus] {
+        for at in [At::Destination, At::Source] {
+            let copy = |ends| Copying::begin(&["--debug"], ends);
+            failing_between(failure, other, at, copy, Copying::end_without_a_node)?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_copy_between_servers_survives_a_node_that_is_killed() -> Result<()> {
-    let (here, there) = (Tree::new()?, Tree::new()?);
-    let source = here.file("file", SIZE, 7)?;
-    let third = ["--third-party", "all"];
-    let from = Cluster::start_with(here.root(), 2, &third, &[])?;
-    let mut to = Cluster::start_with(there.root(), 3, &third, &[])?;
-    let relay = Relay::paced(to.front().addr(), Break::Never, RATE)?;
-    let ends = (
-        from.front().url("file"),
-        to.front().url_at(relay.addr(), "file"),
-    );
-    let copying = Copying::begin(&["--debug"], ends);
-    relay.wait_until_passed(SIZE / 4)?;
-    to.nodes().pop().context("no node")?.signal(Signal::KILL)?;
-    let copied = copying.end()?.ok()?;
-    same_file(&there.path("file"), &source)?;
-    // The words of each server are told as its own.
-    ensure!(
-        copied.stderr.contains("data node node3"),
-        "the failure came too late: {}",
-        copied.report()
-    );
+    failing_in_every_pairing(KILLED)
+}
+
+#[test]
+fn a_copy_between_servers_survives_a_node_that_is_frozen() -> Result<()> {
+    failing_in_every_pairing(FROZEN)
+}
+
+#[test]
+fn a_copy_between_servers_survives_a_node_that_is_cut_off() -> Result<()> {
+    failing_in_every_pairing(Failure::CutOff)
+}
+
+#[test]
+fn a_copy_by_the_globus_client_survives_a_node_that_fails() -> Result<()> {
+    if Peer::GlobusUrlCopy.require("interop").is_none() {
+        return Ok(());
+    }
+    let flags = ["-rst", "-rst-interval", "1", "-stripe", "-p", "2"];
+    for failure in [KILLED, FROZEN, Failure::CutOff] {
+        for at in [At::Destination, At::Source] {
+            let copy = |(from, to): (String, String)| {
+                Copying::run(move || globus(&flags, &from, &to)?.context("no client"))
+            };
+            let end = |copying: Copying| copying.end()?.ok().map(drop);
+            failing_between(failure, Other::Whole, at, copy, end)?;
+        }
+    }
     Ok(())
 }
 
@@ -176,7 +338,7 @@ fn two_front_ends_share_nodes_and_one_survives_the_other() -> Result<()> {
         Relay::paced(second.addr(), Break::Never, RATE)?,
     ];
     let [one, two] = &relays;
-    let ends = |host: &workspace_tests::Host, relay: &Relay, name: &str| {
+    let ends = |host: &Host, relay: &Relay, name: &str| {
         (file_url(&source), host.url_at(relay.addr(), name))
     };
     let killed = Copying::begin(

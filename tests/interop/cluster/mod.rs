@@ -2,9 +2,13 @@
 //! other end.
 
 mod failures;
+mod matrix;
+mod objects;
 mod parts;
 
 use std::fs;
+use std::net::Ipv6Addr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -176,6 +180,51 @@ fn small_files_and_listings_use_nodes_on_other_hosts() -> Result<()> {
     Ok(())
 }
 
+/// Single addresses are those of `EPSV` or of `SPAS 2` then.
+#[test]
+fn both_clients_use_nodes_over_ipv6() -> Result<()> {
+    let (tree, other) = (Tree::new()?, Tree::new()?);
+    let local = other.file("file", SIZE, 12)?;
+    let place = Place {
+        prefix: Vec::new(),
+        ip: Ipv6Addr::LOCALHOST.into(),
+    };
+    let plan = ClusterPlan {
+        at: place.clone(),
+        nodes: vec![place; 2],
+        ..ClusterPlan::new(0)?
+    };
+    let cluster = Cluster::of(tree.root(), &plan)?;
+    let (url, back) = (cluster.front().url("file"), other.path("back"));
+    let ours: [&[&str]; 3] = [&["--mode", "stream"], &["--stripes", "off"], &[]];
+    let theirs: [&[&str]; 3] = [
+        &["-ipv6"],
+        &["-ipv6", "-p", "2"],
+        &["-ipv6", "-stripe", "-p", "2"],
+    ];
+    let ours = ours.map(|flags| (true, flags));
+    for (is_ours, flags) in ours.into_iter().chain(theirs.map(|flags| (false, flags))) {
+        for (from, to) in [(file_url(&local), &url), (url.clone(), &file_url(&back))] {
+            let done = match is_ours {
+                true => Some(cp(&[flags, &["--retries", "0"]].concat(), &from, to)?),
+                false => globus(flags, &from, to)?,
+            };
+            let Some(done) = done else { return Ok(()) };
+            done.ok()
+                .with_context(|| format!("{flags:?}: {}", cluster.front().output()))?;
+        }
+        same_file(&back, &local)?;
+        fs::remove_file(&back)?;
+    }
+    let mut list = Command::new(binary("gridftp-cp")?);
+    let listed = run(list.args(["--list", &cluster.front().url("")]), LIMIT)?.ok()?;
+    ensure!(listed.stdout.contains("file"), "{}", listed.report());
+    let mut doctor = Command::new(binary("gridftp-cp")?);
+    let told = run(doctor.args(["doctor", &cluster.front().url("")]), LIMIT)?;
+    ensure!(told.stdout.contains("(SPAS)"), "{}", told.report());
+    Ok(())
+}
+
 /// Flags of a front end and of its nodes for users of a Grid.
 fn secured(lab: &GridLab) -> Vec<String> {
     let files = [
@@ -191,9 +240,36 @@ fn secured(lab: &GridLab) -> Vec<String> {
 }
 
 /// The URL of a file for users of a Grid.
-fn secure_url(cluster: &Cluster, name: &str) -> String {
-    let url = cluster.front().url(name).replace("127.0.0.1", "localhost");
+fn secure_url(host: &Host, name: &str) -> String {
+    let url = host.url(name).replace("127.0.0.1", "localhost");
     url.replacen("ftp://", "gsiftp://", 1)
+}
+
+/// Copies up and down as a user of a Grid.
+fn both_ways(
+    lab: &GridLab,
+    program: &str,
+    words: &[&str],
+    local: &Path,
+    url: &str,
+    back: &Path,
+) -> Result<()> {
+    let local_url = file_url(local);
+    let back_url = file_url(back);
+    for (from, to) in [(local_url.as_str(), url), (url, back_url.as_str())] {
+        let mut command = match program {
+            "gridftp-cp" => Command::new(binary(program)?),
+            _ => match Peer::GlobusUrlCopy.require("interop") {
+                Some(command) => command,
+                None => return Ok(()),
+            },
+        };
+        lab.login(&mut command);
+        let done = run(command.args(words).args([from, to]), LIMIT)?.ok();
+        done.with_context(|| format!("{words:?}"))?;
+    }
+    same_file(back, local)?;
+    Ok(fs::remove_file(back)?)
 }
 
 #[test]
@@ -204,22 +280,19 @@ fn data_of_all_nodes_is_private() -> Result<()> {
     let flags = secured(&lab);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let cluster = Cluster::start_with(tree.root(), 2, &flags, &flags)?;
-    let url = secure_url(&cluster, "file");
-    for level in ["clear", "safe", "private"] {
-        let copies = [
-            (file_url(&local), url.clone()),
-            (url.clone(), file_url(&other.path("back"))),
-        ];
-        for (from, to) in copies {
-            let mut command = Command::new(binary("gridftp-cp")?);
-            lab.login(&mut command);
-            command.args(["--protect", level]).args([&from, &to]);
-            run(&mut command, LIMIT)?
-                .ok()
-                .with_context(|| level.to_owned())?;
-        }
+    let url = secure_url(cluster.front(), "file");
+    let ours = |level: &'static str| ("gridftp-cp", vec!["--protect", level]);
+    let globus = ("globus-url-copy", vec!["-dcpriv", "-stripe", "-p", "2"]);
+    for (program, words) in [ours("clear"), ours("safe"), ours("private"), globus] {
+        both_ways(&lab, program, &words, &local, &url, &other.path("back"))?;
         same_file(&tree.path("file"), &local)?;
-        same_file(&other.path("back"), &local)?;
+    }
+    for nodes in [1, 4] {
+        let tree = Tree::new()?;
+        let cluster = Cluster::start_with(tree.root(), nodes, &flags, &flags)?;
+        let url = secure_url(cluster.front(), "file");
+        let (program, words) = ours("private");
+        both_ways(&lab, program, &words, &local, &url, &other.path("back"))?;
     }
     // Between the nodes of two front ends.
     let second = Tree::new()?;
@@ -234,7 +307,7 @@ fn data_of_all_nodes_is_private() -> Result<()> {
             "ours" => &["--protect", "private"][..],
             _ => &["-dcpriv", "-stripe", "-p", "2"],
         });
-        command.args([&url, &secure_url(&destination, name)]);
+        command.args([&url, &secure_url(destination.front(), name)]);
         run(&mut command, LIMIT)?.ok().with_context(|| {
             let (from, to) = (cluster.front().output(), destination.front().output());
             format!("{name}: source:\n{from}destination:\n{to}")
@@ -267,7 +340,7 @@ fn the_certificate_of_a_node_is_of_no_use_to_a_client() -> Result<()> {
         .env("X509_USER_CERT", &credential)
         .env("X509_USER_KEY", &credential)
         .env("X509_USER_PROXY", &credential)
-        .args(["--retries", "0", &secure_url(&cluster, "file"), "-"]);
+        .args(["--retries", "0", &secure_url(cluster.front(), "file"), "-"]);
     let refused = run(&mut command, LIMIT)?.failed()?;
     ensure!(
         refused.stderr.contains("certificate"),

@@ -12,13 +12,13 @@ use workspace_tests::{
 use super::{SIZE, cp, globus};
 
 /// Offset and length of the part.
-const PART: (u64, u64) = (1000, 66 << 20);
+pub(super) const PART: (u64, u64) = (1000, 66 << 20);
 
 /// Bytes before a break, in the middle of a file.
 const AFTER: u64 = 30_000_000;
 
 /// The same bytes at the same place.
-fn same_part(one: &Path, other: &Path) -> Result<()> {
+pub(super) fn same_part(one: &Path, other: &Path) -> Result<()> {
     let expected = sha256_range(one, PART.0, PART.1)?;
     let found = sha256_range(other, PART.0, PART.1)?;
     ensure!(found == expected, "{} differs", other.display());
@@ -110,6 +110,12 @@ fn copies_that_break_are_completed_by_both_clients() -> Result<()> {
     let cluster = Cluster::start_with(tree.root(), 2, &third, &[])?;
     broken(&cluster, &local, &other.path("back"))?;
     same_file(&tree.path("broken"), &local)?;
+    for nodes in [1, 4] {
+        let tree = Tree::new()?;
+        let cluster = Cluster::start(tree.root(), nodes)?;
+        broken(&cluster, &local, &other.path("back"))?;
+        same_file(&tree.path("broken"), &local)?;
+    }
     let whole = Host::ours_with(other.root(), &third)?;
     let flags = ["-rst", "-rst-interval", "1", "-stripe", "-p", "2"];
     for (from, to, behind, name) in [

@@ -37,6 +37,46 @@ fn with_each(part: impl Fn(&FtpServer, &Tree) -> Result<()>) -> Result<()> {
 }
 
 #[test]
+fn names_are_worked_on_without_copying() -> Result<()> {
+    use std::os::unix::fs::symlink;
+    let gridftp = |words: &[&str]| run(Command::new(binary("gridftp")?).args(words), LIMIT);
+    with_each(|server, local| {
+        let same = |one: &str, other: &str| gridftp(&["check", "-q", "-c", one, other])?.ok();
+        local.file("tree/sub/two", 2000, 2)?;
+        local.file("tree/one", 1000, 1)?;
+        local.file("kept/file", 10, 3)?;
+        // Made by the server, so that its account may change them.
+        for name in ["tree", "kept"] {
+            let from = file_url(&local.path(name));
+            cp(&["-r", &format!("{from}/"), &server.url(&format!("{name}/"))])?.ok()?;
+        }
+        symlink("../kept", server.path("tree/door"))?;
+        let sub = local.path("tree/sub").display().to_string();
+        same(&sub, &server.url("tree/sub"))?;
+        let told = gridftp(&["sum", &server.url("tree/one")])?.ok()?;
+        let digest = sha256(&server.path("tree/one"))?;
+        ensure!(told.stdout.starts_with(&digest), "{}", told.report());
+        let told = gridftp(&["head", "-c", "10", &server.url("tree/one")])?.ok()?;
+        ensure!(
+            told.stdout.len() == 10 || !told.stdout.is_ascii(),
+            "{}",
+            told.report()
+        );
+        gridftp(&["mkdir", "-p", &server.url("tree/a/b")])?.ok()?;
+        gridftp(&["mkdir", "-p", &server.url("tree/a/b")])?.ok()?;
+        gridftp(&["touch", &server.url("tree/a/b/new")])?.ok()?;
+        gridftp(&["mv", &server.url("tree/a/b/new"), &server.url("tree/a")])?.ok()?;
+        ensure!(server.path("tree/a/new").is_file());
+        let told = gridftp(&["ls", "-R", &server.url("tree/a")])?.ok()?;
+        ensure!(told.stdout.contains("b\nnew\n"), "{}", told.report());
+        gridftp(&["rm", "-r", &server.url("tree")])?.ok()?;
+        ensure!(!server.path("tree").exists() && server.path("kept/file").exists());
+        gridftp(&["rm", "-rf", &server.url("tree")])?.ok()?;
+        Ok(())
+    })
+}
+
+#[test]
 fn a_tree_is_uploaded() -> Result<()> {
     with_each(|server, local| {
         create(|name, size, seed| local.file(name, size, seed).map(drop))?;

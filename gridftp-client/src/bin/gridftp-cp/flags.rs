@@ -10,11 +10,25 @@ use clap_complete::Shell;
 use ftp_wire::command::Mode;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
 use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Verify};
+use gridftp_client::program::connection::ConnectionFlags;
+use gridftp_client::program::values::{algorithm, size};
+use gridftp_client::program::{doctor, proxy};
 use gridftp_dsi::types::ChecksumAlgorithm;
-use xio_core::ByteSize;
 
-use crate::connection::ConnectionFlags;
-use crate::{doctor, exit, proxy};
+use crate::choice::ChoiceFlags;
+
+/// The exit statuses, for `--help` and the man page.
+const EXIT: &str = "\
+Exit status:
+  0    all was done
+  1    some files or operations failed; each is named on standard error
+  2    the command line or a URL is wrong
+  3    a server cannot be reached, or the connection to it was lost for good
+  4    a server refused the login
+  5    verification found a copy that differs from its source
+  130  stopped by a signal; no name here holds a file that is not whole, but for
+       one of which --offset or --length replaced a part; what is written in
+       order, as standard output or a FIFO, has got the beginning";
 
 /// The text of `--help` before the flags.
 const ABOUT: &str = "\
@@ -44,7 +58,7 @@ word doctor it examines the way to a server; files of these names are copied as 
     name = "gridftp-cp",
     version,
     long_about = ABOUT,
-    after_help = exit::TABLE,
+    after_help = EXIT,
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
@@ -64,6 +78,9 @@ pub(crate) struct Flags {
     /// Copy directories and all below them
     #[arg(short, long)]
     pub(crate) recursive: bool,
+
+    #[command(flatten)]
+    pub(crate) choice: ChoiceFlags,
 
     /// Data connections of one file in MODE E [default: by size and distance]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -120,10 +137,15 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
 
-    /// Compare digests of both ends before telling success, with ALG or the cheapest one offered
+    /// Compare digests of the stored files of both ends, with ALG or the cheapest one offered
+    /// [default: at a gridftp-server, digests that both ends compute of the bytes while they pass]
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
           default_missing_value = "cheapest", value_parser = verify)]
     pub(crate) verify: Option<Verify>,
+
+    /// Compare no digests: corruption in transit is not detected behind the first 128 KiB
+    #[arg(long, conflicts_with = "verify")]
+    pub(crate) no_verify: bool,
 
     /// Tries after the first for a failed file or a lost connection
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -183,7 +205,7 @@ pub(crate) struct Flags {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a proxy of a user certificate, show it, or destroy it
-    #[command(long_about = proxy::ABOUT, disable_help_subcommand = true)]
+    #[command(long_about = proxy::ABOUT, after_help = "A file called proxy is copied as ./proxy.", disable_help_subcommand = true)]
     Proxy(proxy::Args),
 
     /// Examine the way to a server step by step
@@ -258,9 +280,14 @@ impl Flags {
         };
         options.concurrency = self.concurrency;
         options.recursive = self.recursive;
+        options.choice = self.choice.choice()?;
         options.offset = self.offset;
         options.length = self.length;
-        options.verify = self.verify.unwrap_or_default();
+        options.verify = match (self.verify, self.no_verify) {
+            (Some(verify), _) => verify,
+            (None, true) => Verify::No,
+            (None, false) => Verify::Auto,
+        };
         options.retries = self.retries;
         options.retry_for = Duration::from_secs(self.retry_for);
         options.no_clobber = self.no_clobber;
@@ -268,13 +295,6 @@ impl Flags {
         options.dry_run = self.dry_run;
         Ok(options)
     }
-}
-
-/// Reads a number of bytes: `4M` is 4 MiB.
-fn size(text: &str) -> Result<u64, String> {
-    let size = text.parse::<ByteSize>();
-    let takes = "write a number of bytes, such as 65536, 64K or 4M";
-    size.map(ByteSize::bytes).map_err(|_| takes.to_owned())
 }
 
 /// Reads the size of a block, which is not 0.
@@ -295,15 +315,7 @@ fn verify(text: &str) -> Result<Verify, String> {
     if text == "cheapest" {
         return Ok(Verify::Cheapest);
     }
-    ChecksumAlgorithm::from_name(text.as_bytes())
-        .map(Verify::With)
-        .ok_or_else(|| {
-            let known: Vec<_> = ChecksumAlgorithm::ALL
-                .iter()
-                .map(|a| a.name().to_ascii_lowercase())
-                .collect();
-            format!("unknown algorithm; known are {}", known.join(", "))
-        })
+    algorithm(text).map(Verify::With)
 }
 
 #[cfg(test)]
@@ -315,16 +327,6 @@ mod tests {
     #[test]
     fn definitions_are_consistent() {
         Flags::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("0"), Ok(0));
-        assert_eq!(size("4m"), Ok(4 << 20));
-        assert_eq!(size("64KiB"), Ok(64 << 10));
-        for bad in ["", "K", "4X", "-1", "1.5M", "99999999999T"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]
@@ -361,8 +363,11 @@ mod tests {
         assert!(parse(&["--verify=rot13"]).is_err());
         assert_eq!(
             parse(&[]).unwrap().copy_options().unwrap().verify,
-            Verify::No
+            Verify::Auto
         );
+        let none = parse(&["--no-verify"]).unwrap().copy_options().unwrap();
+        assert_eq!(none.verify, Verify::No);
+        assert!(parse(&["--no-verify", "--verify"]).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use gridftp_client::options::CopyOptions;
 use gridftp_client::url::{Location, show};
 use serde_json::json;
 
-use crate::report::Report;
+use gridftp_client::program::report::Report;
 
 /// Lists the directory or the file at `location`.
 pub(crate) async fn run(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ftp_wire::command::{Command, Mode, Restart};
+use ftp_wire::command::{Command, Mode, Restart, Tag};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
@@ -16,7 +16,7 @@ use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::Transfer;
-use crate::verify;
+use crate::verify::DigestQuery;
 
 use super::land::{make_dir, open_sink};
 use super::{After, Asked, Cut, Sent, local};
@@ -53,8 +53,7 @@ impl Asker<'_> {
     async fn ask_dir(&self, job: &mut DirJob) -> Result<Sent, TransferError> {
         let from = self.control.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
-        // A pattern need not match anything.
-        if job.pattern.is_none() {
+        if job.is_made() {
             make_dir(self.shared, &job.to).await?;
         }
         job.form = job.form.at(self.abilities);
@@ -98,13 +97,19 @@ impl Asker<'_> {
             None => rest,
         };
         let rest = rest.map(|rest| control.send(Command::Rest(rest)));
-        let tag = self.tags.map(Tags::next);
+        let tag = self.tags.map(|tags| tags.next(shared.extent()));
         let replies = control.send(self.command(job, tag, &from));
         let transfer = Transfer::download(replies, &job.from).with_file(&job.to);
-        let checksum = self.algorithm.map(|algorithm| {
-            let (offset, length) = (shared.options.offset.unwrap_or(0), shared.options.length);
-            verify::ask(control, algorithm, offset, length, from.clone())
-        });
+        // The receipts of a transfer that goes on are of its own bytes alone.
+        let wanted = shared.without_receipt(&[self.abilities]);
+        let (beside, optional) = match (tag, job.held.is_empty()) {
+            (Some(_), true) => (None, None),
+            (Some(_), false) => (wanted, None),
+            (None, _) => (None, wanted),
+        };
+        let needed_digest = self.algorithm.or(beside);
+        let part = (shared.options.offset.unwrap_or(0), shared.options.length);
+        let checksum = DigestQuery::send(control, needed_digest, optional, part, from.clone());
         let lasts = !layers && job.facts.lasts();
         // The server may not answer behind a connection that was closed on it.
         let after = (cut.is_none() && (needed || lasts)).then(|| After {
@@ -136,7 +141,7 @@ impl Asker<'_> {
         })
     }
 
-    fn command(&self, job: &FileJob, tag: Option<u64>, from: &FtpPath) -> Command {
+    fn command(&self, job: &FileJob, tag: Option<Tag>, from: &FtpPath) -> Command {
         let region = match self.cut(job) {
             Some(_) => None,
             None => self.shared.region(job),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use ftp_wire::command::{Mode, Type};
 use gridftp_data::ReceivePlan;
-use gridftp_dsi::types::{ChecksumAlgorithm, Create};
+use gridftp_dsi::types::Create;
 use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
@@ -84,24 +84,21 @@ pub(super) async fn open_sink(
 }
 
 /// Checks and publishes a received file.
-pub(super) async fn publish(
-    shared: &Arc<CopyState>,
-    landed: Landed,
-    algorithm: Option<ChecksumAlgorithm>,
-) {
+pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     let Landed {
         taken,
         sink,
         size,
+        proven,
         checksum,
         after,
         ..
     } = landed;
     let job = taken.file();
     let published = async {
-        let verified = match (algorithm, checksum) {
-            (Some(algorithm), Some(mut asked)) => Some((algorithm, asked.digest().await?)),
-            _ => None,
+        let verified = match checksum {
+            Some(asked) => asked.digest().await?,
+            None => None,
         };
         if let Some(after) = after
             && !after.confirm(&job.facts).await?
@@ -111,7 +108,7 @@ pub(super) async fn publish(
         }
         finish(shared, job, sink, size, &verified).await?;
         compare_part(shared, job, size, verified.as_ref()).await?;
-        Ok(verified)
+        Ok(verified.or(proven))
     };
     match published.await {
         Ok(verified) => {

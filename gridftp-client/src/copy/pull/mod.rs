@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ftp_wire::command::Mode;
+use ftp_wire::command::{Mode, Tag};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSink;
 use tokio::sync::mpsc;
@@ -15,12 +15,14 @@ use crate::client::Client;
 use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::facts_query::FactsQuery;
+use crate::copy::kept::Digest;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::TransferError;
 use crate::transfer::Transfer;
+use crate::verify::DigestQuery;
 
 mod ask;
 mod land;
@@ -55,8 +57,8 @@ struct Sent {
     cut: Option<Cut>,
     transfer: Transfer,
     /// Tag by which the data names the transfer, where the server knows such.
-    tag: Option<u64>,
-    checksum: Option<Replies>,
+    tag: Option<Tag>,
+    checksum: Option<DigestQuery>,
     after: Option<After>,
     _under_way: UnderWay,
 }
@@ -73,7 +75,9 @@ struct Landed {
     taken: Taken,
     sink: FileSink,
     size: u64,
-    checksum: Option<Replies>,
+    /// The digest that both ends computed while the bytes passed.
+    proven: Option<Digest>,
+    checksum: Option<DigestQuery>,
     after: Option<After>,
     /// Whether the session is of no use behind it.
     is_last: bool,
@@ -174,6 +178,7 @@ async fn transfer(
         window: &window,
     };
     let mut receiver = Receiver {
+        abilities: &client.abilities,
         control: &client.control,
         channel: client.channel.get(),
         shared,
@@ -211,14 +216,13 @@ impl<'a> Route for Asker<'a> {
         landed: mpsc::Receiver<Landed>,
         _broken: &CancellationToken,
     ) -> Result<(), Stop> {
-        publish_all(self.shared, self.algorithm, landed).await
+        publish_all(self.shared, landed).await
     }
 }
 
 /// Publishes each received file.
 async fn publish_all(
     shared: &Arc<CopyState>,
-    algorithm: Option<ChecksumAlgorithm>,
     mut landed: mpsc::Receiver<Landed>,
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
@@ -226,7 +230,7 @@ async fn publish_all(
         if file.is_last {
             ended = Err(Stop::Replace);
         }
-        publish(shared, file, algorithm).await;
+        publish(shared, file).await;
     }
     ended
 }

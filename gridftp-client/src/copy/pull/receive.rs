@@ -7,17 +7,23 @@ use std::time::Duration;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
+use ftp_wire::receipt::{Extent, Receipt};
+use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
 use gridftp_dsi_posix::FileSink;
 use tokio::time::timeout;
 
+use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
+use crate::copy::algorithm::beside_receipt;
 use crate::copy::job::Item;
+use crate::copy::kept::Digest;
 use crate::copy::reach::Reach;
 use crate::copy::state::CopyState;
 use crate::error::{Chain, ControlError, TransferError};
 use crate::transfer::{Failure, QUIET, SessionState, Transfer};
+use crate::verify::{self, DigestQuery};
 
 use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
@@ -29,6 +35,7 @@ pub(super) struct Receiver<'a> {
     pub(super) control: &'a Control,
     pub(super) channel: &'a mut gridftp_data::DataChannel,
     pub(super) shared: &'a Arc<CopyState>,
+    pub(super) abilities: &'a Abilities,
     /// Stripes that send to us.
     pub(super) stripes: Option<NonZero<u32>>,
     /// Wait for the connection of a server that has not yet shown that it can connect to us.
@@ -54,7 +61,7 @@ impl Receiver<'_> {
                 return Err(Stop::Replace);
             }
         };
-        let plan = plan(self.shared, Mode::Extended, 0)
+        let plan = plan(self.shared, Mode::Extended, job.held.first_hole())
             .tag(asked.sent.tag)
             .stripes(self.stripes);
         let watch = Watch::new();
@@ -66,7 +73,23 @@ impl Receiver<'_> {
             }
         });
         let ended = self.shared.watched(self.control, &watch, work).await;
-        end(self.shared, asked, sink, &watch, ended.map(drop))
+        let proven = ended.and_then(|(_, reply)| {
+            let source = || self.shared.name_source(job);
+            let proven = prove(&asked.sent.transfer, &watch, &reply, source);
+            proven.map_err(|error| Failure::midway(error, SessionState::Reusable))
+        });
+        let is_whole = job.held.is_empty() && self.shared.extent() == Extent::Whole;
+        let (unproven, from) = (matches!(proven, Ok(None)), self.control.path(&job.from));
+        if let (Some(_), None, true, Some(from)) =
+            (asked.sent.tag, &asked.sent.checksum, unproven, from)
+        {
+            let needed = Some(beside_receipt(&[self.abilities]));
+            let options = &self.shared.options;
+            let part = (options.offset.unwrap_or(0), options.length);
+            asked.sent.checksum = DigestQuery::send(self.control, needed, None, part, from);
+        }
+        let proven = proven.map(|proven| proven.filter(|_| is_whole));
+        end(self.shared, asked, sink, &watch, proven)
     }
 
     /// Waits until the server begins; `None` where it refuses this transfer alone.
@@ -115,7 +138,12 @@ impl Receiver<'_> {
         };
         let start = job.held.first_hole();
         // A digest tells a part from the whole.
-        let is_provable = self.shared.expected(job).is_some() || asked.sent.checksum.is_some();
+        let is_provable = self.shared.expected(job).is_some()
+            || asked
+                .sent
+                .checksum
+                .as_ref()
+                .is_some_and(DigestQuery::is_needed);
         let source = self.shared.name_source(job);
         let sink = match open_sink(self.shared, job).await {
             Ok(sink) => sink,
@@ -150,7 +178,7 @@ impl Receiver<'_> {
         let ended = self.shared.watched(self.control, &watch, work).await;
         let ended = ended.map_err(|failure| self.unconnected(&watch, transfer, failure));
         let is_last = matches!(ended, Ok(true));
-        match end(self.shared, asked, sink, &watch, ended.map(drop)) {
+        match end(self.shared, asked, sink, &watch, ended.map(|_| None)) {
             Ok(Some(mut landed)) => {
                 if cut.is_some() && !is_last {
                     landed.after = asker.look_after(&landed.taken, start > 0);
@@ -239,34 +267,56 @@ async fn settle_before(shared: &CopyState, mut asked: Asked) -> Result<Asked, St
     }
 }
 
+/// Compares the receipts of both ends of a transfer, where it was tagged.
+fn prove(
+    transfer: &Transfer,
+    watch: &Watch,
+    reply: &Reply,
+    source: impl FnOnce() -> String,
+) -> Result<Option<Digest>, TransferError> {
+    match (Receipt::parse(&reply.text()), watch.receipt()) {
+        (_, None) => Ok(None),
+        (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, source),
+        (None, Some(_)) => Err(transfer
+            .replies()
+            .misbehaved("no receipt in the reply")
+            .into()),
+    }
+}
+
 /// Judges the received bytes of a file.
 pub(super) fn end(
     shared: &CopyState,
     mut asked: Asked,
     sink: FileSink,
     watch: &Watch,
-    ended: Result<(), Failure>,
+    ended: Result<Option<Digest>, Failure>,
 ) -> Result<Option<Landed>, Stop> {
     let job = asked.taken.file_mut();
     job.held.extend(&watch.received());
-    let judged = ended.and_then(|()| {
+    let judged = ended.and_then(|proven| {
         let path = shared.name_source(job);
         let judged = match job.changed {
             true => Err(TransferError::Changed { path }),
             false => whole(shared, job),
         };
-        judged.map_err(|error| Failure::midway(error, SessionState::Reusable))
+        judged.map_err(|error| Failure::midway(error, SessionState::Reusable))?;
+        Ok(proven)
     });
-    let Err(failure) = judged else {
-        let size = job.held.end();
-        return Ok(Some(Landed {
-            taken: asked.taken,
-            sink,
-            size,
-            checksum: asked.sent.checksum,
-            after: asked.sent.after,
-            is_last: false,
-        }));
+    let failure = match judged {
+        Err(failure) => failure,
+        Ok(proven) => {
+            let size = job.held.end();
+            return Ok(Some(Landed {
+                taken: asked.taken,
+                sink,
+                size,
+                proven,
+                checksum: asked.sent.checksum,
+                after: asked.sent.after,
+                is_last: false,
+            }));
+        }
     };
     // The same open file goes on at the next attempt.
     job.sink = Some(sink);

@@ -71,6 +71,7 @@ impl<'a> Route for Serial<'a> {
             return Ok(None);
         };
         let mut receiver = Receiver {
+            abilities: &client.abilities,
             stripes: None,
             control: &client.control,
             channel: client.channel.get(),
@@ -90,6 +91,6 @@ impl<'a> Route for Serial<'a> {
         landed: mpsc::Receiver<Landed>,
         _broken: &CancellationToken,
     ) -> Result<(), Stop> {
-        publish_all(self.shared, self.algorithm, landed).await
+        publish_all(self.shared, landed).await
     }
 }

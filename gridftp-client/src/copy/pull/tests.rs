@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
-use ftp_wire::command::{Command, Mode, Restart};
-use gridftp_data::{DataChannel, Options, Watch};
+use ftp_wire::command::{Command, Mode, Restart, Tag};
+use ftp_wire::receipt::Extent;
+use gridftp_data::{DataChannel, Options, Peers, Watch};
+use mode_e::Header;
 use tokio::io::AsyncWriteExt as _;
-use xio_core::Pool;
+use xio_core::{Pool, Target};
 
 use super::ask::Asker;
 use super::land::open_sink;
@@ -58,6 +60,7 @@ async fn take_alone(
     };
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
     let mut receiver = Receiver {
+        abilities: &Abilities::default(),
         stripes: None,
         control,
         channel: &mut channel,
@@ -81,6 +84,7 @@ async fn slowly_refused(shared: &Arc<CopyState>) -> Result<Option<Landed>, Stop>
     .await;
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
     let mut receiver = Receiver {
+        abilities: &Abilities::default(),
         stripes: None,
         control: &control,
         channel: &mut channel,
@@ -213,4 +217,55 @@ async fn a_missing_connection_ends_the_session_only_without_a_reply() {
             other => panic!("it has no connection: {:?}", other.map(|_| ())),
         }
     }
+}
+
+/// A server that has lost the digest of the bytes that it sent is asked for that of its file.
+#[tokio::test]
+async fn a_download_without_a_digest_in_its_receipt_is_compared_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Arc::new(CopyState::plain());
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+    let to = dir.path().join("file").into_os_string().into_vec();
+    let job = FileJob::new(b"/file".to_vec(), to);
+    shared.queue.push(Item::File(Box::new(job)));
+    let from = control.path(b"/file").unwrap();
+    let transfer = Transfer::download(control.send(Command::Retr(from)), b"/file");
+    let mut asked = next(&shared, None, transfer).await;
+    asked.sent.tag = Some(Tag::new(1, Extent::Whole));
+    let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+    let tcp = xio::registry().stack("tcp").unwrap();
+    let here = Target::host("127.0.0.1", 0);
+    let at = channel.listen(&tcp, &here, Peers::Any).await.unwrap();
+    let mut receiver = Receiver {
+        abilities: &Abilities::default(),
+        stripes: None,
+        control: &control,
+        channel: &mut channel,
+        shared: &shared,
+        patience: None,
+    };
+    let server = async {
+        lines.next_line().await.unwrap();
+        let mut data = tokio::net::TcpStream::connect(at).await.unwrap();
+        replies.write_all(b"150 here it is\r\n").await.unwrap();
+        let heads = [Header::of_tag(1), Header::data(0, 3)];
+        data.write_all(&heads.map(Header::to_bytes).concat())
+            .await
+            .unwrap();
+        data.write_all(b"abc").await.unwrap();
+        let ends = [Header::eof(1), Header::eod()];
+        data.write_all(&ends.map(Header::to_bytes).concat())
+            .await
+            .unwrap();
+        replies.write_all(b"226 Bytes=3;\r\n").await.unwrap();
+        data
+    };
+    let (landed, _data) = tokio::join!(receiver.take(asked), server);
+    let landed = landed.ok().flatten().unwrap();
+    assert!(landed.checksum.is_some_and(|asked| asked.is_needed()));
+    let mut line = lines.next_line().await.unwrap().unwrap();
+    if line.starts_with("OPTS CKSM") {
+        line = lines.next_line().await.unwrap().unwrap();
+    }
+    assert_eq!(line, "CKSM BLAKE3 0 -1 /file");
 }

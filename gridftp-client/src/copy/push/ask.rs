@@ -149,7 +149,7 @@ impl Asker<'_> {
         let job = taken.file_mut();
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
-        let tag = self.tags.map(Tags::next);
+        let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
         let spot = match whole {
             _ if how.append => Spot::End,
             true => Spot::Sized(length),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
-use ftp_wire::receipt::Receipt;
+use ftp_wire::receipt::{Extent, Receipt};
 use gridftp_dsi::Source as _;
-use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::control::{Control, Replies};
+use crate::control::Control;
 use crate::copy::Stop;
+use crate::copy::algorithm::beside_receipt;
 use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::FileJob;
@@ -21,7 +21,7 @@ use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{Failure, SessionState};
 use crate::url::show;
-use crate::verify;
+use crate::verify::{self, DigestQuery};
 
 use super::ask::Asker;
 use super::{Asked, Following, Publishing, Sent, fail, judged, local, note_marker};
@@ -81,10 +81,14 @@ pub(super) async fn confirm_one(
         Ok(taken) => taken,
         Err(failure) => return refused(shared, file, failure).map(|()| None),
     };
-    match compare(shared, &file, taken) {
-        Ok(true) => {}
-        Ok(false) => {
-            file.store.after.get_or_insert(ChecksumAlgorithm::Crc32c);
+    let proven = match compare(shared, &file, taken) {
+        Ok(Some(digest)) => Some(digest),
+        Ok(None) => {
+            if file.receipt.is_some() {
+                let algorithm = beside_receipt(&[asker.abilities]);
+                file.store.after.get_or_insert(algorithm);
+            }
+            None
         }
         Err(error) => {
             let failure = Failure::midway(error, SessionState::ChannelBroken);
@@ -92,13 +96,16 @@ pub(super) async fn confirm_one(
                 .fail_transfer(file.store.taken, failure)
                 .map(|()| None);
         }
-    }
+    };
+    // The receipts of a transfer that goes on are of its own bytes alone.
+    let is_whole = !file.store.resumes && shared.extent() == Extent::Whole;
+    let proven = proven.filter(|_| is_whole);
     if file.store.source.unchanged().await.is_err() {
         let path = show(&file.store.taken.file().from);
         shared.fail(file.store.taken, &TransferError::Changed { path });
         return Ok(None);
     }
-    Ok(prove(asker, file).await)
+    Ok(prove(asker, file, proven).await)
 }
 
 /// Ends the attempt at a file that the server did not take.
@@ -120,11 +127,15 @@ fn refused(shared: &CopyState, file: Sent, failure: Failure) -> Result<(), Stop>
     fail(shared, store.taken, failure, store.resumes && !midway)
 }
 
-/// Compares the receipts of a tagged store; says whether nothing is left to be compared.
-fn compare(shared: &CopyState, file: &Sent, taken: Option<Receipt>) -> Result<bool, TransferError> {
+/// Compares the receipts of a tagged store; returns the digest that they agree on.
+fn compare(
+    shared: &CopyState,
+    file: &Sent,
+    taken: Option<Receipt>,
+) -> Result<Option<Digest>, TransferError> {
     let copy = || shared.name_destination(file.store.taken.file());
     match (&file.receipt, taken) {
-        (None, _) => Ok(true),
+        (None, _) => Ok(None),
         (Some(sent), Some(taken)) => verify::receipt(sent, &taken, copy),
         (Some(_), None) => {
             let error = file
@@ -138,7 +149,7 @@ fn compare(shared: &CopyState, file: &Sent, taken: Option<Receipt>) -> Result<bo
 }
 
 /// Asks for the proofs of a store, and sets its metadata.
-async fn prove(asker: &Asker<'_>, mut file: Sent) -> Option<Following> {
+async fn prove(asker: &Asker<'_>, mut file: Sent, proven: Option<Digest>) -> Option<Following> {
     let Asker {
         control, shared, ..
     } = *asker;
@@ -153,7 +164,7 @@ async fn prove(asker: &Asker<'_>, mut file: Sent) -> Option<Following> {
         false => Hidden::ask(control, asker.abilities.mlst, at, to),
     });
     let stored = (file.ask_size).then(|| control.send(Command::Size(at.clone())));
-    let (mut after, mut verified) = (store.after, None);
+    let (mut after, mut verified) = (store.after, proven);
     if let Some(announced) = announced {
         let algorithm = announced.digest.0;
         match announced.taken().await {
@@ -165,15 +176,14 @@ async fn prove(asker: &Asker<'_>, mut file: Sent) -> Option<Following> {
     }
     let done = verified.as_ref().map(|(algorithm, _)| *algorithm);
     let size = shared.expected(job).unwrap_or(file.size);
-    let wanted = asker
-        .algorithm
-        .or(after)
-        .filter(|wanted| done != Some(*wanted));
-    let checksum = wanted.map(|algorithm| {
-        let length = shared.is_partial().then_some(size);
-        let asked = verify::ask(control, algorithm, store.base, length, at.clone());
-        (algorithm, asked)
-    });
+    let wanted = asker.algorithm.or(after);
+    let needed = wanted.filter(|wanted| done != Some(*wanted));
+    let optional = match (&file.receipt, done) {
+        (None, None) => shared.without_receipt(&[asker.abilities]),
+        _ => None,
+    };
+    let part = (store.base, shared.is_partial().then_some(size));
+    let checksum = DigestQuery::send(control, needed, optional, part, at.clone());
     Some(Following {
         meta: shared.send_meta(control, job, at),
         taken: file.store.taken,
@@ -229,7 +239,7 @@ pub(super) async fn settle_following(
             verify::stored(&mut replies, size..=size, copy).await?;
         }
         let digest = match checksum {
-            Some(asked) => Some(compare_digests(shared, job, size, asked).await?),
+            Some(asked) => compare_digests(shared, job, size, asked).await?,
             None => verified,
         };
         let renaming = match hidden {
@@ -260,15 +270,18 @@ async fn compare_digests(
     shared: &CopyState,
     job: &FileJob,
     size: u64,
-    (algorithm, mut copy): (ChecksumAlgorithm, Replies),
-) -> Result<Digest, TransferError> {
+    asked: DigestQuery,
+) -> Result<Option<Digest>, TransferError> {
     let offset = shared.options.offset.unwrap_or(0);
     let length = shared.is_partial().then_some(size);
+    let algorithm = asked.algorithm();
     let source = verify::local(local(&job.from), algorithm, offset, length);
-    let (copy, source) = tokio::join!(copy.digest(), source);
-    let (copy, source) = (copy?, source?);
+    let (copy, source) = tokio::join!(asked.digest(), source);
+    let (Some((_, copy)), source) = (copy?, source?) else {
+        return Ok(None);
+    };
     match source == copy {
-        true => Ok((algorithm, source)),
+        true => Ok(Some((algorithm, source))),
         false => {
             let path = shared.name_destination(job);
             Err(verify::mismatch(path, algorithm, &source, &copy))

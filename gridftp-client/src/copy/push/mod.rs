@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::Mode;
+use ftp_wire::command::{Mode, Tag};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
@@ -33,6 +33,7 @@ use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
 use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState, Transfer};
+use crate::verify::DigestQuery;
 
 mod ask;
 mod confirm;
@@ -66,7 +67,7 @@ struct Asked {
     hidden: Option<FtpPath>,
     transfer: Transfer,
     /// Tag of the data, which is sent without waiting for the server's word.
-    tag: Option<u64>,
+    tag: Option<Tag>,
     _under_way: UnderWay,
 }
 
@@ -95,7 +96,7 @@ struct Following {
     hidden: Option<Hidden>,
     /// The bytes that the server has.
     stored: Option<Replies>,
-    checksum: Option<(ChecksumAlgorithm, Replies)>,
+    checksum: Option<DigestQuery>,
     /// The digest that the server has compared already.
     verified: Option<Digest>,
     /// Commands that set metadata.

@@ -22,7 +22,7 @@ impl Push<'_> {
             return Ok(None);
         }
         let failure = judged(shared, &asked, Failure::to_begin(error));
-        shared.fail_transfer(asked.taken, failure).map(|()| None)
+        fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
     }
 
     /// Opens the connections of a store, unless they are open, and waits until the server accepts it.

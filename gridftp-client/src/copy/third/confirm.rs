@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ftp_wire::command::Command;
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
-use ftp_wire::receipt::Receipt;
+use ftp_wire::receipt::{Extent, Receipt};
 use ftp_wire::reply::Reply;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
@@ -16,15 +16,16 @@ use super::growth::Beside;
 use super::{Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
+use crate::copy::algorithm::beside_receipt;
 use crate::copy::ending::Success;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::FileJob;
-use crate::copy::kept::judge;
+use crate::copy::kept::{Digest, judge};
 use crate::copy::queue::Taken;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{ACCOUNT, Failure, SessionState};
-use crate::verify;
+use crate::verify::{self, DigestQuery};
 
 /// The word of one end on a transfer: its receipt, where the transfer was tagged.
 type Word = Result<Option<Receipt>, ControlError>;
@@ -34,7 +35,7 @@ impl Pair<'_> {
     pub(super) async fn confirm_all(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
             let Err(failure) = self.confirm_one(&mut file).await else {
-                self.settle(file.taken, file.after).await;
+                self.settle(file).await;
                 continue;
             };
             let refused = failure.session == SessionState::Reusable && !file.store.has_begun();
@@ -63,6 +64,7 @@ impl Pair<'_> {
             tagged,
             after,
             resumes,
+            proven,
             ..
         } = file;
         match (source, destination) {
@@ -71,8 +73,15 @@ impl Pair<'_> {
                     (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, || copy),
                     _ => Err(store.misbehaved("no receipt in the reply").into()),
                 };
-                if !compared.map_err(out_of_step)? {
-                    after.get_or_insert(ChecksumAlgorithm::Crc32c);
+                let whole = self.shared.extent() == Extent::Whole;
+                match compared.map_err(out_of_step)? {
+                    // The receipts of a transfer that goes on are of its own bytes alone.
+                    Some(digest) if whole && !*resumes => *proven = Some(digest),
+                    None => {
+                        let (from, to) = self.abilities;
+                        after.get_or_insert(beside_receipt(&[from, to]));
+                    }
+                    Some(_) => {}
                 }
                 Ok(())
             }
@@ -176,13 +185,24 @@ impl Pair<'_> {
     }
 
     /// Checks a copy and gives it its times and modes.
-    async fn settle(&self, taken: Taken, after: Option<ChecksumAlgorithm>) {
+    async fn settle(&self, file: Moving) {
         let shared = self.shared;
+        let Moving {
+            taken,
+            after,
+            tagged,
+            proven,
+            ..
+        } = file;
         let job = taken.file();
         let bytes = shared.expected(job).unwrap_or(0);
         let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
-        let verified = match self.check(job, after).await {
-            Ok(verified) => verified,
+        let optional = match tagged {
+            true => None,
+            false => shared.without_receipt(&[self.abilities.0, self.abilities.1]),
+        };
+        let verified = match self.check(job, after, optional).await {
+            Ok(verified) => verified.or(proven),
             Err(error) => return shared.fail(taken, &error),
         };
         let published = match hidden {
@@ -197,11 +217,14 @@ impl Pair<'_> {
         }
     }
 
-    async fn check(
+    /// Compares the digests of both files where one is needed or to be had, else the sizes, and sets
+    /// the metadata.
+    pub(super) async fn check(
         &self,
         job: &FileJob,
         after: Option<ChecksumAlgorithm>,
-    ) -> Result<Option<(ChecksumAlgorithm, String)>, TransferError> {
+        optional: Option<ChecksumAlgorithm>,
+    ) -> Result<Option<Digest>, TransferError> {
         let shared = self.shared;
         let mut verified = None;
         let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
@@ -211,27 +234,23 @@ impl Pair<'_> {
         let to = job.hidden.clone().unwrap_or(to);
         let again = (job.facts.lasts() && !shared.through_layers())
             .then(|| FactsQuery::send(self.source, self.abilities.0, from.clone()));
-        if let Some(algorithm) = self.algorithm.or(after) {
-            let offset = shared.options.offset.unwrap_or(0);
-            let length = if shared.is_partial() {
-                shared.expected(job)
-            } else {
-                None
-            };
-            let ask = |control, path| verify::ask(control, algorithm, offset, length, path);
-            let (mut at_source, mut at_copy) =
-                (ask(self.source, from), ask(self.destination, to.clone()));
-            let (source, copy) = tokio::try_join!(at_source.digest(), at_copy.digest())?;
-            if source != copy {
-                return Err(verify::mismatch(
-                    shared.name_destination(job),
-                    algorithm,
-                    &source,
-                    &copy,
-                ));
+        let needed = self.algorithm.or(after);
+        let length = shared.is_partial().then(|| shared.expected(job)).flatten();
+        let part = (shared.options.offset.unwrap_or(0), length);
+        let ask = |control, path| DigestQuery::send(control, needed, optional, part, path);
+        if let (Some(source), Some(copy)) =
+            (ask(self.source, from), ask(self.destination, to.clone()))
+        {
+            let (source, copy) = tokio::try_join!(source.digest(), copy.digest())?;
+            if let (Some((algorithm, source)), Some((_, copy))) = (&source, &copy)
+                && source != copy
+            {
+                let path = shared.name_destination(job);
+                return Err(verify::mismatch(path, *algorithm, source, copy));
             }
-            verified = Some((algorithm, source));
-        } else if let (Some(expected), false) = (job.facts.size, shared.is_partial()) {
+            verified = source.filter(|_| copy.is_some());
+        }
+        if let (None, Some(expected), false) = (&verified, job.facts.size, shared.is_partial()) {
             let mut size = self.destination.send(Command::Size(to.clone()));
             verify::stored(&mut size, expected..=expected, || shared.name_source(job)).await?;
         }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byte_ranges::{Layout, RangeSet};
-use ftp_wire::command::{BufferSide, Command, Mode, Spot};
+use ftp_wire::command::{BufferSide, Command, Mode, Spot, Tag};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
@@ -70,7 +70,7 @@ struct Request {
     rest: Option<Replies>,
     retrieve: Retrieve,
     /// Tag of the data, where both servers know such.
-    tag: Option<u64>,
+    tag: Option<Tag>,
 }
 
 /// A file on its way from server to server.
@@ -85,6 +85,8 @@ struct Moving {
     store: Replies,
     /// Whether the data is tagged.
     tagged: bool,
+    /// The digest that both ends computed while the bytes passed.
+    proven: Option<Digest>,
     _under_way: UnderWay,
 }
 
@@ -329,7 +331,7 @@ impl Pair<'_> {
         let look = (shared.preserves() && !job.begun)
             .then(|| FactsQuery::send(self.source, self.abilities.0, from.clone()));
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
-        let tag = self.tags.map(Tags::next);
+        let tag = self.tags.map(|tags| tags.next(shared.extent()));
         let command = Command::retrieve(from, shared.region(job), tag);
         let retrieve = match self.mode {
             Mode::Stream => Retrieve::Later(command),
@@ -432,6 +434,7 @@ impl Pair<'_> {
             announced,
             store,
             tagged: request.tag.is_some(),
+            proven: None,
             _under_way: asked.under_way,
         }))
     }

@@ -224,9 +224,13 @@ async fn the_size_of_a_copy_is_asked_anew_where_the_session_for_it_failed_or_end
 
 #[tokio::test(start_paused = true)]
 async fn uncompared_bytes_are_proven_by_a_digest() {
+    let proven = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
     for (source, want) in [
-        ("226 Bytes=3;\r\n", Some(ChecksumAlgorithm::Crc32c)),
-        ("226 Bytes=3;CRC32C=00000001;\r\n", None),
+        (
+            "226 Bytes=3;\r\n".to_owned(),
+            Some(ChecksumAlgorithm::Blake3),
+        ),
+        (proven.clone(), None),
     ] {
         let mut bed = Bed::new().await;
         let shared = Arc::clone(&bed.shared);
@@ -242,18 +246,51 @@ async fn uncompared_bytes_are_proven_by_a_digest() {
             announced: None,
             store: pair.destination.send(Command::Stor(path())),
             tagged: true,
+            proven: None,
             _under_way: Window::default().enter(0),
         };
         let servers = async {
             asked(&mut far).await;
             let [from, to] = far;
             from.write_all(source.as_bytes()).await.unwrap();
-            to.write_all(b"226 Bytes=3;CRC32C=00000001;\r\n")
-                .await
-                .unwrap();
+            to.write_all(proven.as_bytes()).await.unwrap();
         };
         let (compared, ()) = tokio::join!(pair.confirm_one(&mut file), servers);
         compared.unwrap();
         assert_eq!(file.after, want);
+        assert_eq!(file.proven.is_some(), want.is_none());
     }
+}
+
+/// Where no digest is to be had, the sizes are compared.
+#[tokio::test(start_paused = true)]
+async fn a_short_copy_is_found_where_a_digest_is_refused() {
+    let mut bed = Bed::new().await;
+    let (pair, [from, to]) = bed.pair();
+    let mut job = FileJob::new(b"/file".to_vec(), b"/copy".to_vec());
+    job.facts.size = Some(7);
+    let check = pair.check(&job, None, Some(ChecksumAlgorithm::Blake3));
+    let servers = async {
+        let refused = b"500 no markers\r\n550 Permission denied.\r\n";
+        let mut lines = BufReader::new(to).lines();
+        for _ in ["OPTS", "CKSM"] {
+            lines.next_line().await.unwrap();
+        }
+        from.write_all(refused).await.unwrap();
+        lines.get_mut().write_all(refused).await.unwrap();
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), "SIZE /copy");
+        lines.get_mut().write_all(b"213 3\r\n").await.unwrap();
+    };
+    let (checked, ()) = tokio::join!(check, servers);
+    assert!(
+        matches!(
+            checked,
+            Err(TransferError::Size {
+                expected: 7,
+                got: 3,
+                ..
+            })
+        ),
+        "{checked:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! `gridftp-cp proxy info`: shows the facts about a proxy, or tells by its status whether it is valid.
+//! `proxy info`: shows the facts about a proxy, or tells by its status whether it is valid.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use xio_gsi::{CredentialFiles, Environment};
 
 use super::facts::Facts;
 use super::hours_and_minutes;
-use crate::exit::Status;
-use crate::report::Report;
+use crate::program::exit::Status;
+use crate::program::report::Report;
 
-/// The options of `gridftp-cp proxy info`.
+/// The options of `proxy info`.
 #[derive(Debug, clap::Args)]
 #[expect(
     clippy::doc_markdown,

@@ -1,4 +1,4 @@
-//! `gridftp-cp proxy`: makes, shows and destroys proxies, as the `grid-proxy` programs do.
+//! `proxy`: makes, shows and destroys proxies, as the `grid-proxy` programs do.
 
 mod destroy;
 mod facts;
@@ -7,23 +7,21 @@ mod init;
 
 use std::time::Duration;
 
-use crate::exit::Status;
-use crate::report::Report;
+use crate::program::exit::Status;
+use crate::program::report::Report;
 
 /// The text of `proxy --help` before the flags.
-pub(crate) const ABOUT: &str = "\
+pub const ABOUT: &str = "\
 Makes a proxy, shows it, or destroys it, as grid-proxy-init, grid-proxy-info and \
 grid-proxy-destroy do.
 
 A proxy is a certificate for some hours that a user certificate signs, with a key of its own that \
 has no passphrase. It lies in $X509_USER_PROXY, or else in /tmp/x509up_u<uid>, where the programs \
-of the Grid look for it.
+of the Grid look for it.";
 
-A file called proxy is copied as ./proxy.";
-
-/// The options of `gridftp-cp proxy`.
+/// The options of `proxy`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     verb: Verb,
 
@@ -36,7 +34,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// The verbs of `gridftp-cp proxy`.
+/// The verbs of `proxy`.
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Make a proxy of a user certificate
@@ -49,12 +47,12 @@ enum Verb {
 
 impl Args {
     /// The form of the output.
-    pub(crate) fn report(&self) -> Report {
-        Report::of_lines(self.json, self.quiet)
+    pub fn report(&self, program: &'static str) -> Report {
+        Report::of_lines(program, self.json, self.quiet)
     }
 
     /// Runs the command, and returns the exit status.
-    pub(crate) fn run(&self, report: &Report) -> Status {
+    pub fn run(&self, report: &Report) -> Status {
         let done = match &self.verb {
             Verb::Init(args) => init::run(args, report),
             Verb::Info(args) => info::run(args, report),

@@ -1,4 +1,4 @@
-//! `gridftp-cp proxy destroy`: overwrites proxies and removes them.
+//! `proxy destroy`: overwrites proxies and removes them.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -13,13 +13,13 @@ use serde_json::json;
 use xio_gsi::Environment;
 use zeroize::Zeroizing;
 
-use crate::exit::Status;
-use crate::report::Report;
+use crate::program::exit::Status;
+use crate::program::report::Report;
 
 /// Largest file that is taken for a proxy, in bytes.
 const MAX_PROXY: u64 = 1024 * 1024;
 
-/// The options of `gridftp-cp proxy destroy`.
+/// The options of `proxy destroy`.
 #[derive(Debug, clap::Args)]
 #[expect(
     clippy::doc_markdown,

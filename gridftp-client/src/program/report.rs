@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use gridftp_client::copy::Summary;
-use gridftp_client::error::TransferError;
-use gridftp_client::options::Level;
-use gridftp_client::progress::{Counts, Event, Observer, Totals};
-use gridftp_client::url::show;
+use crate::copy::Summary;
+use crate::error::TransferError;
+use crate::options::Level;
+use crate::progress::{Counts, Event, Observer, Totals};
+use crate::url::show;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::flags::Flags;
-
 /// The amount and the form of the output.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub struct Report {
+    /// The name of the program, before lines that are no output.
+    program: &'static str,
     json: bool,
     /// Whether the lines in JSON are entries of a directory, and nothing else.
     listing: bool,
@@ -37,26 +37,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(flags: &Flags, piped: bool) -> Self {
-        let shown = !flags.json && !flags.quiet && !flags.debug && flags.list.is_none();
-        let bar = (shown && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-            bar.set_style(style(false));
-            bar
-        });
-        Self {
-            listing: flags.list.is_some(),
-            verbose: flags.verbose,
-            debug: flags.debug,
-            piped: AtomicBool::new(piped),
-            bar,
-            ..Self::of_lines(flags.json, flags.quiet)
-        }
-    }
-
     /// The report of a command that copies nothing.
-    pub(crate) fn of_lines(json: bool, quiet: bool) -> Self {
+    pub fn of_lines(program: &'static str, json: bool, quiet: bool) -> Self {
         Self {
+            program,
             json,
             listing: false,
             quiet,
@@ -70,13 +54,39 @@ impl Report {
         }
     }
 
+    /// Shows the progress of copies where a person sees it; `piped` says whether their data goes to
+    /// standard output.
+    pub fn of_copies(self, verbose: u8, piped: bool) -> Self {
+        let shown = !self.json && !self.quiet && !self.debug;
+        let bar = (shown && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+            bar.set_style(style(false));
+            bar
+        });
+        Self {
+            verbose,
+            piped: AtomicBool::new(piped),
+            bar,
+            ..self
+        }
+    }
+
+    /// Tells entries alone as JSON, and nothing of connections.
+    pub fn of_entries(self, verbose: u8) -> Self {
+        Self {
+            listing: true,
+            verbose,
+            ..self
+        }
+    }
+
     /// Writes the control conversation, if `debug` asks for it.
-    pub(crate) fn with_debug(self, debug: bool) -> Self {
+    pub fn with_debug(self, debug: bool) -> Self {
         Self { debug, ..self }
     }
 
     /// Shows the totals until it is dropped.
-    pub(crate) async fn follow(&self, totals: &Totals) {
+    pub async fn follow(&self, totals: &Totals) {
         let mut tick = tokio::time::interval(Duration::from_millis(125));
         loop {
             tick.tick().await;
@@ -87,17 +97,17 @@ impl Report {
     }
 
     /// Whether lines are JSON.
-    pub(crate) fn is_json(&self) -> bool {
+    pub fn is_json(&self) -> bool {
         self.json
     }
 
     /// Whether errors only are wanted.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
     /// Tells the end of a copy.
-    pub(crate) fn end(&self, summary: &Summary) {
+    pub fn end(&self, summary: &Summary) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -128,12 +138,12 @@ impl Report {
     }
 
     /// Tells of a possible mistake, and goes on.
-    pub(crate) fn warn(&self, text: &str) {
+    pub fn warn(&self, text: &str) {
         self.event(&Event::Warning(text));
     }
 
     /// Tells why nothing more is done.
-    pub(crate) fn fatal(&self, error: &dyn std::fmt::Display, parts: Option<&TransferError>) {
+    pub fn fatal(&self, error: &dyn std::fmt::Display, parts: Option<&TransferError>) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -144,12 +154,12 @@ impl Report {
                 None => value,
             });
         } else {
-            self.err(&format!("gridftp-cp: {error}"));
+            self.warned(&error.to_string());
         }
     }
 
     /// Writes one line of output proper.
-    pub(crate) fn out(&self, text: &str) {
+    pub fn out(&self, text: &str) {
         if self.piped.load(Ordering::Relaxed) {
             return self.err(text);
         }
@@ -164,18 +174,28 @@ impl Report {
     }
 
     /// The reason for a lost line of output, if one was lost.
-    pub(crate) fn lost(&self) -> Option<&std::io::Error> {
+    pub fn lost(&self) -> Option<&std::io::Error> {
         self.lost.get()
     }
 
     /// Writes one line that is no output.
-    pub(crate) fn err(&self, text: &str) {
+    pub fn err(&self, text: &str) {
         self.hidden(|| {
             let _gone = writeln!(std::io::stderr().lock(), "{text}");
         });
     }
 
-    pub(crate) fn emit(&self, value: &Value) {
+    /// Writes one line that is no output behind the name of the program.
+    pub fn warned(&self, text: &str) {
+        self.err(&format!("{}: {text}", self.program));
+    }
+
+    /// Tells the failure of one of several objects.
+    pub fn failed(&self, source: &str, error: &TransferError) {
+        self.failure("failed", source, error);
+    }
+
+    pub fn emit(&self, value: &Value) {
         self.out(&value.to_string());
     }
 
@@ -190,8 +210,8 @@ impl Report {
     /// Tells an event in a line of text.
     fn line_of(&self, event: &Event<'_>) {
         match event {
-            Event::Gone { error, within } if !self.quiet => self.err(&format!(
-                "gridftp-cp: {error}; trying again for {} s (--retry-for)",
+            Event::Gone { error, within } if !self.quiet => self.warned(&format!(
+                "{error}; trying again for {} s (--retry-for)",
                 within.as_secs()
             )),
             Event::Finished {
@@ -224,8 +244,8 @@ impl Report {
             Event::Skipped { source, why } if self.verbose > 0 => {
                 self.out(&format!("{source}: left out, {why}"));
             }
-            Event::Warning(text) if !self.quiet => self.err(&format!("gridftp-cp: {text}")),
-            Event::Note(text) if self.verbose > 0 => self.err(&format!("gridftp-cp: {text}")),
+            Event::Warning(text) if !self.quiet => self.warned(text),
+            Event::Note(text) if self.verbose > 0 => self.warned(text),
             _ => {}
         }
     }
@@ -248,7 +268,7 @@ impl Report {
         let dcau = dcau.unwrap_or_default();
         let told = format!("{site}: control {control}, data {data}{dcau}");
         if self.verbose > 1 {
-            self.err(&format!("gridftp-cp: {told}, round trip {round_trip:.1?}"));
+            self.warned(&format!("{told}, round trip {round_trip:.1?}"));
         }
         let Ok(mut known) = self.connected.lock() else {
             return;
@@ -268,7 +288,7 @@ impl Report {
             }
             self.emit(&value);
         } else if self.verbose == 1 {
-            self.err(&format!("gridftp-cp: {told}"));
+            self.warned(&told);
         }
         known.insert(told);
     }
@@ -286,7 +306,7 @@ impl Report {
                 true => String::new(),
                 false => format!("{source}: "),
             };
-            self.err(&format!("gridftp-cp: {place}{event}: {error}"));
+            self.warned(&format!("{place}{event}: {error}"));
         }
     }
 }

@@ -3,22 +3,23 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::netrc;
+use crate::url::{Location, Scheme, Site};
 use anyhow::{Context as _, bail};
 use ftp_proto::security::is_anonymous;
 use ftp_wire::command::Secret;
-use gridftp_client::netrc;
-use gridftp_client::url::{Location, Scheme, Site};
 
-use crate::connection::ConnectionFlags;
+use crate::program::connection::ConnectionFlags;
 
 /// Accounts asked for once, by server and name.
-pub(crate) struct Accounts<'a> {
+#[derive(Debug)]
+pub struct Accounts<'a> {
     flags: &'a ConnectionFlags,
     prompted: HashMap<(String, String), Secret>,
 }
 
 impl<'a> Accounts<'a> {
-    pub(crate) fn new(flags: &'a ConnectionFlags) -> Self {
+    pub fn new(flags: &'a ConnectionFlags) -> Self {
         Self {
             flags,
             prompted: HashMap::new(),
@@ -26,7 +27,7 @@ impl<'a> Accounts<'a> {
     }
 
     /// Completes the account of a location.
-    pub(crate) fn complete(&mut self, location: &mut Location) -> anyhow::Result<()> {
+    pub fn complete(&mut self, location: &mut Location) -> anyhow::Result<()> {
         if let Location::Remote(remote) = location {
             self.complete_site(&mut remote.site)?;
         }

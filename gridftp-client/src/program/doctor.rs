@@ -1,36 +1,36 @@
-//! `gridftp-cp doctor`: examines the way to a server, a line for each fact.
+//! `doctor`: examines the way to a server, a line for each fact.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Location;
+use crate::doctor::examine;
 use clap::ValueHint;
-use gridftp_client::Location;
-use gridftp_client::doctor::examine;
 use gsi::finding::{Finding, Verdict};
 
-use crate::accounts::Accounts;
-use crate::connection::ConnectionFlags;
-use crate::exit::Status;
-use crate::report::Report;
-use crate::{locate, stopped_by_signal, wait_for};
+use crate::program::accounts::Accounts;
+use crate::program::connection::ConnectionFlags;
+use crate::program::exit::Status;
+use crate::program::report::Report;
+use crate::program::run::{locate, stopped_by_signal, wait_for};
 
 /// Longest wait of a step unless `--timeout` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The text of `doctor --help` before the flags.
-pub(crate) const ABOUT: &str = "\
+pub const ABOUT: &str = "\
 Examines the way to a server step by step, and writes a line for each fact: the name, the port, the \
 greeting, certificates and protection, the login, the features, and a listing of the directory of the \
 URL through a data connection.
 
 A line begins with ok, skip, warn or FAIL, and ends with the remedy where one is needed. Nothing is \
-written on the server. A file called doctor is copied as ./doctor.";
+written on the server.";
 
-/// The options of `gridftp-cp doctor`.
+/// The options of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit status: 0 without FAIL, 1 with one, 2 for a wrong command line.")]
-pub(crate) struct Args {
+pub struct Args {
     /// The server and a directory or file there: an ftp://, ftps://, gsiftp:// or sshftp:// URL
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     url: String,
@@ -49,12 +49,12 @@ pub(crate) struct Args {
 
 impl Args {
     /// The form of the output.
-    pub(crate) fn report(&self) -> Arc<Report> {
-        Arc::new(Report::of_lines(self.json, false).with_debug(self.debug))
+    pub fn report(&self, program: &'static str) -> Arc<Report> {
+        Arc::new(Report::of_lines(program, self.json, false).with_debug(self.debug))
     }
 
     /// Takes the steps, and returns the exit status.
-    pub(crate) fn run(&self, report: &Arc<Report>) -> Status {
+    pub fn run(&self, report: &Arc<Report>) -> Status {
         wait_for(self.examine(report), report)
     }
 

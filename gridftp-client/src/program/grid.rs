@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::Location;
+use crate::options::{DataCredential, Dcau, Delegation, GridOptions, Names};
 use clap::{Args, ValueEnum, ValueHint};
-use gridftp_client::Location;
-use gridftp_client::options::{DataCredential, Dcau, Delegation, GridOptions, Names};
 
 /// Choices of Grid security.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Grid security (gsiftp://, and data of sshftp://)")]
-pub(crate) struct GridFlags {
+pub struct GridFlags {
     /// Credential, a PEM file with certificate and key as a proxy has [default: the files in the
     /// environment, then the proxy, the user's, the host's]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -73,7 +73,7 @@ enum DataCredFlag {
 
 impl GridFlags {
     /// Sets the choices.
-    pub(crate) fn choose(&self, options: &mut GridOptions) {
+    pub fn choose(&self, options: &mut GridOptions) {
         options.credential.clone_from(&self.cred);
         options.delegation = match self.delegation {
             DelegationFlag::None => Delegation::None,
@@ -91,12 +91,12 @@ impl GridFlags {
     }
 
     /// Gives a source its credential.
-    pub(crate) fn of_source(&self, location: Location) -> Location {
+    pub fn of_source(&self, location: Location) -> Location {
         with_credential(location, self.src_cred.as_deref())
     }
 
     /// Gives the destination its credential.
-    pub(crate) fn of_destination(&self, location: Location) -> Location {
+    pub fn of_destination(&self, location: Location) -> Location {
         with_credential(location, self.dst_cred.as_deref())
     }
 }

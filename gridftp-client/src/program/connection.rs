@@ -3,68 +3,68 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::options::{ConnectOptions, Identity, Level, Roots, Security};
 use clap::{Args, ValueEnum, ValueHint};
-use gridftp_client::options::{ConnectOptions, Identity, Level, Roots, Security};
 use xio_core::parse_duration;
 
-use crate::grid::GridFlags;
+use crate::program::grid::GridFlags;
 
 /// Choices of sessions.
 #[derive(Debug, Args)]
-pub(crate) struct ConnectionFlags {
+pub struct ConnectionFlags {
     /// Account to log in to where the URL names none [default: anonymous]
     #[arg(short, long, value_name = "NAME")]
-    pub(crate) user: Option<String>,
+    pub user: Option<String>,
 
     /// Look accounts up in ~/.netrc or $NETRC, or in FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
           value_hint = ValueHint::FilePath)]
-    pub(crate) netrc: Option<Option<PathBuf>>,
+    pub netrc: Option<Option<PathBuf>>,
 
     /// Protection of control connections: Grid security for gsiftp://, TLS for ftps:// and for
     /// passwords that cross a network (auto), none, by AUTH TLS, or from the first byte on (implicit); there is no fall-back
     #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
-    pub(crate) security: SecurityFlag,
+    pub security: SecurityFlag,
 
     /// Protection of data connections [default: private where the control connection is protected]
     #[arg(long, value_enum, value_name = "LEVEL")]
-    pub(crate) protect: Option<ProtectFlag>,
+    pub protect: Option<ProtectFlag>,
 
     /// Trust servers with certificates of the authorities in this PEM file, or folder of such files
     /// [default: the authorities of the system]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
 
     /// Certificate for servers that ask for one, a PEM file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cert: Option<PathBuf>,
+    pub cert: Option<PathBuf>,
 
     /// Key of the certificate, where it is not in the same file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
-    pub(crate) key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) grid: GridFlags,
+    pub grid: GridFlags,
 
     /// Longest wait for a connection, a login, a reply, or more data, in seconds; a server that
     /// works in silence, on a checksum or on fetching a file, has at least 600 [default: 120, and
     /// 30 for a connection and its login]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    pub(crate) timeout: Option<u64>,
+    pub timeout: Option<u64>,
 
     /// Path of gridftp-server on hosts that are reached through ssh [default: looked up in their
     /// PATH, then the entry of a Globus server]
     #[arg(long, value_name = "PATH")]
-    pub(crate) remote_program: Option<String>,
+    pub remote_program: Option<String>,
 
     /// Use the data address a server gives although it is not the server's own
     #[arg(long)]
-    pub(crate) trust_pasv_address: bool,
+    pub trust_pasv_address: bool,
 }
 
 /// `--security`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SecurityFlag {
+pub enum SecurityFlag {
     /// TLS for ftps:// and for passwords that cross a network.
     Auto,
     /// None: passwords go in clear text.
@@ -77,7 +77,7 @@ pub(crate) enum SecurityFlag {
 
 /// `--protect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProtectFlag {
+pub enum ProtectFlag {
     /// None.
     Clear,
     /// Against changes; gsiftp:// and sshftp:// only.
@@ -88,7 +88,7 @@ pub(crate) enum ProtectFlag {
 
 impl ConnectionFlags {
     /// The options of connections; reads the certificates.
-    pub(crate) fn options(&self) -> anyhow::Result<ConnectOptions> {
+    pub fn options(&self) -> anyhow::Result<ConnectOptions> {
         let mut options = ConnectOptions::default();
         if let Some(timeout) = self.timeout.map(Duration::from_secs) {
             options.connect_within = timeout;

@@ -1,4 +1,4 @@
-//! `gridftp-cp proxy init`: makes a proxy of a user certificate and puts it in its place.
+//! `proxy init`: makes a proxy of a user certificate and puts it in its place.
 
 use std::fs::{self, Permissions};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -21,13 +21,13 @@ use zeroize::Zeroizing;
 
 use super::facts::Facts;
 use super::hours_and_minutes;
-use crate::exit::Status;
-use crate::report::Report;
+use crate::program::exit::Status;
+use crate::program::report::Report;
 
 /// Longest passphrase that is read, in bytes.
 const MAX_PASSPHRASE: usize = 4096;
 
-/// The options of `gridftp-cp proxy init`.
+/// The options of `proxy init`.
 #[derive(Debug, clap::Args)]
 #[expect(
     clippy::doc_markdown,

@@ -1,0 +1,110 @@
+//! `Flags`: the command line, from which help, completions and the man pages are made as well.
+
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+use gridftp_client::program::{doctor, proxy};
+
+use crate::{bytes, change, check, list, size, speed, sum};
+
+/// The text of `--help` before the commands.
+const ABOUT: &str = "\
+Works on files of GridFTP and FTP servers in all ways but copying, which gridftp-cp does.
+
+A place is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an ftps:// URL for TLS, a gsiftp:// URL \
+for Grid security, or an sshftp://[USER@]HOST[:PORT]/PATH URL or [USER@]HOST:/PATH for a host that is \
+reached through ssh; ls, stat, tree, cat, head, du, sum and check take local paths and file: URLs \
+too. The last component of a URL may have wildcards (* ? [a-z]), which are matched against what is \
+there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is relative to the home directory \
+of the account.";
+
+/// The exit statuses, for `--help` and the man page.
+const EXIT: &str = "\
+Exit status:
+  0    all was done; trees that were compared are the same
+  1    some operations failed; each is named on standard error
+  2    the command line or a URL is wrong
+  3    a server cannot be reached, or the connection to it was lost for good
+  4    a server refused the login
+  5    trees that were compared differ
+  130  stopped by a signal";
+
+/// Works on files of GridFTP and FTP servers in all ways but copying.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gridftp",
+    version,
+    long_about = ABOUT,
+    after_help = EXIT,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Flags {
+    /// The work to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Write completions for SHELL to standard output
+    #[arg(long, value_name = "SHELL", value_enum, exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+
+    /// Write the man pages to standard output
+    #[arg(long, exclusive = true)]
+    pub(crate) man: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List directories, by name
+    Ls(Box<list::LsArgs>),
+    /// Tell all that is known of files and directories
+    Stat(Box<list::StatArgs>),
+    /// Draw directories with all that they hold
+    Tree(Box<list::TreeArgs>),
+    /// Write files to standard output
+    Cat(Box<bytes::CatArgs>),
+    /// Write the beginnings of files to standard output
+    Head(Box<bytes::HeadArgs>),
+    /// Make directories
+    Mkdir(Box<change::MkdirArgs>),
+    /// Remove files, and with -r directories with all that they hold; nothing is asked
+    Rm(Box<change::RmArgs>),
+    /// Rename a file or a directory of one server
+    Mv(Box<change::MvArgs>),
+    /// Make a symbolic link
+    Ln(Box<change::LnArgs>),
+    /// Set permission bits
+    Chmod(Box<change::ChmodArgs>),
+    /// Set the modification time to now, and make a file that is missing
+    Touch(Box<change::TouchArgs>),
+    /// Tell the bytes of files below directories
+    Du(Box<size::DuArgs>),
+    /// Tell the free space of a server
+    Df(Box<size::DfArgs>),
+    /// Tell digests of files, which servers compute that can
+    Sum(Box<sum::SumArgs>),
+    /// Compare two files or trees, and tell the differences
+    Check(Box<check::CheckArgs>),
+    /// Measure how fast bytes go to a server and come from it
+    Speed(Box<speed::SpeedArgs>),
+    /// Examine the way to a server step by step
+    #[command(long_about = doctor::ABOUT, disable_help_subcommand = true)]
+    Doctor(Box<doctor::Args>),
+    /// Make a proxy of a user certificate, show it, or destroy it
+    #[command(long_about = proxy::ABOUT, disable_help_subcommand = true)]
+    Proxy(proxy::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Flags::command().debug_assert();
+    }
+}

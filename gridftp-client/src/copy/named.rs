@@ -1,0 +1,184 @@
+//! The sources that a list names, below one directory.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use ftp_wire::command::Command;
+
+use super::job::Facts;
+use super::resolve::{Destination, is_dir};
+use super::roots::{Root, add_chosen, list_tree, walk_tree};
+use super::same::Object;
+use super::state::CopyState;
+use super::window::COMMANDS;
+use crate::client::{Client, parse_mlst};
+use crate::error::TransferError;
+use crate::filter::Verdict;
+use crate::local;
+use crate::names;
+use crate::url::{Location, show};
+
+/// Adds the objects in the directory `source` that have one of `listed` as their path there.
+pub(super) async fn add(
+    shared: &Arc<CopyState>,
+    client: Option<&Client>,
+    source: &Location,
+    listed: &[Vec<u8>],
+    to: &Destination,
+) -> Result<(), TransferError> {
+    let mut seen = HashSet::new();
+    let mut relatives = Vec::new();
+    for name in listed {
+        match relative(name) {
+            Ok(relative) if seen.insert(relative.clone()) => relatives.push(relative),
+            Ok(_) => {}
+            Err(error) => shared.give_up_found(&show(name), &error),
+        }
+    }
+    match (source, client) {
+        (Location::Remote(remote), Some(client)) => {
+            let dir = names::trim_slashes(&remote.path);
+            add_remote(shared, client, dir, &relatives, to).await
+        }
+        (Location::Local(dir), _) => {
+            let dir = names::trim_slashes(dir.as_os_str().as_bytes());
+            for relative in &relatives {
+                let path = names::join(dir, relative);
+                if let Err(error) = add_local(shared, &path, relative, to).await {
+                    shared.give_up_found(&show(&path), &error);
+                }
+            }
+            Ok(())
+        }
+        _ => {
+            let what = "usage: the names of --files-from are of a directory";
+            Err(TransferError::request(what, ""))
+        }
+    }
+}
+
+/// Reads a name of the list as a path that does not leave the directory.
+fn relative(name: &[u8]) -> Result<Vec<u8>, TransferError> {
+    let mut path = Vec::new();
+    for component in name.split(|b| *b == b'/') {
+        if !matches!(component, b"" | b".") {
+            names::check(component)?;
+            path = names::join(&path, component);
+        }
+    }
+    names::check(names::last(&path)).map(|()| path)
+}
+
+async fn add_local(
+    shared: &Arc<CopyState>,
+    from: &[u8],
+    relative: &[u8],
+    to: &Destination,
+) -> Result<(), TransferError> {
+    let path = Path::new(OsStr::from_bytes(from));
+    let meta = std::fs::metadata(path);
+    let meta = meta.map_err(|error| TransferError::local("read", from, error))?;
+    let object = Object::of_local(path, &meta);
+    let root = root(shared, (from, relative), &object, meta.is_dir(), to)?;
+    let Some(root) = root else {
+        return Ok(());
+    };
+    if meta.is_dir() {
+        return walk_tree(shared, root, to).await;
+    }
+    if !meta.is_file() {
+        let what = "neither a file nor a directory";
+        return Err(TransferError::local("read", from, what));
+    }
+    let item = local::Item::new(path.to_owned(), Vec::new(), &meta);
+    add_chosen(shared, root, Facts::of_local(&item), to).await
+}
+
+/// Adds objects of a server, which is asked for the facts of many at once.
+async fn add_remote(
+    shared: &Arc<CopyState>,
+    client: &Client,
+    dir: &[u8],
+    relatives: &[Vec<u8>],
+    to: &Destination,
+) -> Result<(), TransferError> {
+    for some in relatives.chunks(COMMANDS) {
+        let mut sent = Vec::with_capacity(some.len());
+        for relative in some {
+            let from = names::join(dir, relative);
+            let wire = client.control.path(&from);
+            let look = wire.map(|path| client.control.send(Command::Mlst(Some(path))));
+            sent.push((from, relative, look));
+        }
+        for (from, relative, look) in sent {
+            let added = async {
+                let told = match look {
+                    Some(mut look) => look.told().await?,
+                    None => return Err(TransferError::unsendable(&from)),
+                };
+                let (entry, known) = match told.as_ref().and_then(parse_mlst) {
+                    Some(told) => told,
+                    // It has another way to tell, or the reason.
+                    None => client.stat(&from).await?,
+                };
+                let object = Object::of_entry(&from, &entry, known);
+                let is_dir = is_dir(entry.kind);
+                match root(shared, (&from, relative), &object, is_dir, to)? {
+                    Some(root) if is_dir => list_tree(shared, root, to).await,
+                    Some(root) => {
+                        add_chosen(shared, root, Facts::of_entry(&entry, known), to).await
+                    }
+                    None => Ok(()),
+                }
+            };
+            match added.await {
+                Ok(()) => {}
+                Err(error) if error.is_gone() => return Err(error),
+                Err(error) => shared.give_up_found(&shared.describe_source(&from), &error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The place of an object in the copy; `None` for a directory that is left out.
+fn root<'a>(
+    shared: &CopyState,
+    (from, relative): (&'a [u8], &'a [u8]),
+    object: &'a Object,
+    is_dir: bool,
+    to: &Destination,
+) -> Result<Option<Root<'a>>, TransferError> {
+    if is_dir && !shared.options.recursive {
+        let from = shared.describe_source(from);
+        let what = format!("source: {from}: is a directory");
+        return Err(TransferError::request(what, "add --recursive to copy it"));
+    }
+    if is_dir && shared.options.choice.dir(relative) == Verdict::Leave {
+        return Ok(None);
+    }
+    Ok(Some(Root {
+        from,
+        relative,
+        target: names::join(names::trim_slashes(&to.path), relative),
+        object,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_in_its_directory() {
+        for (name, path) in [("a", "a"), ("/a/b/", "a/b"), ("./a//b", "a/b")] {
+            assert_eq!(relative(name.as_bytes()).unwrap(), path.as_bytes());
+        }
+        for bad in ["", "/", ".", "..", "a/../../b", "a\nb"] {
+            assert!(relative(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `Root`: a source with its place in the copy, and the work that it brings.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::job::{DirJob, Facts, FileJob, Item};
+use super::queue::Kind;
+use super::resolve::Destination;
+use super::same::Object;
+use super::state::CopyState;
+use crate::error::TransferError;
+use crate::filter::Verdict;
+use crate::local::{self, Found};
+use crate::names;
+use crate::url::show;
+
+/// A source, and its place in the copy.
+pub(super) struct Root<'a> {
+    pub(super) from: &'a [u8],
+    /// Path relative to the root of the copy.
+    pub(super) relative: &'a [u8],
+    pub(super) target: Vec<u8>,
+    pub(super) object: &'a Object,
+}
+
+/// Adds a file, if the choice takes it.
+pub(super) async fn add_chosen(
+    shared: &CopyState,
+    root: Root<'_>,
+    facts: Facts,
+    to: &Destination,
+) -> Result<(), TransferError> {
+    let (from, target) = (root.from, root.target);
+    if !shared.options.choice.takes_file(root.relative) {
+        shared.leave_out(&shared.describe_source(from), "a filter leaves it out");
+        return Ok(());
+    }
+    to.refuse(shared, root.object, &target, from, false).await?;
+    shared.found(FileJob::new(from.to_vec(), target).with_facts(facts));
+    Ok(())
+}
+
+/// Has a tree of a server listed.
+pub(super) async fn list_tree(
+    shared: &CopyState,
+    root: Root<'_>,
+    to: &Destination,
+) -> Result<(), TransferError> {
+    let (from, target) = (root.from, root.target);
+    let job = DirJob {
+        avoid: to.refuse(shared, root.object, &target, from, true).await?,
+        relative: root.relative.to_vec(),
+        ..DirJob::new(from.to_vec(), target)
+    };
+    shared.queue.push(Item::Dir(Box::new(job)));
+    Ok(())
+}
+
+/// Walks a local tree into the queue, as fast as the queue is emptied.
+pub(super) async fn walk_tree(
+    shared: &Arc<CopyState>,
+    root: Root<'_>,
+    to: &Destination,
+) -> Result<(), TransferError> {
+    let (from, target) = (root.from, root.target);
+    let avoid = to.refuse(shared, root.object, &target, from, true).await?;
+    let shared = Arc::clone(shared);
+    let producer = shared.queue.producer();
+    let base = root.relative.to_vec();
+    let (state, above) = (Arc::clone(&shared), base.clone());
+    let takes = move |relative: &[u8], is_dir: bool| {
+        let relative = names::join(&above, relative);
+        match is_dir {
+            true => state.options.choice.dir(&relative) != Verdict::Leave,
+            false => state.options.choice.takes_file(&relative),
+        }
+    };
+    let path = Path::new(OsStr::from_bytes(from)).to_owned();
+    let mut walk = local::walk_chosen(path, avoid, takes);
+    tokio::spawn(async move {
+        while let Some(found) = walk.recv().await {
+            shared.queue.room(Kind::Any).await;
+            match found {
+                Found::Dir(item) => {
+                    let relative = names::join(&base, &item.relative);
+                    if shared.options.choice.dir(&relative) == Verdict::Enter {
+                        // It is made with the files in it.
+                        continue;
+                    }
+                    let facts = Facts::of_local(&item);
+                    let from = item.path.as_os_str().as_bytes().to_vec();
+                    let job = DirJob::new(from, names::join(&target, &item.relative));
+                    shared
+                        .queue
+                        .push(Item::Dir(Box::new(DirJob { facts, ..job })));
+                }
+                Found::File(item) => {
+                    let from = item.path.as_os_str().as_bytes().to_vec();
+                    let job = FileJob::new(from, names::join(&target, &item.relative));
+                    shared.found(job.with_facts(Facts::of_local(&item)));
+                }
+                Found::Special(path) => {
+                    let name = path.as_os_str().as_bytes();
+                    let error =
+                        TransferError::local("read", name, "neither a file nor a directory");
+                    shared.give_up_found(&show(name), &error);
+                }
+                Found::Error(path, error) => {
+                    shared.give_up_found(&show(path.as_os_str().as_bytes()), &error);
+                }
+            }
+        }
+        drop(producer);
+    });
+    Ok(())
+}

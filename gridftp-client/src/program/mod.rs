@@ -1,0 +1,18 @@
+//! Parts that the programs gridftp-cp and gridftp share: flags, accounts, output, exit statuses.
+#![allow(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    clippy::missing_errors_doc,
+    missing_docs,
+    reason = "it is of the programs of this crate, and hidden from others"
+)]
+
+pub mod accounts;
+pub mod connection;
+pub mod doctor;
+pub mod exit;
+pub mod grid;
+pub mod proxy;
+pub mod report;
+pub mod run;
+pub mod values;
