@@ -219,7 +219,9 @@ impl Control {
 
     /// Why no command will have a reply any more, once the connection is closed.
     pub(crate) fn gone(&self) -> Option<ControlError> {
-        self.requests.is_closed().then(|| self.lost("session"))
+        // Callers hear of the end before the task stops to take requests.
+        let is_over = self.ended.get().is_some() || self.requests.is_closed();
+        is_over.then(|| self.lost("session"))
     }
 
     fn lost(&self, command: &str) -> ControlError {
@@ -370,6 +372,16 @@ mod tests {
         let told = control.gone().unwrap();
         assert!(told.to_string().contains("going down"), "{told}");
     }
+
+    /// The task of the connection gives the reason first, and stops to take requests behind it.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_with_a_reason_for_its_end_is_gone() {
+        let (control, _banner, _far) = played::connect(Settings::default());
+        assert!(control.gone().is_none());
+        control.ended.set("broken".into()).unwrap();
+        assert!(!control.requests.is_closed() && control.gone().is_some());
+    }
+
     /// The server may close the connection only after its reply.
     #[tokio::test(start_paused = true)]
     async fn quit_is_sent_once() {
