@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Incomplete,
     /// The backend cannot do this.
     Unsupported,
+    /// The process or host that has the storage is not there.
+    Unavailable,
     /// The storage failed.
     Io,
 }
@@ -126,6 +128,7 @@ impl ErrorKind {
             Self::Malformed => "the content is not of this form",
             Self::Incomplete => "less arrived than was announced",
             Self::Unsupported => "not supported by this storage",
+            Self::Unavailable => "the storage is not available, try again later",
             Self::Io => "the storage failed",
         }
     }
@@ -142,7 +145,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind,
-            ErrorKind::Busy | ErrorKind::Changed | ErrorKind::Incomplete
+            ErrorKind::Busy | ErrorKind::Changed | ErrorKind::Incomplete | ErrorKind::Unavailable
         )
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use gridftp_dsi::{DynDsi, Memory};
 use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
-use gridftp_dsi_process::Process;
 use gridftp_dsi_staged::{Hooks, Staged};
 use xio::{ByteSize, Entry, Error, ErrorKind, NoOptions, Operation, Opt, Options, Setting};
 
@@ -160,7 +159,7 @@ pub const KINDS: &[StorageKind] = &[
         open: |entry, _| {
             let options = ProcessOptions::from_entry(entry).unwrap_or_default();
             let path = options.path().unwrap_or_default();
-            Ok(Arc::new(Process::open(&path)?))
+            Ok(Arc::new(gridftp_dsi_process::open(&path)?))
         },
     },
 ];

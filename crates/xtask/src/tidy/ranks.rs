@@ -34,7 +34,6 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/dsi-null", 2, Plugin),
     ("crates/dsi-object", 2, Plugin),
     ("crates/dsi-posix", 2, Plugin),
-    ("crates/dsi-process", 2, Plugin),
     ("crates/dsi-staged", 2, Plugin),
     ("drivers/compress", 2, Plugin),
     ("drivers/count", 2, Plugin),
@@ -56,10 +55,13 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/unix", 2, Plugin),
     ("drivers/verify", 2, Plugin),
     ("drivers/udt", 2, Plugin),
-    ("crates/cluster", 3, Other),
     ("crates/data", 3, Other),
+    // Storage that another process serves; its conformance is that of a plugin behind it.
+    ("crates/dsi-rpc", 3, Other),
     // Built on the driver for TLS, which it sets up in its own way.
     ("drivers/gsi", 3, Other),
+    ("crates/cluster", 4, Other),
+    ("crates/dsi-process", 4, Plugin),
     ("crates/xio", 4, Other),
     ("gridftp-client", 5, Other),
     // A server behind the server: the only way from the one program to the library of the other.

@@ -1,4 +1,4 @@
-//! The generated messages and the client of `proto/storage.proto`.
+//! The generated messages, client and server of `proto/storage.proto`.
 #![allow(
     missing_docs,
     unnameable_types,

@@ -1,4 +1,4 @@
-//! Generates the messages and the client of `proto/storage.proto`, without `protoc`.
+//! Generates the messages, the client and the server of `proto/storage.proto`, without `protoc`.
 #![forbid(unsafe_code)]
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -6,9 +6,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={file}");
     let descriptors = protox::compile([file], ["proto"])?;
     tonic_prost_build::configure()
-        // The connections are made here, not by tonic.
+        // The connections are made elsewhere, not by tonic.
         .build_transport(false)
-        .build_server(false)
+        // Blocks of files are not copied.
+        .bytes(".gridftp.storage.v1.Block")
+        .bytes(".gridftp.storage.v1.WriteRequest")
         .compile_fds(descriptors)?;
     Ok(())
 }

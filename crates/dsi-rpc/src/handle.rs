@@ -1,0 +1,294 @@
+//! `Shared` and `Handle`: calls at a peer that is chosen, and at the one that opened a file.
+
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridftp_dsi::{DsiPath, Error, ErrorKind, Result, User};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tonic::{Response, Status};
+
+use crate::Client;
+use crate::closing::Closing;
+use crate::failure::{error, is_told, is_unbegun};
+use crate::peers::{Choice, Peer, Peers};
+use crate::proto;
+
+/// Longest call that hashes, removes or retrieves much.
+pub(crate) const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// Longest call of any other kind.
+pub(crate) const SHORT: Duration = Duration::from_secs(60);
+
+/// Time for an opening that is given up, whose handle is closed then.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Operation, user and path of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct At<'a>(
+    pub(crate) &'static str,
+    pub(crate) &'a User,
+    pub(crate) &'a DsiPath,
+);
+
+impl At<'_> {
+    pub(crate) fn error(self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.0).at(self.2)
+    }
+}
+
+/// The way a call is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    limit: Duration,
+    is_repeatable: bool,
+    is_placed: bool,
+}
+
+impl Rule {
+    /// A call that may be done twice, so that another peer may get it after a loss.
+    pub(crate) const SAFE: Self = Self {
+        limit: SHORT,
+        is_repeatable: true,
+        is_placed: true,
+    };
+
+    /// A call that another peer gets only if it was not begun.
+    pub(crate) const ONCE: Self = Self {
+        is_repeatable: false,
+        ..Self::SAFE
+    };
+
+    pub(crate) const fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// At the least loaded peer.
+    pub(crate) const fn by_load(mut self) -> Self {
+        self.is_placed = false;
+        self
+    }
+}
+
+/// A failed call.
+enum Failed {
+    /// The peer refused it, or did it and failed.
+    Told(Error),
+    /// The peer did not get it.
+    Unbegun(String),
+    /// The connection failed, or there was no answer in time.
+    Lost(String),
+}
+
+/// Makes one call at one peer.
+async fn call_at<T, F>(
+    peer: &Peer,
+    op: &'static str,
+    limit: Duration,
+    call: impl FnOnce(Client) -> F,
+) -> Result<T, Failed>
+where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    if peer.is_closed() {
+        return Err(Failed::Unbegun("the connection has ended".into()));
+    }
+    match timeout(limit, call(peer.client())).await {
+        Ok(Ok(done)) => Ok(done.into_inner()),
+        Ok(Err(status)) if is_unbegun(&status) => Err(Failed::Unbegun(status.to_string())),
+        Ok(Err(status)) if is_told(&status, || !peer.is_closed()) => {
+            Err(Failed::Told(error(&status, op)))
+        }
+        Ok(Err(status)) => Err(Failed::Lost(status.to_string())),
+        Err(_) => Err(Failed::Lost("no answer in time".into())),
+    }
+}
+
+/// The peers, and the files that are closed at them.
+#[derive(Debug)]
+pub(crate) struct Shared<P> {
+    pub(crate) peers: P,
+    closing: Closing,
+}
+
+impl<P: Peers> Shared<P> {
+    pub(crate) fn new(peers: P) -> Self {
+        let closing = Closing::default();
+        Self { peers, closing }
+    }
+
+    /// Makes a call at a peer, or at further ones as the rule allows.
+    ///
+    /// # Errors
+    /// Those that a peer tells, and [`ErrorKind::Unavailable`] or [`ErrorKind::Io`] where none does.
+    pub(crate) async fn call<R, T, F>(
+        &self,
+        at: At<'_>,
+        rule: Rule,
+        request: R,
+        call: impl Fn(Client, R) -> F,
+    ) -> Result<(Peer, T)>
+    where
+        R: Clone,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.closing.wait(at.2).await;
+        let (mut tried, mut last) = (Vec::new(), None);
+        loop {
+            let by = match rule.is_placed {
+                true => Choice::Place(at.1, at.2),
+                false => Choice::Load,
+            };
+            let peer = match self.peers.peer(by, &tried).await {
+                Ok(peer) => peer,
+                Err(why) => {
+                    let none = at.error(ErrorKind::Unavailable);
+                    return Err(last.unwrap_or_else(|| none.because(why)));
+                }
+            };
+            let calling = call_at(&peer, at.0, rule.limit, |client| {
+                call(client, request.clone())
+            });
+            let (why, kind) = match calling.await {
+                Ok(done) => return Ok((peer, done)),
+                Err(Failed::Told(error)) => return Err(error.at(at.2)),
+                Err(Failed::Lost(why)) if !rule.is_repeatable => {
+                    return Err(lost(&peer, &why, at.error(ErrorKind::Io)));
+                }
+                Err(Failed::Lost(why) | Failed::Unbegun(why)) => (why, ErrorKind::Unavailable),
+            };
+            last = Some(lost(&peer, &why, at.error(kind)));
+            tried.push(peer);
+        }
+    }
+
+    /// Opens a file by a call.
+    ///
+    /// # Cancel safety
+    /// A file that is opened after the future is dropped is closed.
+    pub(crate) async fn open<R, F>(
+        self: &Arc<Self>,
+        At(op, user, path): At<'_>,
+        rule: Rule,
+        request: R,
+        call: impl Fn(Client, R) -> F + Send + Sync + 'static,
+    ) -> Result<(Handle<P>, proto::Opened)>
+    where
+        R: Clone + Send + Sync + 'static,
+        F: Future<Output = Result<Response<proto::Opened>, Status>> + Send + 'static,
+    {
+        let (shared, user, at) = (Arc::clone(self), user.clone(), path.clone());
+        let opening = async move {
+            let at = At(op, &user, &at);
+            let (peer, opened) = shared.call(at, rule, request, call).await?;
+            let handle = Handle {
+                number: opened.handle,
+                path: at.2.clone(),
+                is_closed: false,
+                shared,
+                peer,
+            };
+            Ok((handle, opened))
+        };
+        let (mut tell, told) = oneshot::channel();
+        tokio::spawn(async move {
+            let mut opening = std::pin::pin!(opening);
+            let opened = tokio::select! {
+                opened = &mut opening => Some(opened),
+                () = tell.closed() => timeout(GRACE, opening).await.ok(),
+            };
+            if let Some(opened) = opened {
+                // Where nobody waits, the handle is closed with this value.
+                drop(tell.send(opened));
+            }
+        });
+        let ended = |_| Err(Error::new(ErrorKind::Io, op).at(path));
+        told.await.unwrap_or_else(ended)
+    }
+}
+
+/// The error of a call whose connection failed.
+fn lost(peer: &Peer, why: &str, error: Error) -> Error {
+    error.because(format!("{}: {}", peer.name(), why.escape_debug()))
+}
+
+/// A file that is open at a peer, and closed with this value.
+#[derive(Debug)]
+pub(crate) struct Handle<P: Peers> {
+    shared: Arc<Shared<P>>,
+    peer: Peer,
+    pub(crate) path: DsiPath,
+    pub(crate) number: u64,
+    is_closed: bool,
+}
+
+impl<P: Peers> Handle<P> {
+    /// Makes a call at the peer that opened the file.
+    ///
+    /// # Errors
+    /// As [`Shared::call`].
+    pub(crate) async fn call<T, F>(
+        &self,
+        op: &'static str,
+        limit: Duration,
+        call: impl FnOnce(Client) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let error = |kind| Error::new(kind, op).at(&self.path);
+        let called = call_at(&self.peer, op, limit, call).await;
+        called.map_err(|failed| match failed {
+            Failed::Told(told) => told.at(&self.path),
+            Failed::Unbegun(why) => lost(&self.peer, &why, error(ErrorKind::Unavailable)),
+            Failed::Lost(why) => lost(&self.peer, &why, error(ErrorKind::Io)),
+        })
+    }
+
+    /// The handle, for a call that closes the file at its end.
+    pub(crate) fn close_by_call(&mut self) -> u64 {
+        self.is_closed = true;
+        self.number
+    }
+
+    /// Fetches the descriptor of the file.
+    pub(crate) async fn descriptor(&self) -> Result<OwnedFd> {
+        let fetched = self.shared.peers.descriptor(self.number).await;
+        let error = |why| {
+            Error::new(ErrorKind::Io, "open")
+                .at(&self.path)
+                .because(why)
+        };
+        fetched.map_err(error)
+    }
+
+    /// Whether the storage continues interrupted uploads.
+    pub(crate) fn resumes(&self) -> bool {
+        self.shared.peers.capabilities().resume
+    }
+}
+
+impl<P: Peers> Drop for Handle<P> {
+    /// Tells the peer, as far as it listens.
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if self.is_closed || self.peer.is_closed() {
+            return;
+        }
+        let ending = self.shared.closing.begin(&self.path);
+        let (peer, handle) = (self.peer.clone(), self.number);
+        runtime.spawn(async move {
+            let closing = call_at(&peer, "close", SHORT, |mut client| async move {
+                client.close(proto::Handle { handle }).await
+            });
+            // It forgets its handles when the connection ends.
+            drop(closing.await);
+            drop(ending);
+        });
+    }
+}

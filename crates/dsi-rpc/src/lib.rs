@@ -1,0 +1,46 @@
+//! Storage that another process serves, over gRPC: the client and the server.
+//!
+//! [`Remote`] is a [`Dsi`](gridftp_dsi::Dsi) whose calls go to one of its [`Peers`]; [`Served`]
+//! answers them from any storage. The service is `proto/storage.proto`. This crate opens no
+//! connections: `gridftp-dsi-process` calls a process on this host over a Unix socket, and
+//! `gridftp-cluster` the data nodes of a front end.
+//!
+//! An open file is a handle of the peer that opened it, valid on that connection alone, and at most
+//! [`MAX_HANDLES`] on one. Its bytes move by a descriptor that the peer passes, or by calls.
+//!
+//! # Failures
+//!
+//! A call whose connection fails is repeated at another peer if it did not begin, or if it may be
+//! done twice. Without another peer the error is
+//! [`ErrorKind::Unavailable`](gridftp_dsi::ErrorKind::Unavailable); where the change may have been
+//! made it is [`ErrorKind::Io`](gridftp_dsi::ErrorKind::Io).
+#![forbid(unsafe_code)]
+
+mod caller;
+mod closing;
+mod content;
+mod convert;
+mod failure;
+mod handle;
+mod objects;
+mod peers;
+pub mod proto;
+mod remote;
+mod served;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use crate::caller::Caller;
+pub use crate::convert::{MAX_RANGES, VERSION};
+pub use crate::objects::{RemoteListing, RemoteSink, RemoteSource};
+pub use crate::peers::{Choice, Peer, Peers};
+pub use crate::remote::Remote;
+pub use crate::served::Served;
+pub use crate::table::MAX_HANDLES;
+
+/// A client of the service.
+pub type Client = proto::storage_client::StorageClient<Caller>;
+
+/// Most bytes of a file in one call.
+const BLOCK: usize = 1 << 20;

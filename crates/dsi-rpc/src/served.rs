@@ -1,0 +1,375 @@
+//! `Served`: the server of a storage, for one connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byte_ranges::RangeSet;
+use bytes::BytesMut;
+use futures_util::stream::try_unfold;
+use gridftp_dsi::{
+    BoxListing, BoxSink, ChecksumAlgorithm, Dsi, DsiPath, DynDsi, Error, ErrorKind, Finish,
+    Listing as _, Meta, Progress, Sink as _, Source as _, Staging, User,
+};
+use tokio::sync::RwLock;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status};
+
+use crate::BLOCK;
+use crate::convert::create;
+use crate::failure::status;
+use crate::proto::storage_server::Storage;
+use crate::proto::{
+    Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply, DescribeRequest,
+    Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest, Opened, Place,
+    RangeList, ReadRequest, RenameRequest, SetMetaRequest, StageRequest, Staged, SymlinkRequest,
+    Token, TruncateRequest, WriteRequest,
+};
+use crate::table::{Open, OpenSink, Table, closed};
+
+/// Interval of the byte counts of a checksum.
+const COUNT: Duration = Duration::from_secs(1);
+
+/// Longest wait for a file from an archive.
+const STAGING: Duration = Duration::from_secs(24 * 3600);
+
+/// Serves a storage to the peer of one connection, whose open files end with this value.
+#[derive(Debug)]
+pub struct Served {
+    dsi: Arc<dyn DynDsi>,
+    open: Table,
+    has_bytes: bool,
+}
+
+impl Served {
+    /// Serves every call.
+    pub fn new(dsi: Arc<dyn DynDsi>) -> Self {
+        let open = Table::default();
+        Self {
+            dsi,
+            open,
+            has_bytes: true,
+        }
+    }
+
+    /// Serves no call that moves bytes of files.
+    #[must_use]
+    pub fn without_bytes(mut self) -> Self {
+        self.has_bytes = false;
+        self
+    }
+
+    fn must_have_bytes(&self) -> Answer<()> {
+        match self.has_bytes {
+            true => Ok(()),
+            false => {
+                let error = Error::new(ErrorKind::Unsupported, "move bytes");
+                Err(status(
+                    &error.because("only control crosses this connection"),
+                ))
+            }
+        }
+    }
+
+    fn keep_sink(&self, sink: BoxSink) -> Answer<Response<Opened>> {
+        let (held, order) = (RangeList::from(&sink.held()), sink.order().into());
+        let sink = Open::Sink(Arc::new(RwLock::new(Some(sink))));
+        Ok(Response::new(Opened {
+            handle: self.open.insert(sink).map_err(told)?,
+            in_calls: true,
+            size: 0,
+            held: Some(held),
+            order: Some(order),
+        }))
+    }
+}
+
+/// A result with the status of the failure.
+type Answer<T> = Result<T, Status>;
+
+fn told(error: Error) -> Status {
+    status(&error)
+}
+
+fn malformed(field: &str) -> Status {
+    Status::invalid_argument(format!("field {field} is missing or out of range"))
+}
+
+fn done(result: gridftp_dsi::Result<()>) -> Answer<Response<Done>> {
+    result.map_err(told)?;
+    Ok(Response::new(Done {}))
+}
+
+/// User and path of a request.
+fn at(place: Option<Place>) -> Answer<(User, DsiPath)> {
+    let place = place.ok_or_else(|| malformed("place"))?;
+    let user = place.user.and_then(crate::proto::User::into_user);
+    Ok((user.ok_or_else(|| malformed("user"))?, path(&place.path)?))
+}
+
+fn path(bytes: &[u8]) -> Answer<DsiPath> {
+    DsiPath::new(bytes).ok_or_else(|| malformed("path"))
+}
+
+fn set(list: Option<RangeList>) -> Answer<RangeSet> {
+    let set = list.unwrap_or_default().to_set();
+    set.ok_or_else(|| malformed("ranges"))
+}
+
+fn algorithm(name: &str) -> Answer<ChecksumAlgorithm> {
+    let unknown = |error| told(Error::new(ErrorKind::Unsupported, "checksum").because(error));
+    name.parse().map_err(unknown)
+}
+
+/// Uses a sink that is not finished.
+macro_rules! with {
+    ($sink:expr, $open:ident => $use:expr) => {{
+        let sink: OpenSink = $sink;
+        let guard = sink.read().await;
+        let $open = guard.as_ref().ok_or_else(|| told(closed()))?;
+        $use
+    }};
+}
+
+#[tonic::async_trait]
+impl Storage for Served {
+    type ListStream = BoxStream<Entries>;
+    type ChecksumStream = BoxStream<Digest>;
+
+    async fn describe(&self, _: Request<DescribeRequest>) -> Answer<Response<Description>> {
+        Ok(Response::new((&self.dsi.capabilities()).into()))
+    }
+
+    async fn stat(&self, request: Request<Place>) -> Answer<Response<Facts>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let stat = self.dsi.stat(&user, &path).await.map_err(told)?;
+        Ok(Response::new((&stat).into()))
+    }
+
+    async fn list(&self, request: Request<Place>) -> Answer<Response<BoxStream<Entries>>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let listing = self.dsi.list(&user, &path).await.map_err(told)?;
+        let entries = try_unfold(listing, |mut listing: BoxListing| async move {
+            let batch = listing.next().await.map_err(told)?;
+            let entries = batch.iter().map(Facts::from).collect::<Vec<_>>();
+            Ok((!entries.is_empty()).then_some((Entries { entries }, listing)))
+        });
+        Ok(Response::new(Box::pin(entries)))
+    }
+
+    async fn open(&self, request: Request<Place>) -> Answer<Response<Opened>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let source = self.dsi.read(&user, &path).await.map_err(told)?;
+        let size = source.size();
+        let source = Open::Source(Arc::new(source));
+        Ok(Response::new(Opened {
+            handle: self.open.insert(source).map_err(told)?,
+            in_calls: true,
+            size,
+            held: None,
+            order: None,
+        }))
+    }
+
+    async fn create(&self, request: Request<CreateRequest>) -> Answer<Response<Opened>> {
+        let request = request.into_inner();
+        let how = create(request.way(), request.size);
+        let (user, path) = at(request.place)?;
+        let sink = self.dsi.write(&user, &path, how).await.map_err(told)?;
+        self.keep_sink(sink)
+    }
+
+    async fn join(&self, request: Request<JoinRequest>) -> Answer<Response<Opened>> {
+        let request = request.into_inner();
+        let (user, path) = at(request.place)?;
+        let joined = self.dsi.join(&user, &path, &request.token).await;
+        self.keep_sink(joined.map_err(told)?)
+    }
+
+    async fn finish(&self, request: Request<FinishRequest>) -> Answer<Response<Facts>> {
+        let request = request.into_inner();
+        let mut done = request.size.map_or_else(Finish::as_is, Finish::whole);
+        done.modified = request.modified.map(crate::proto::Time::pair);
+        done.mode = request.mode;
+        done.held = request.held.map(|held| set(Some(held))).transpose()?;
+        if let Some(wanted) = request.checksum {
+            done.checksum = Some((algorithm(&wanted.algorithm)?, wanted.digest));
+        }
+        let sink = self.open.sink(request.handle).map_err(told)?;
+        self.open.remove(request.handle);
+        let sink = sink.write().await.take();
+        let sink = sink.ok_or_else(|| told(closed()))?;
+        let stat = sink.finish(done).await.map_err(told)?;
+        Ok(Response::new((&stat).into()))
+    }
+
+    async fn close(&self, request: Request<Handle>) -> Answer<Response<Done>> {
+        if let Some(Open::Sink(sink)) = self.open.remove(request.into_inner().handle) {
+            // The upload has ended when this is answered.
+            drop(sink.write().await.take());
+        }
+        Ok(Response::new(Done {}))
+    }
+
+    async fn make_dir(&self, request: Request<Place>) -> Answer<Response<Done>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        done(self.dsi.make_dir(&user, &path).await)
+    }
+
+    async fn remove_dir(&self, request: Request<Place>) -> Answer<Response<Done>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        done(self.dsi.remove_dir(&user, &path).await)
+    }
+
+    async fn remove(&self, request: Request<Place>) -> Answer<Response<Done>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        done(self.dsi.remove(&user, &path).await)
+    }
+
+    async fn remove_tree(&self, request: Request<Place>) -> Answer<Response<Done>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        done(self.dsi.remove_tree(&user, &path).await)
+    }
+
+    async fn rename(&self, request: Request<RenameRequest>) -> Answer<Response<Done>> {
+        let request = request.into_inner();
+        let ((user, from), to) = (at(request.from)?, path(&request.to)?);
+        done(self.dsi.rename(&user, &from, &to).await)
+    }
+
+    async fn set_meta(&self, request: Request<SetMetaRequest>) -> Answer<Response<Done>> {
+        let request = request.into_inner();
+        let (user, path) = at(request.place)?;
+        let mut meta = Meta::new();
+        meta.modified = request.modified.map(crate::proto::Time::pair);
+        (meta.mode, meta.group) = (request.mode, request.group);
+        done(self.dsi.set_meta(&user, &path, meta).await)
+    }
+
+    async fn checksum(
+        &self,
+        request: Request<ChecksumRequest>,
+    ) -> Answer<Response<BoxStream<Digest>>> {
+        let request = request.into_inner();
+        let ((user, path), algorithm) = (at(request.place)?, algorithm(&request.algorithm)?);
+        let (dsi, progress) = (Arc::clone(&self.dsi), Progress::new());
+        let counted = progress.clone();
+        let (offset, length) = (request.offset, request.length);
+        let hashing = Box::pin(async move {
+            let hashed = dsi.checksum(&user, &path, algorithm, offset, length, &counted);
+            hashed.await.map_err(told)
+        });
+        let digests = try_unfold(Some(hashing), move |hashing| {
+            let progress = progress.clone();
+            async move {
+                let Some(mut hashing) = hashing else {
+                    return Ok(None);
+                };
+                let ended = tokio::time::timeout(COUNT, &mut hashing).await;
+                let (ended, next) = match ended {
+                    Ok(digest) => (digest?, None),
+                    Err(_) => (String::new(), Some(hashing)),
+                };
+                let digest = Digest {
+                    algorithm: String::new(),
+                    digest: ended,
+                    bytes: progress.get(),
+                };
+                Ok(Some((digest, next)))
+            }
+        });
+        Ok(Response::new(Box::pin(digests)))
+    }
+
+    async fn symlink(&self, request: Request<SymlinkRequest>) -> Answer<Response<Done>> {
+        let request = request.into_inner();
+        let (user, link) = at(request.link)?;
+        done(self.dsi.symlink(&user, &request.target, &link).await)
+    }
+
+    async fn truncate(&self, request: Request<TruncateRequest>) -> Answer<Response<Done>> {
+        let request = request.into_inner();
+        let (user, path) = at(request.place)?;
+        done(self.dsi.truncate(&user, &path, request.length).await)
+    }
+
+    async fn stage(&self, request: Request<StageRequest>) -> Answer<Response<Staged>> {
+        let request = request.into_inner();
+        let (user, path) = at(request.place)?;
+        let within = Duration::from_millis(request.within_ms).min(STAGING);
+        let staged = self.dsi.stage(&user, &path, &request.task, within).await;
+        let here = staged.map_err(told)? == Staging::Here;
+        Ok(Response::new(Staged { here }))
+    }
+
+    async fn held(&self, request: Request<Place>) -> Answer<Response<RangeList>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let held = self.dsi.held(&user, &path).await.map_err(told)?;
+        Ok(Response::new((&held).into()))
+    }
+
+    async fn drop_held(&self, request: Request<Place>) -> Answer<Response<Done>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        done(self.dsi.drop_held(&user, &path).await)
+    }
+
+    async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Answer<Response<Done>> {
+        let request = request.into_inner();
+        let held = set(request.held)?;
+        let sink = self.open.sink(request.handle).map_err(told)?;
+        with!(sink, open => done(open.checkpoint(&held, request.durable).await))
+    }
+
+    async fn share(&self, request: Request<Handle>) -> Answer<Response<Token>> {
+        let sink = self.open.sink(request.into_inner().handle).map_err(told)?;
+        let token = with!(sink, open => open.share().await.map_err(told)?);
+        Ok(Response::new(Token { token }))
+    }
+
+    async fn read(&self, request: Request<ReadRequest>) -> Answer<Response<Block>> {
+        self.must_have_bytes()?;
+        let request = request.into_inner();
+        let (offset, length) = (request.offset, request.length);
+        let length = usize::try_from(length).unwrap_or(BLOCK).min(BLOCK);
+        let bytes = match self.open.get(request.handle).map_err(told)? {
+            Open::Source(source) => {
+                let into = BytesMut::with_capacity(length);
+                let read = source.read_at(offset, into).await.map_err(told)?;
+                let read = read.freeze();
+                read.slice(..read.len().min(length))
+            }
+            Open::Sink(sink) => {
+                with!(sink, open => open.read_back(offset, length).await.map_err(told)?)
+            }
+        };
+        Ok(Response::new(Block { bytes }))
+    }
+
+    async fn write(&self, request: Request<WriteRequest>) -> Answer<Response<Done>> {
+        self.must_have_bytes()?;
+        let request = request.into_inner();
+        let sink = self.open.sink(request.handle).map_err(told)?;
+        with!(sink, open => {
+            if !request.will_check.is_empty() {
+                open.will_check(algorithm(&request.will_check)?);
+            }
+            done(open.write_at(request.offset, request.bytes).await)
+        })
+    }
+
+    async fn data(&self, request: Request<Handle>) -> Answer<Response<DataReply>> {
+        let data = match self.open.get(request.into_inner().handle).map_err(told)? {
+            Open::Source(source) => source.data().await.map_err(told)?,
+            Open::Sink(sink) => with!(sink, open => open.data().await.map_err(told)?),
+        };
+        let data = data.filter(|data| data.len() <= crate::MAX_RANGES);
+        let data = data.as_ref().map(RangeList::from);
+        Ok(Response::new(DataReply { data }))
+    }
+
+    async fn unchanged(&self, request: Request<Handle>) -> Answer<Response<Done>> {
+        match self.open.get(request.into_inner().handle).map_err(told)? {
+            Open::Source(source) => done(source.unchanged().await),
+            Open::Sink(_) => done(Err(Error::new(ErrorKind::Unsupported, "read"))),
+        }
+    }
+}

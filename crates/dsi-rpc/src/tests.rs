@@ -1,0 +1,197 @@
+//! Tests of both ends over connections in memory.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use gridftp_dsi::{
+    Capabilities, Create, Dsi, DsiPath, DynDsi, ErrorKind, Finish, Listing, Memory, Sink, Source,
+    User,
+};
+use gridftp_dsi_posix::Posix;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
+use tokio::task::JoinHandle;
+
+use crate::proto::Description;
+use crate::proto::storage_server::StorageServer;
+use crate::{Caller, Choice, MAX_HANDLES, Peer, Peers, Remote, Served};
+
+/// Peers in this process, all over one storage.
+#[derive(Debug)]
+struct Local {
+    can: Capabilities,
+    peers: Mutex<Vec<(Peer, JoinHandle<()>)>>,
+}
+
+/// Serves `dsi` over a connection of its own.
+async fn connect(name: &str, served: Served) -> (Peer, JoinHandle<()>) {
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let service = TowerToHyperService::new(StorageServer::new(served));
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(there), service);
+    let serving = tokio::spawn(async move { drop(server.await) });
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .handshake(TokioIo::new(here))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    (Peer::new(name, Caller::new(sender)), serving)
+}
+
+impl Local {
+    async fn new(dsi: &Arc<dyn DynDsi>, count: usize) -> Self {
+        let mut peers = Vec::new();
+        for number in 0..count {
+            let served = Served::new(Arc::clone(dsi));
+            peers.push(connect(&number.to_string(), served).await);
+        }
+        let described = Description::from(&dsi.capabilities());
+        Self {
+            can: described.capabilities("remote"),
+            peers: Mutex::new(peers),
+        }
+    }
+
+    fn kill(&self, name: &str) {
+        for (peer, serving) in &*self.peers.lock().unwrap() {
+            if peer.name() == name {
+                serving.abort();
+            }
+        }
+    }
+}
+
+impl Peers for Arc<Local> {
+    fn capabilities(&self) -> Capabilities {
+        self.can.clone()
+    }
+
+    async fn peer(&self, _: Choice<'_>, tried: &[Peer]) -> io::Result<Peer> {
+        let peers = self.peers.lock().unwrap();
+        let mut rest = peers.iter().map(|(peer, _)| peer);
+        let next = rest.find(|peer| tried.iter().all(|tried| tried.name() != peer.name()));
+        next.cloned()
+            .ok_or_else(|| io::Error::other("no peer is left"))
+    }
+
+    async fn descriptor(&self, _: u64) -> io::Result<OwnedFd> {
+        unreachable!("bytes move by calls")
+    }
+}
+
+async fn remote(dsi: impl Dsi, count: usize) -> (Remote<Arc<Local>>, Arc<Local>) {
+    let dsi: Arc<dyn DynDsi> = Arc::new(dsi);
+    let local = Arc::new(Local::new(&dsi, count).await);
+    (Remote::new(Arc::clone(&local)), local)
+}
+
+fn ann() -> User {
+    User::new("ann", DsiPath::root(), true)
+}
+
+fn path(text: &str) -> DsiPath {
+    DsiPath::new(text.as_bytes()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_behind_calls_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let (remote, _) = remote(Posix::open(dir.path()).unwrap(), 1).await;
+    let report = xio_testkit::dsi_suite::run(&remote).await;
+    for case in [
+        "bytes_may_be_written_in_any_order",
+        "an_append_excludes_other_writers",
+        "only_one_upload_resumes",
+        "every_kind_of_upload_can_be_shared",
+        "links_stay_inside_the_tree",
+        "checksums_are_right",
+    ] {
+        assert!(report.passed.contains(&case), "{case}: {report:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_behind_calls_keeps_the_contract() {
+    let (remote, _) = remote(Memory::new(), 1).await;
+    let report = xio_testkit::dsi_suite::run(&remote).await;
+    let case = "joined_writes_are_published_by_the_owner";
+    assert!(report.passed.contains(&case), "{report:?}");
+}
+
+#[tokio::test]
+async fn another_peer_gets_the_calls_of_one_that_is_gone() {
+    let (remote, local) = remote(Memory::new(), 2).await;
+    let (ann, whole) = (ann(), Create::Whole { size: None });
+    let bound = remote.write(&ann, &path("/bound"), whole).await.unwrap();
+    let source_of = |name: &'static str| {
+        let (remote, ann) = (&remote, &ann);
+        async move { remote.read(ann, &path(name)).await }
+    };
+    bound.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    local.kill("0");
+    // Bound to the peer that opened it.
+    let failed = bound.finish(Finish::whole(1)).await.unwrap_err();
+    let kinds = [ErrorKind::Unavailable, ErrorKind::Io];
+    assert!(kinds.contains(&failed.kind()), "{failed}");
+    remote.make_dir(&ann, &path("/made")).await.unwrap();
+    let sink = remote.write(&ann, &path("/file"), whole).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"new")).await.unwrap();
+    sink.finish(Finish::whole(3)).await.unwrap();
+    assert_eq!(source_of("/file").await.unwrap().size(), 3);
+    let mut listing = remote.list(&ann, &DsiPath::root()).await.unwrap();
+    assert_eq!(listing.next().await.unwrap().len(), 2);
+    local.kill("1");
+    let failed = source_of("/file").await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn handles_are_bounded_and_end_with_their_connection() {
+    let (remote, local) = remote(Memory::new(), 2).await;
+    let (ann, append) = (ann(), Create::Append);
+    let held = remote.write(&ann, &path("/busy"), append).await.unwrap();
+    let mut open = Vec::new();
+    for _ in 1..MAX_HANDLES {
+        open.push(remote.read(&ann, &path("/busy")).await.unwrap());
+    }
+    let refused = remote.read(&ann, &path("/busy")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    open.pop();
+    // The close came first.
+    open.push(remote.read(&ann, &path("/busy")).await.unwrap());
+    let refused = remote.write(&ann, &path("/busy"), append).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
+    local.kill("0");
+    let begun = std::time::Instant::now();
+    while let Err(error) = remote.write(&ann, &path("/busy"), append).await {
+        assert_eq!(error.kind(), ErrorKind::Busy);
+        assert!(begun.elapsed().as_secs() < 60, "the lock stays");
+        tokio::task::yield_now().await;
+    }
+    drop((held, open));
+}
+
+#[tokio::test]
+async fn bytes_do_not_cross_a_connection_for_control() {
+    let dsi: Arc<dyn DynDsi> = Arc::new(Memory::new());
+    let peer = connect("0", Served::new(Arc::clone(&dsi)).without_bytes()).await;
+    let described = Description::from(&dsi.capabilities());
+    let remote = Remote::new(Arc::new(Local {
+        can: described.capabilities("remote"),
+        peers: Mutex::new(vec![peer]),
+    }));
+    let (ann, whole) = (ann(), Create::Whole { size: None });
+    let sink = remote.write(&ann, &path("/file"), whole).await.unwrap();
+    let refused = sink.write_at(0, Bytes::from_static(b"x")).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
+    // Another writes them; this end publishes.
+    let token = sink.share().await.unwrap();
+    let joined = dsi.join(&ann, &path("/file"), &token).await.unwrap();
+    joined.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    assert_eq!(sink.finish(Finish::whole(1)).await.unwrap().size, 1);
+    let source = remote.read(&ann, &path("/file")).await.unwrap();
+    let refused = source.read_at(0, bytes::BytesMut::with_capacity(1)).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
+}
