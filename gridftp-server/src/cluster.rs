@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::Subcommand;
 use gridftp_cluster::{JoinToken, Member, Node, Nodes, Role, Serve as _, create_token};
-use gridftp_dsi::Dsi;
+use gridftp_dsi::DynDsi;
 use gridftp_server::config::{CLUSTER_PORT, ClusterOptions, Config};
 use gridftp_server::{DataNode, Front};
 use tokio::net::TcpListener;
@@ -166,9 +166,9 @@ async fn reload(member: Arc<Member>, mut signal: Signal) {
 
 /// Serves the sessions that front ends place here, until `shutdown` completes and the transfers have
 /// ended, or `hurry` completes as well.
-pub(crate) async fn run_node<D: Dsi>(
+pub(crate) async fn run_node(
     config: Config,
-    dsi: D,
+    dsi: Arc<dyn DynDsi>,
     options: &ClusterOptions,
     shutdown: impl Future<Output = ()>,
     hurry: impl Future<Output = ()>,
@@ -187,7 +187,9 @@ pub(crate) async fn run_node<D: Dsi>(
         format!("read the cluster certificate in {folder}; `gridftp-server cluster join` makes it")
     })?;
     let drain_timeout = config.drain_timeout;
-    let serve = Arc::new(DataNode::new(config, dsi, options.capacity.unwrap_or(64)));
+    let capacity = options.capacity.unwrap_or(64);
+    let serve = DataNode::new(config, Arc::clone(&dsi), capacity).with_storage(dsi);
+    let serve = Arc::new(serve);
     let node = Node::new(Arc::clone(&member), Arc::clone(&serve), PROGRAM)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(reload(Arc::clone(&member), signal(SignalKind::hangup())?));

@@ -11,7 +11,7 @@ use gridftp_server::config::{ClusterOptions, Config, Options, Policy};
 use gridftp_server::{Control, Server, serve_stdio};
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::cluster;
@@ -60,6 +60,11 @@ pub(crate) async fn run(
     let _too_large = signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?;
     let mut config = config;
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
+    // They end with this function.
+    let mut members = JoinSet::new();
+    if let Entry::Listener(_, _, Some(cluster)) = &entry {
+        cluster::begin_front(&mut config, cluster, &mut members).await?;
+    }
     let storage = config.open_storage().context("open the storage")?;
     let storage = storage.context("no tree to serve, say --root DIR or --storage NAME")?;
     if let Some(age) = config.partial_expiry {
@@ -68,9 +73,9 @@ pub(crate) async fn run(
     serve(config, storage, entry, ready).await
 }
 
-async fn serve<D: Dsi>(
-    mut config: Config,
-    dsi: D,
+async fn serve(
+    config: Config,
+    dsi: Arc<dyn DynDsi>,
     entry: Entry,
     ready: impl FnOnce(SocketAddr, Option<SocketAddr>) + Send,
 ) -> anyhow::Result<()> {
@@ -92,21 +97,20 @@ async fn serve<D: Dsi>(
             .await
             .context("serve standard input and output"),
         Entry::Node(cluster) => cluster::run_node(config, dsi, &cluster, stopped, hurried).await,
-        Entry::Listener(file, flags, cluster) => {
-            let mut tasks = JoinSet::new();
-            if let Some(cluster) = cluster {
-                cluster::begin_front(&mut config, &cluster, &mut tasks).await?;
-            }
+        Entry::Listener(file, flags, _) => {
             let (wanted, running) = (config.listen.first().copied(), config.clone());
-            let server = Server::bind(config, dsi).with_context(|| match wanted {
+            let server = Server::bind(config, Arc::clone(&dsi)).with_context(|| match wanted {
                 Some(address) => format!("listen on {address}"),
                 None => "listen".to_owned(),
             })?;
             let hangup = signal(SignalKind::hangup())?;
-            let reload = tokio::spawn(reload(hangup, server.control(), running, file, *flags));
+            let mut beside = JoinSet::new();
+            if let Some(changes) = running.storage_changes() {
+                beside.spawn(offer(changes, dsi, server.control()));
+            }
+            beside.spawn(reload(hangup, server.control(), running, file, *flags));
             ready(server.local_addr(), server.local_tls_addr());
             server.run(stopped, hurried).await;
-            reload.abort();
             Ok(())
         }
     };
@@ -123,6 +127,25 @@ async fn expire(storage: Arc<dyn DynDsi>, age: Duration) {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "expired partial uploads"),
             Err(error) => tracing::warn!(%error, "partial uploads could not be expired"),
+        }
+    }
+}
+
+/// Offers clients what the storage can do, as its data nodes come and go.
+async fn offer<D: Dsi>(
+    mut changes: watch::Receiver<()>,
+    storage: Arc<dyn DynDsi>,
+    control: Control<D>,
+) {
+    let mut offered = storage.capabilities();
+    loop {
+        let can = storage.capabilities();
+        if can != offered {
+            control.examine_storage();
+            offered = can;
+        }
+        if changes.changed().await.is_err() {
+            return;
         }
     }
 }

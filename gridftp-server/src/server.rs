@@ -117,6 +117,11 @@ impl<D: Dsi> Control<D> {
         self.shared.set_policy(policy);
     }
 
+    /// Offers what the storage can do now, to sessions that begin after it.
+    pub fn examine_storage(&self) {
+        self.shared.set_policy(self.shared.rules().policy);
+    }
+
     /// Returns the number of sessions.
     pub fn sessions(&self) -> usize {
         self.shared.admission.sessions()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gridftp_dsi_rpc::Caller;
 use rustls::ClientConfig;
 use tokio::time::{sleep, timeout};
 use tonic::codegen::http::Uri;
@@ -14,7 +15,7 @@ use crate::connections::{connect, jittered};
 use crate::error::{Error, Result};
 use crate::folder::{Folder, certificates};
 use crate::identity::{Identity, Peer};
-use crate::link::{self, Caller};
+use crate::link;
 use crate::member::Member;
 use crate::message::text;
 use crate::nodes::NodeInfo;

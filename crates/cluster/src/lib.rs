@@ -19,6 +19,10 @@
 //! connection to every front end that it is told of, and dials again for ever. Its membership is
 //! the open stream of its reports: [`Nodes::list`] shows those that are connected now.
 //!
+//! A node serves the calls of its storage on the same connection, but for those that move bytes.
+//! [`Nodes`] are the [`Peers`](gridftp_dsi_rpc::Peers) of a
+//! [`Remote`](gridftp_dsi_rpc::Remote), by which a front end needs no storage of its own.
+//!
 //! # Failures
 //!
 //! A heartbeat passes every second on each open stream, both ways. After 3.5 s of silence the other
@@ -94,6 +98,7 @@
 )]
 
 mod authority;
+mod beside;
 mod choice;
 mod connections;
 mod error;
@@ -113,6 +118,7 @@ mod registration;
 mod report;
 mod revocations;
 mod session;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -125,7 +131,7 @@ pub use join::join;
 pub use member::Member;
 pub use message::{
     Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Malformed, Open, PeerRule,
-    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, User, Whole,
+    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, Whole,
 };
 pub use node::{Node, Replies, Requests, Serve};
 pub use nodes::{NodeHandle, NodeInfo, Nodes};

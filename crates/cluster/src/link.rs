@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use gridftp_dsi_rpc::Caller;
 use hyper::body::Incoming;
 use hyper::client::conn::http2 as client;
 use hyper::rt::Executor;
@@ -62,10 +63,6 @@ pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
 
-/// Makes calls over one connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller(client::SendRequest<Body>);
-
 /// Starts HTTP/2 as the end that calls. The returned future carries the connection: dropping it
 /// breaks off every call.
 ///
@@ -90,7 +87,7 @@ pub(crate) async fn call(
         let _open = open;
         connection.await
     };
-    Ok((Caller(sender), connection))
+    Ok((Caller::new(sender), connection))
 }
 
 /// Serves calls over one connection until it ends.
@@ -115,20 +112,6 @@ where
         .max_header_list_size(HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
         .await
-}
-
-impl Service<http::Request<Body>> for Caller {
-    type Response = http::Response<Incoming>;
-    type Error = hyper::Error;
-    type Future = Pin<Box<dyn Future<Output = hyper::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
-    }
 }
 
 /// Runs the tasks of one connection, which end when its sender is dropped.

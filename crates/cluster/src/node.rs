@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use gridftp_dsi::{Dsi as _, DynDsi};
+use gridftp_dsi_rpc::Served;
+use gridftp_dsi_rpc::proto::storage_server::StorageServer;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, timeout};
@@ -14,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::authority::random;
+use crate::beside::Beside;
 use crate::connections::{self, Registration, State, connect};
 use crate::error::{Error, Result};
 use crate::identity::{Peer, Role};
@@ -46,6 +50,11 @@ pub trait Serve: Send + Sync + 'static {
 
     /// Returns the capacity and the present use; asked every second, it must not block.
     fn report(&self) -> Report;
+
+    /// The storage that front ends use through this node; `None` for none.
+    fn storage(&self) -> Option<Arc<dyn DynDsi>> {
+        None
+    }
 
     /// Takes no new sessions from now on, or takes them again. Later reports must tell it.
     fn drain(&self, draining: bool);
@@ -184,13 +193,29 @@ impl<S: Serve> Node<S> {
             peer: peer.clone(),
             state,
         };
+        let storage = self.serve.storage().map(|storage| {
+            let (node, peer) = (self.clone(), peer.clone());
+            StorageServer::with_interceptor(
+                Served::new(storage).without_bytes(),
+                move |request: Request<()>| node.check(&peer).map(|()| request),
+            )
+        });
         let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);
+        let service = Beside::new(service, storage);
         let served = tokio::select! {
             served = link::serve(stream, service, &MEMBERS) => served,
             // Calls in progress end with the connection.
             revoked = self.member.until_revoked(&peer) => return Err(revoked),
         };
         served.map_err(|error| Error::connection(&peer.identity.name, error))
+    }
+}
+
+impl<S> Node<S> {
+    /// Checks at each call that the peer is a front end of this cluster, with a valid certificate.
+    fn check(&self, peer: &Peer) -> Result<(), Status> {
+        let checked = self.member.check(peer, Role::Front);
+        checked.map_err(|error| Status::permission_denied(error.to_string()))
     }
 }
 
@@ -203,10 +228,8 @@ struct Calls<S> {
 }
 
 impl<S: Serve> Calls<S> {
-    /// Checks at each call that the peer is a front end of this cluster, with a valid certificate.
     fn check(&self) -> Result<(), Status> {
-        let checked = self.node.member.check(&self.peer, Role::Front);
-        checked.map_err(|error| Status::permission_denied(error.to_string()))
+        self.node.check(&self.peer)
     }
 }
 
@@ -361,6 +384,8 @@ impl<S: Serve> Stream for Reports<S> {
         if std::mem::take(&mut self.first) {
             report.version = Some(self.node.version.clone().into());
             report.process = self.node.process;
+            let storage = self.node.serve.storage();
+            report.storage = storage.map(|storage| (&storage.capabilities()).into());
         }
         Poll::Ready(Some(Ok(report)))
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gridftp_dsi_rpc::Caller;
+use gridftp_dsi_rpc::proto::Description;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -12,7 +14,7 @@ use crate::choice::{self, Candidate};
 use crate::error::{Error, Result};
 use crate::handshakes::Rate;
 use crate::identity::{Peer, Role};
-use crate::link::{BEAT, Caller, SILENCE};
+use crate::link::{BEAT, SILENCE};
 use crate::member::Member;
 use crate::message::Open;
 use crate::proto;
@@ -47,6 +49,10 @@ pub(crate) struct Connected {
     /// A number of the process.
     pub(crate) process: u64,
     pub(crate) client: Client,
+    /// Calls of its storage, over the same connection.
+    pub(crate) storage: gridftp_dsi_rpc::Peer,
+    /// What the storage can do; `None` for a node without one.
+    pub(crate) description: Option<Description>,
     pub(crate) usage: Mutex<Use>,
     pub(crate) placed: AtomicU32,
 }
@@ -243,7 +249,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn snapshot(&self) -> Vec<Arc<Connected>> {
+    pub(crate) fn snapshot(&self) -> Vec<Arc<Connected>> {
         self.lock().values().cloned().collect()
     }
 

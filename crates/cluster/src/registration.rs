@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
+use gridftp_dsi_rpc::{Caller, Peer as StoragePeer};
 use tokio::time::timeout;
 use tonic::codegen::http::Uri;
 use tracing::{info, warn};
@@ -10,7 +11,7 @@ use tracing::{info, warn};
 use crate::connections::{Registration, State};
 use crate::error::{Error, Result};
 use crate::identity::Peer;
-use crate::link::{self, Caller, Io, OPENING, SILENCE};
+use crate::link::{self, Io, OPENING, SILENCE};
 use crate::message::MAX_MESSAGE;
 use crate::nodes::{Connected, Nodes, Shared, Use};
 use crate::proto;
@@ -64,6 +65,7 @@ impl Shared {
         self.check(peer)?;
         let name = peer.identity.name.clone();
         let mut changes = self.member.changes();
+        let storage = StoragePeer::new(&name, caller.clone());
         let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"))
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
@@ -90,6 +92,8 @@ impl Shared {
             version: version.clone(),
             process: first.process,
             client: client.clone(),
+            storage,
+            description: first.storage,
             usage: Mutex::new(Use::new(report)),
             placed: AtomicU32::new(0),
         };
@@ -261,6 +265,8 @@ mod tests {
             version: Version::of_program("test"),
             process,
             client: NodeClient::with_origin(caller.clone(), Uri::from_static("http://node")),
+            storage: StoragePeer::new("one", caller.clone()),
+            description: None,
             usage: Mutex::new(Use::new(Report::default())),
             placed: AtomicU32::new(0),
         };

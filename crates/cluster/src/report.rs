@@ -92,6 +92,7 @@ impl Report {
             load: self.load,
             free_space: self.free_space,
             draining: self.draining,
+            storage: None,
         }
     }
 

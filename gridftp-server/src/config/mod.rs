@@ -24,6 +24,7 @@ pub(crate) use self::storage::Storages;
 pub use self::storage::{StorageOption, StorageSection};
 use gridftp_cluster::StoreRules;
 use gridftp_dsi::DynDsi;
+use tokio::sync::watch;
 use xio::{ByteSize, Entry, PortRange};
 
 use xio_gsi::Environment;
@@ -197,6 +198,12 @@ impl Config {
         self.front = Some(Arc::new(front));
     }
 
+    /// The changes of the data nodes that have the storage of this front end; `None` for others.
+    pub fn storage_changes(&self) -> Option<watch::Receiver<()>> {
+        let front = self.front.as_ref()?;
+        self.storages.is_at_nodes().then(|| front.nodes.changes())
+    }
+
     /// The way of storing for a client that does or does not announce every length but 0.
     pub(crate) const fn store_rules(&self, empty_unannounced: bool) -> StoreRules {
         StoreRules {
@@ -211,7 +218,8 @@ impl Config {
     /// # Errors
     /// The storage that cannot be opened.
     pub fn open_storage(&self) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
-        self.storages.open()
+        let front = self.front.as_ref();
+        self.storages.open(front.map(|front| front.storage()))
     }
 }
 

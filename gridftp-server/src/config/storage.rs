@@ -10,7 +10,7 @@ use serde::Deserialize;
 use xio::{ByteSize, Entry, Error, ErrorKind, Operation, Plan};
 
 use super::{BadConfig, Options};
-use crate::storage::{Defaults, KINDS, LAYERS, StorageKind, StorageLayer};
+use crate::storage::{Defaults, KINDS, LAYERS, NODES, StorageKind, StorageLayer};
 
 /// The storages as the administrator writes them: one for the whole tree, or sections of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -100,6 +100,18 @@ impl Storages {
             .iter()
             .map(|section| Place::new(section, &defaults));
         let places = places.collect::<Result<Vec<_>, _>>()?;
+        if let Some(place) = places.iter().find(|place| place.is_at_nodes()) {
+            let cluster = options.cluster.as_ref();
+            let is_alone = places.len() == 1 && place.at.is_root() && place.layers.is_empty();
+            let fact = match cluster {
+                _ if !is_alone => Some("it stands alone, at /: the nodes mount what there is"),
+                Some(cluster) if cluster.hybrid => {
+                    Some("with --hybrid the front end moves data itself: give it a storage")
+                }
+                _ => None,
+            };
+            fact.map_or(Ok(()), |fact| Err(place.at_fault(fact)))?;
+        }
         let needs_root = places.iter().any(Place::needs_root);
         if needs_root && defaults.root.is_none() {
             return Err(BadConfig::Needs {
@@ -127,11 +139,23 @@ impl Storages {
         self.places.iter().map(describe).collect()
     }
 
-    /// Opens the storages as one tree; `None` without any.
-    pub(crate) fn open(&self) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
+    /// Whether the data nodes of a front end have the storage.
+    pub(crate) fn is_at_nodes(&self) -> bool {
+        self.places.iter().any(Place::is_at_nodes)
+    }
+
+    /// Opens the storages as one tree; `None` without any. `nodes` is the storage of the data nodes
+    /// of a front end.
+    pub(crate) fn open(
+        &self,
+        nodes: Option<Arc<dyn DynDsi>>,
+    ) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
         let mut mounts = Vec::with_capacity(self.places.len());
         for place in &self.places {
-            let storage = place.open(&self.defaults)?;
+            let storage = match &nodes {
+                Some(nodes) if place.is_at_nodes() => Arc::clone(nodes),
+                _ => place.open(&self.defaults)?,
+            };
             if let [_] = self.places.as_slice()
                 && place.at.is_root()
                 && !place.is_read_only
@@ -204,6 +228,17 @@ impl Place {
         kind_of(&self.entry).expect("the name was checked")
     }
 
+    /// The mistake of a storage in the wrong place.
+    fn at_fault(&self, fact: &str) -> BadConfig {
+        let at = self.at.as_bytes().escape_ascii().to_string();
+        let why = Error::new(ErrorKind::BadOption, NODES, Operation::Plan, fact);
+        BadConfig::Storage { at, why }
+    }
+
+    fn is_at_nodes(&self) -> bool {
+        self.entry.driver() == NODES
+    }
+
     fn needs_root(&self) -> bool {
         self.entry.driver() == "posix" && self.entry.options().all(|(key, _)| key != "root")
     }
@@ -255,7 +290,7 @@ mod tests {
         }
         assert!(named("posix:root=/srv").is_ok());
         let staged = "null,staged:status=/bin/true;recall=/bin/true;wait=5s";
-        assert!(named(staged).unwrap().open().is_ok());
+        assert!(named(staged).unwrap().open(None).is_ok());
     }
 
     #[cfg(feature = "object")]
@@ -275,10 +310,10 @@ mod tests {
         let folder = folder.path().display();
         let endpoint = "endpoint=http://127.0.0.1:1;region=r";
         let without = named(&format!("object:url=s3://b/p%2520q;{endpoint}")).unwrap();
-        let error = crate::error::chain(&without.open().unwrap_err());
+        let error = crate::error::chain(&without.open(None).unwrap_err());
         assert!(error.contains("index="), "{error}");
         let text = format!("object:url=s3://b/p%2520q;{endpoint};index={folder}/index");
-        let storage = named(&text).unwrap().open().unwrap().unwrap();
+        let storage = named(&text).unwrap().open(None).unwrap().unwrap();
         assert_eq!(storage.capabilities_dyn().name, "object");
     }
 
@@ -307,14 +342,14 @@ mod tests {
         );
         let options: Options = toml::from_str(&text).unwrap();
         let storages = Storages::new(&options).unwrap();
-        let tree = storages.open().unwrap().unwrap();
+        let tree = storages.open(None).unwrap().unwrap();
         let user = User::new("u", DsiPath::root(), true);
         let path = |text: &str| DsiPath::new(text.as_bytes()).unwrap();
         let found = tree.stat_dyn(&user, &path("/data/a")).await.unwrap();
         assert_eq!((found.kind, found.size), (Kind::File, 4));
         assert!(tree.remove_dyn(&user, &path("/data/a")).await.is_err());
         tree.make_dir_dyn(&user, &path("/new")).await.unwrap();
-        assert!(storages_of("").open().unwrap().is_none());
+        assert!(storages_of("").open(None).unwrap().is_none());
     }
 
     fn storages_of(text: &str) -> Storages {

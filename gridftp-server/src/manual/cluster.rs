@@ -1,8 +1,8 @@
 //! Data nodes: one front end for the control connections, many hosts for the data.
 //!
 //! The nodes are processes on hosts that share a storage: a POSIX file system that all mount at the
-//! same place or at different ones, and the front end as well. No data passes the front end. Clients
-//! see one server; a client that asks for stripes (`gridftp-cp` does so for large files,
+//! same place or at different ones. The front end mounts it as well, or asks the nodes (`--storage
+//! nodes`, below). No data passes the front end. Clients see one server; a client that asks for stripes (`gridftp-cp` does so for large files,
 //! `globus-url-copy -stripe`) uses all nodes for one file, any other client one node for a transfer.
 //!
 //! # A first cluster
@@ -40,6 +40,24 @@
 //! fronts = ["dtn.example.org:2812"]
 //! capacity = 64
 //! ```
+//!
+//! # A front end without the storage
+//!
+//! With `--storage nodes` the front end needs no mount: it lists, renames, hashes and publishes through
+//! the nodes, whatever storage they have.
+//!
+//! ```text
+//! gridftp-server front --cluster front --storage nodes --anonymous rw
+//! ```
+//!
+//! Each call goes to one node, that of a path and a user as long as it is connected, a checksum to the
+//! node with the least load. When a node is lost, another one gets its calls; a change that may have been
+//! made is not repeated, but answered 451, and an upload that was opened there fails and can be
+//! continued. Without a node, commands are answered 450 until one is there. The storage stands alone, at
+//! `/`, and not with `--hybrid`; checks of rights are those of the process of the node, which trusts the
+//! front end for the names of users. The lock on an upload that a frozen node holds stays until its
+//! session ends: continue it once the node runs again or is stopped. Old partial uploads are removed by
+//! the nodes (`--partial-expiry` there).
 //!
 //! # Ports
 //!
@@ -123,7 +141,7 @@
 //!
 //! Several nodes share an upload in storages of the kind `posix`; with others, a client gets one node
 //! (`SPAS` returns one address). Checksums and listings on the control channel are made at the front
-//! end.
+//! end, or at a node with `--storage nodes`; credentials of users do not pass to storages there.
 //!
 //! The reply to `EPSV` names no host by its standard. Clients of GridFTP (`gridftp-cp`,
 //! `globus-url-copy -ipv6`) get the address of a node in it all the same; for others it is refused.

@@ -10,6 +10,8 @@ mod side;
 use std::sync::Arc;
 
 use gridftp_cluster::Nodes;
+use gridftp_dsi::DynDsi;
+use gridftp_dsi_rpc::Remote;
 
 pub(crate) use self::mover::NodeMover;
 pub use self::node::DataNode;
@@ -34,6 +36,11 @@ impl Front {
             stripes: stripes.max(1),
             hybrid: false,
         }
+    }
+
+    /// The storage of the nodes, for a front end that has none.
+    pub(crate) fn storage(&self) -> Arc<dyn DynDsi> {
+        Arc::new(Remote::new(Nodes::clone(&self.nodes)))
     }
 
     /// Uses the nodes only for clients that ask for stripes (`SPAS`, `SPOR`).

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gridftp_cluster::Open;
 use gridftp_cluster::{Replies, Report, Requests, Serve};
-use gridftp_dsi::Dsi;
+use gridftp_dsi::{Dsi, DynDsi};
 
 use super::served::Served;
 use crate::config::Config;
@@ -23,6 +23,8 @@ pub struct DataNode<D: Dsi> {
     running: Arc<AtomicU32>,
     draining: AtomicBool,
     free: Arc<FreeSpace>,
+    /// For front ends that have none.
+    storage: Option<Arc<dyn DynDsi>>,
 }
 
 /// The free bytes of the storage, measured beside the reports: a file system may not answer.
@@ -67,7 +69,15 @@ impl<D: Dsi> DataNode<D> {
             running: Arc::default(),
             draining: AtomicBool::new(false),
             free: Arc::default(),
+            storage: None,
         }
+    }
+
+    /// Lets front ends without a storage of their own use this one, which is the same.
+    #[must_use]
+    pub fn with_storage(mut self, storage: Arc<dyn DynDsi>) -> Self {
+        self.storage = Some(storage);
+        self
     }
 
     /// Transfers that run.
@@ -81,13 +91,8 @@ impl<D: Dsi> Serve for DataNode<D> {
         let advertise = self.shared.config.advertise;
         let ends = Ends::towards(open.client.ip(), self.address, advertise);
         let (shared, running) = (Arc::clone(&self.shared), Arc::clone(&self.running));
-        match Served::new(shared, running, &open, ends) {
-            Some(served) => served.run(requests, replies).await,
-            None => tracing::warn!(
-                front = requests.front(),
-                "session refused: its home is no path"
-            ),
-        }
+        let served = Served::new(shared, running, &open, ends);
+        served.run(requests, replies).await;
     }
 
     fn report(&self) -> Report {
@@ -99,6 +104,10 @@ impl<D: Dsi> Serve for DataNode<D> {
             free_space: root.map_or(u64::MAX, |root| self.free.of(root)),
             draining: self.draining.load(Ordering::Relaxed),
         }
+    }
+
+    fn storage(&self) -> Option<Arc<dyn DynDsi>> {
+        self.storage.clone()
     }
 
     fn drain(&self, draining: bool) {

@@ -12,7 +12,7 @@ use gridftp_cluster::{
 };
 use gridftp_cluster::{Replies, Requests};
 use gridftp_data::{Peers, Watch};
-use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
+use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
 use super::joined::Joined;
@@ -65,13 +65,8 @@ impl<D: Dsi> Served<D> {
         running: Arc<AtomicU32>,
         open: &Open,
         ends: Ends,
-    ) -> Option<Self> {
-        let mut user = User::new(
-            open.user.name.clone(),
-            DsiPath::new(&open.user.home)?,
-            open.user.may_write,
-        );
-        user.follows_links = open.user.follows_links;
+    ) -> Self {
+        let user = open.user.clone();
         let rules = shared.rules();
         let mut side = shared.data_side(&rules.policy);
         let limits = side.channel.options_mut();
@@ -79,13 +74,13 @@ impl<D: Dsi> Served<D> {
         limits.stall = open.limits.stall_timeout;
         limits.ranges = PARTS;
         limits.connections = limits.connections.min(open.limits.max_streams);
-        Some(Self {
+        Self {
             shared,
             user,
             ends,
             side,
             running,
-        })
+        }
     }
 
     /// Serves the requests of the front end until it ends the session.

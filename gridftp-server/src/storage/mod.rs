@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gridftp_dsi::error::ErrorKind as Kind;
 use gridftp_dsi::{DynDsi, Memory};
 use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
@@ -109,6 +110,9 @@ pub const LAYERS: [StorageLayer; 1] = [StorageLayer {
     },
 }];
 
+/// The kind that the data nodes of a front end serve.
+pub(crate) const NODES: &str = "nodes";
+
 /// All kinds.
 pub const KINDS: &[StorageKind] = &[
     #[cfg(feature = "gateway")]
@@ -127,6 +131,16 @@ pub const KINDS: &[StorageKind] = &[
         open: |entry, _| {
             let options = MemoryOptions::from_entry(entry).unwrap_or_default();
             Ok(Arc::new(Memory::with_limit(options.limit.bytes())))
+        },
+    },
+    StorageKind {
+        name: NODES,
+        about: "The storage of the data nodes, for a front end that has none of its own",
+        options: NoOptions::OPTIONS,
+        check: |entry, _| NoOptions::from_entry(entry).map(drop),
+        open: |_, _| {
+            let why = "it is for a front end: say `gridftp-server front`";
+            Err(gridftp_dsi::Error::new(Kind::Unsupported, "open").because(why))
         },
     },
     StorageKind {

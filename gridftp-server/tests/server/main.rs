@@ -27,6 +27,7 @@ mod names;
 mod narrowed;
 mod nodes;
 mod nodes_ends;
+mod nodes_storage;
 #[cfg(feature = "object")]
 mod object;
 mod process;

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use byte_ranges::{Range64, RangeSet};
-
-use crate::proto;
+use byte_ranges::RangeSet;
+use gridftp_dsi_rpc::proto::RangeList;
 
 /// Longest message in bytes: the ranges of a large set, at ten bytes a bound.
 pub(crate) const MAX_MESSAGE: usize = 2 << 20;
@@ -13,8 +12,6 @@ pub(crate) const MAX_MESSAGE: usize = 2 << 20;
 pub(crate) const MAX_TEXT: usize = 4096;
 /// Longest path, upload token or credential in bytes.
 pub(crate) const MAX_BYTES: usize = 65_536;
-/// Most ranges in one set.
-pub(crate) const MAX_RANGES: usize = 65_536;
 /// Most elements of any other list.
 pub(crate) const MAX_LIST: usize = 1024;
 /// Most stripes of one transfer.
@@ -93,25 +90,8 @@ pub(crate) fn address(value: &str, field: &'static str) -> Result<SocketAddr> {
     value.parse().map_err(|_| Malformed::new(field))
 }
 
-/// A set of at most [`MAX_RANGES`] ranges, in order and apart.
-pub(crate) fn ranges(value: Option<proto::RangeList>, field: &'static str) -> Result<RangeSet> {
-    let bounds = value.unwrap_or_default().bounds;
-    let bounds = check(&bounds, bounds.len() <= 2 * MAX_RANGES, field)?;
-    let (pairs, []) = bounds.as_chunks::<2>() else {
-        return Err(Malformed::new(field));
-    };
-    let holds = bounds.is_sorted_by(|earlier, later| earlier < later);
-    let pairs = check(pairs, holds, field)?;
-    Ok(pairs
-        .iter()
-        .filter_map(|&[start, end]| Range64::new(start, end))
-        .collect())
-}
-
-/// The list of a set, as [`ranges`] reads it.
-pub(crate) fn range_list(set: &RangeSet) -> proto::RangeList {
-    let bounds = set.iter().flat_map(|range| [range.start(), range.end()]);
-    proto::RangeList {
-        bounds: bounds.collect(),
-    }
+/// A set of at most [`MAX_RANGES`](gridftp_dsi_rpc::MAX_RANGES) ranges, in order and apart.
+pub(crate) fn ranges(value: Option<RangeList>, field: &'static str) -> Result<RangeSet> {
+    let set = value.unwrap_or_default().to_set();
+    set.ok_or_else(|| Malformed::new(field))
 }

@@ -18,6 +18,7 @@ use ftp_wire::command::{Family, StackSide};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
+use gridftp_dsi::User;
 use zeroize::Zeroizing;
 
 pub use bounds::Malformed;
@@ -31,23 +32,10 @@ pub struct Open {
     pub task: String,
     /// The client's address on the control connection.
     pub client: SocketAddr,
-    /// The user of the storage.
+    /// The user of the storage; the credential is not sent.
     pub user: User,
     /// Limits on the data connections.
     pub limits: SessionLimits,
-}
-
-/// The user of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
-    /// Login name.
-    pub name: String,
-    /// Initial directory, absolute within the exported tree.
-    pub home: Vec<u8>,
-    /// Whether the user may change files and names.
-    pub may_write: bool,
-    /// Whether symbolic links are followed.
-    pub follows_links: bool,
 }
 
 /// Limits on the data connections of a session.

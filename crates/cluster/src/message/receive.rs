@@ -13,6 +13,7 @@ use ftp_wire::facts::{Fact, FactSet, TimeVal};
 use ftp_wire::opts::MAX_PARALLELISM;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::{Code, Reply};
+use gridftp_dsi_rpc::proto::Digest;
 
 use super::bounds::{
     MAX_BYTES, MAX_LIST, MAX_STRIPES, Malformed, Result, address, bytes, check, list, ranges,
@@ -20,7 +21,7 @@ use super::bounds::{
 };
 use super::{
     Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule,
-    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, User, Whole,
+    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, Whole,
 };
 use crate::proto::{self, from_node, peers, to_node, transfer};
 
@@ -29,17 +30,15 @@ pub(crate) fn open(message: proto::ToNode) -> Result<Open> {
     let Some(to_node::Kind::Open(open)) = message.kind else {
         return Err(Malformed::new("open"));
     };
-    let user = open.user.ok_or(Malformed::new("user"))?;
+    let mut user = open.user.ok_or(Malformed::new("user"))?;
+    user.name = text(user.name, "user.name")?;
+    user.home = bytes(user.home, "user.home")?;
+    let user = user.into_user().ok_or(Malformed::new("user.home"))?;
     let limits = open.limits.ok_or(Malformed::new("limits"))?;
     Ok(Open {
         task: text(open.task, "task")?,
         client: address(&open.client, "client")?,
-        user: User {
-            name: text(user.name, "user.name")?,
-            home: bytes(user.home, "user.home")?,
-            may_write: user.may_write,
-            follows_links: user.follows_links,
-        },
+        user,
         limits: SessionLimits {
             connect_timeout: Duration::from_millis(limits.connect_timeout_ms),
             stall_timeout: Duration::from_millis(limits.stall_timeout_ms),
@@ -272,11 +271,9 @@ fn rules(rules: Option<proto::StoreRules>, field: &'static str) -> Result<StoreR
 }
 
 /// An algorithm, and a digest of it.
-fn digest(value: Option<proto::Digest>, field: &'static str) -> Result<Option<(String, String)>> {
-    let Some(proto::Digest { algorithm, digest }) = value else {
-        return Ok(None);
-    };
-    Ok(Some((text(algorithm, field)?, text(digest, field)?)))
+fn digest(value: Option<Digest>, field: &'static str) -> Result<Option<(String, String)>> {
+    let pair = value.map(|value| Ok((text(value.algorithm, field)?, text(value.digest, field)?)));
+    pair.transpose()
 }
 
 /// A module of ERET.

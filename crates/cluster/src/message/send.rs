@@ -8,8 +8,8 @@ use ftp_proto::security::{DataProtection, Level};
 use ftp_proto::types::{ListForm, Placement};
 use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
 use ftp_wire::facts::{Fact, FactSet};
+use gridftp_dsi_rpc::proto as storage;
 
-use super::bounds::range_list;
 use super::{
     Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, StoreRules, ToNode,
     Transfer, TransferKind, Transferred, Whole,
@@ -18,12 +18,6 @@ use crate::proto::{self, from_node, list, peers, to_node, transfer};
 
 impl From<Open> for proto::ToNode {
     fn from(open: Open) -> Self {
-        let user = proto::User {
-            name: open.user.name,
-            home: open.user.home,
-            may_write: open.user.may_write,
-            follows_links: open.user.follows_links,
-        };
         let limits = proto::SessionLimits {
             connect_timeout_ms: millis(open.limits.connect_timeout),
             stall_timeout_ms: millis(open.limits.stall_timeout),
@@ -32,7 +26,7 @@ impl From<Open> for proto::ToNode {
         to_node(to_node::Kind::Open(proto::Open {
             task: open.task,
             client: open.client.to_string(),
-            user: Some(user),
+            user: Some((&open.user).into()),
             limits: Some(limits),
         }))
     }
@@ -64,7 +58,7 @@ impl From<FromNode> for proto::FromNode {
                 address: address.to_string(),
             }),
             FromNode::Opened { reused } => from_node::Kind::Opened(proto::Opened { reused }),
-            FromNode::Received(ranges) => from_node::Kind::Received(range_list(&ranges)),
+            FromNode::Received(ranges) => from_node::Kind::Received((&ranges).into()),
             FromNode::Moved(bytes) => from_node::Kind::Moved(bytes),
             FromNode::Waiting => from_node::Kind::Waiting(proto::Empty {}),
             FromNode::Arrived => from_node::Kind::Arrived(proto::Empty {}),
@@ -169,7 +163,7 @@ impl From<TransferKind> for transfer::Kind {
             } => Self::Retrieve(proto::Retrieve {
                 path: path.as_bytes().to_vec(),
                 region: region.map(|(offset, length)| proto::Region { offset, length }),
-                held: Some(range_list(&held)),
+                held: Some((&held).into()),
                 block: match layout {
                     Layout::Partitioned => 0,
                     Layout::Blocked(bytes) => bytes.get(),
@@ -187,7 +181,7 @@ impl From<TransferKind> for transfer::Kind {
                 path: path.as_bytes().to_vec(),
                 upload,
                 base,
-                held: Some(range_list(&held)),
+                held: Some((&held).into()),
                 rules: Some(rules.into()),
             }),
             TransferKind::RetrieveBy { path, module } => Self::RetrieveBy(proto::RetrieveBy {
@@ -212,12 +206,9 @@ impl From<Whole> for proto::Whole {
                 Placement::At(offset) => proto::whole::Into::At(offset),
                 Placement::End => proto::whole::Into::End(proto::Empty {}),
             }),
-            held: Some(range_list(&whole.held)),
+            held: Some((&whole.held).into()),
             size: whole.size,
-            modified: whole.modified.map(|time| proto::Time {
-                seconds: time.seconds,
-                nanos: time.nanos,
-            }),
+            modified: whole.modified.map(|time| (time.seconds, time.nanos).into()),
             checksum: whole.checksum.map(digest),
             proof: whole.proof.map(digest),
             rules: Some(whole.rules.into()),
@@ -236,8 +227,12 @@ impl From<StoreRules> for proto::StoreRules {
 }
 
 /// An algorithm, and a digest of it.
-fn digest((algorithm, digest): (String, String)) -> proto::Digest {
-    proto::Digest { algorithm, digest }
+fn digest((algorithm, digest): (String, String)) -> storage::Digest {
+    storage::Digest {
+        algorithm,
+        digest,
+        bytes: 0,
+    }
 }
 
 /// A module of ERET.
@@ -303,7 +298,7 @@ impl From<Transferred> for proto::Transferred {
     fn from(end: Transferred) -> Self {
         Self {
             bytes: end.bytes,
-            ranges: Some(range_list(&end.ranges)),
+            ranges: Some((&end.ranges).into()),
             end: end.end,
             ended_unmarked: end.ended_unmarked,
             connections: end.connections,

@@ -12,15 +12,13 @@ use super::*;
 use crate::proto::{self, from_node, list, to_node, transfer};
 
 fn opening() -> Open {
+    let home = gridftp_dsi::DsiPath::new(b"/home/\xff").unwrap();
+    let mut user = User::new("alice", home, true);
+    user.follows_links = false;
     Open {
         task: "7".into(),
         client: "[2001:db8::1]:40000".parse().unwrap(),
-        user: User {
-            name: "alice".into(),
-            home: b"/home/\xff".to_vec(),
-            may_write: true,
-            follows_links: false,
-        },
+        user,
         limits: SessionLimits {
             connect_timeout: Duration::from_millis(1500),
             stall_timeout: Duration::from_secs(300),
@@ -261,8 +259,8 @@ fn a_credential_is_in_no_log() {
 
 #[test]
 fn the_greatest_set_of_ranges_fits_in_a_message() {
-    let end = u64::MAX - 4 * bounds::MAX_RANGES as u64;
-    let ranges = (0..bounds::MAX_RANGES as u64)
+    let end = u64::MAX - 4 * gridftp_dsi_rpc::MAX_RANGES as u64;
+    let ranges = (0..gridftp_dsi_rpc::MAX_RANGES as u64)
         .filter_map(|index| byte_ranges::Range64::from_len(end + 4 * index, 2));
     let message = FromNode::Received(ranges.collect());
     let wire = proto::FromNode::from(message.clone());
@@ -335,7 +333,7 @@ fn malformed_transfers_are_refused_by_field() {
         vec![1, 2, 2, 3],
         vec![0; 131_074],
     ] {
-        let held = proto::RangeList { bounds };
+        let held = gridftp_dsi_rpc::proto::RangeList { bounds };
         assert_eq!(
             with(&|get| get.held = Some(held.clone())),
             Some("retrieve.held")

@@ -4,6 +4,7 @@ mod joining;
 mod membership;
 mod sessions;
 mod silence;
+mod storage;
 mod trust;
 
 use std::fs;
@@ -17,12 +18,14 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use gridftp_dsi::{DsiPath, DynDsi, Memory, User};
+
 use crate::authority::{Authority, new_key, request};
 use crate::folder::Folder;
 use crate::identity::Role;
 use crate::link::Work;
 use crate::member::Member;
-use crate::message::{FromNode, Open, SessionLimits, ToNode, User};
+use crate::message::{FromNode, Open, SessionLimits, ToNode};
 use crate::node::{Node, Replies, Requests, Serve};
 use crate::nodes::{NodeHandle, Nodes};
 use crate::report::Report;
@@ -90,6 +93,7 @@ struct Double {
     report: Arc<Mutex<Report>>,
     /// The beginnings and ends of sessions, by task.
     events: mpsc::UnboundedSender<String>,
+    storage: Arc<dyn DynDsi>,
 }
 
 impl Double {
@@ -100,7 +104,13 @@ impl Double {
             ..Report::default()
         };
         let report = Arc::new(Mutex::new(report));
-        (Self { report, events }, seen)
+        let storage = Arc::new(Memory::new());
+        let double = Self {
+            report,
+            events,
+            storage,
+        };
+        (double, seen)
     }
 
     fn set(&self, change: impl FnOnce(&mut Report)) {
@@ -136,6 +146,10 @@ impl Serve for Double {
         *self.report.lock().unwrap()
     }
 
+    fn storage(&self) -> Option<Arc<dyn DynDsi>> {
+        Some(Arc::clone(&self.storage))
+    }
+
     fn drain(&self, draining: bool) {
         self.set(|report| report.draining = draining);
     }
@@ -145,12 +159,7 @@ fn open(task: &str) -> Open {
     Open {
         task: task.into(),
         client: "192.0.2.1:40000".parse().unwrap(),
-        user: User {
-            name: "alice".into(),
-            home: b"/".to_vec(),
-            may_write: true,
-            follows_links: false,
-        },
+        user: User::new("alice", DsiPath::root(), true),
         limits: SessionLimits {
             connect_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(300),

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gridftp_dsi_rpc::proto::DescribeRequest;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::net::TcpListener;
@@ -169,7 +170,11 @@ async fn every_call_checks_role_and_validity() {
         });
         let (caller, connection) = link::call(here).await.unwrap();
         let _connection = link::Work::spawn(async { drop(connection.await) });
+        let mut storage = gridftp_dsi_rpc::Peer::new("node", caller.clone()).client();
         let mut client = NodeClient::with_origin(caller, Uri::from_static("http://node"));
+        let described = soon(storage.describe(DescribeRequest {})).await;
+        let code = described.err().map(|status| status.code());
+        assert_eq!(code, refused.map(|_| tonic::Code::PermissionDenied));
         let request = proto::DrainRequest { draining: true };
         let answer = soon(client.drain(request)).await;
         match refused {

@@ -1,0 +1,86 @@
+//! The storage of nodes, as a front end uses it.
+
+use gridftp_dsi::{Create, Dsi as _, DsiPath, ErrorKind, Finish, Sink as _, User};
+use gridftp_dsi_rpc::Remote;
+
+use super::{Double, Lab, dial, serve, soon, until};
+
+fn path(text: String) -> DsiPath {
+    DsiPath::new(text.as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn calls_go_to_the_nodes_that_are_there() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let storage = Remote::new(nodes.clone());
+    let ann = User::new("ann", DsiPath::root(), true);
+    let none = storage.stat(&ann, &DsiPath::root()).await.unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::Unavailable);
+    assert!(!storage.capabilities().shares_uploads);
+    // One storage behind both.
+    let (double, _events) = Double::new();
+    let one = dial(&lab.node("one", &double), address);
+    let _two = dial(&lab.node("two", &double), address);
+    until(&nodes, &["one", "two"]).await;
+    assert!(storage.capabilities().shares_uploads);
+    for n in 0..8 {
+        soon(storage.make_dir(&ann, &path(format!("/{n}"))))
+            .await
+            .unwrap();
+    }
+    let mut open = Vec::new();
+    for n in 0..8 {
+        let whole = Create::Whole { size: Some(0) };
+        let file = path(format!("/{n}/file"));
+        open.push(storage.write(&ann, &file, whole).await.unwrap());
+    }
+    drop(one);
+    until(&nodes, &["two"]).await;
+    let mut published = 0;
+    for sink in open {
+        // Those at the lost node failed with it.
+        match soon(sink.finish(Finish::whole(0))).await {
+            Ok(_) => published += 1,
+            Err(error) => assert!(error.is_transient() || error.kind() == ErrorKind::Io),
+        }
+    }
+    assert!((1..8).contains(&published), "all files were at one node");
+    for n in 0..8 {
+        soon(storage.remove_tree(&ann, &path(format!("/{n}"))))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_drains_serves_only_without_another() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let ((one, _), (two, _)) = (Double::new(), Double::new());
+    let _one = dial(&lab.node("one", &one), address);
+    until(&nodes, &["one"]).await;
+    let ann = User::new("ann", DsiPath::root(), true);
+    let storage = Remote::new(nodes.clone());
+    soon(nodes.drain("one", true)).await.unwrap();
+    soon(storage.make_dir(&ann, &path("/alone".into())))
+        .await
+        .unwrap();
+    let _two = dial(&lab.node("two", &two), address);
+    until(&nodes, &["one", "two"]).await;
+    for n in 0..8 {
+        soon(storage.make_dir(&ann, &path(format!("/{n}"))))
+            .await
+            .unwrap();
+    }
+    let listed = async |double: &Double| {
+        let mut listing = double.storage.list(&ann, &DsiPath::root()).await.unwrap();
+        gridftp_dsi::Listing::next(&mut listing)
+            .await
+            .unwrap()
+            .len()
+    };
+    assert_eq!((listed(&one).await, listed(&two).await), (1, 8));
+}
