@@ -102,6 +102,30 @@ impl Default for ConnectOptions {
     }
 }
 
+/// The files whose stored bytes outlive a run, for the next one to go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Resume {
+    /// Those of more than 64 MiB.
+    #[default]
+    Large,
+    /// All.
+    All,
+    /// None: each run begins anew.
+    Never,
+}
+
+impl Resume {
+    /// Says whether a file of `size` bytes is continued.
+    pub(crate) fn takes(self, size: u64) -> bool {
+        match self {
+            Self::Large => size > (64 << 20),
+            Self::All => size > 0,
+            Self::Never => false,
+        }
+    }
+}
+
 /// The parts to copy, and the way.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -129,6 +153,8 @@ pub struct CopyOptions {
     pub length: Option<u64>,
     /// Whether and how both ends' digests are compared before success is told.
     pub verify: Verify,
+    /// Which files go on, in a later run too, with the bytes that an earlier attempt stored.
+    pub resume: Resume,
     /// Number of further attempts at a failed file or a lost connection.
     pub retries: u32,
     /// Time in which a server that is gone is tried again beyond those attempts; zero for none.
@@ -157,6 +183,7 @@ impl Default for CopyOptions {
             offset: None,
             length: None,
             verify: Verify::Auto,
+            resume: Resume::Large,
             retries: 3,
             retry_for: Duration::from_secs(600),
             backoff: Duration::from_millis(500),

@@ -39,6 +39,28 @@ pub enum Event<'a> {
         /// Its size in bytes, when known.
         size: Option<u64>,
     },
+    /// A file goes on with the bytes that an earlier run stored.
+    Continuing {
+        /// Where from.
+        source: &'a str,
+        /// The destination.
+        destination: &'a str,
+        /// Number of stored bytes.
+        held: u64,
+        /// Size of the file, in bytes.
+        size: u64,
+    },
+    /// Bytes of a file that failed are kept for the next run.
+    Kept {
+        /// Where from.
+        source: &'a str,
+        /// The destination.
+        destination: &'a str,
+        /// Number of stored bytes.
+        held: u64,
+        /// Size of the file, in bytes.
+        size: u64,
+    },
     /// A file was copied, and checked as far as was asked.
     Finished {
         /// Where from.
@@ -134,6 +156,7 @@ pub struct Totals {
     skipped: AtomicU64,
     failed: AtomicU64,
     bytes: Arc<AtomicU64>,
+    held: AtomicU64,
 }
 
 /// The counts at one moment.
@@ -154,6 +177,8 @@ pub struct Counts {
     pub files_failed: u64,
     /// Bytes moved, those of failed attempts included.
     pub bytes_moved: u64,
+    /// Bytes that earlier runs stored, which are not moved again.
+    pub bytes_held: u64,
 }
 
 impl Totals {
@@ -167,6 +192,7 @@ impl Totals {
             files_skipped: self.skipped.load(Ordering::Relaxed),
             files_failed: self.failed.load(Ordering::Relaxed),
             bytes_moved: self.bytes.load(Ordering::Relaxed),
+            bytes_held: self.held.load(Ordering::Relaxed),
         }
     }
 
@@ -190,6 +216,10 @@ impl Totals {
 
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn held(&self, bytes: u64) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn moved(&self, bytes: u64) {

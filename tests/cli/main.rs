@@ -18,6 +18,7 @@ mod names;
 mod output;
 mod plain;
 mod proxy;
+mod resume;
 mod rules;
 mod safety;
 mod secrets;

@@ -24,6 +24,9 @@ const MAX_RANGES: usize = byte_ranges::text::DEFAULT_MAX_RANGES;
 /// Largest record, in bytes: two numbers of 20 digits for each range, and the other fields.
 const MAX_LEN: u64 = 42 * 32_768 + 4096;
 
+/// Longest name of a source in a record, in bytes.
+const MAX_ORIGIN: usize = 2048;
+
 /// The lifetime of a record: without a sync, it is valid until the machine restarts.
 fn lifetime(durable: bool) -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
@@ -45,6 +48,62 @@ pub(crate) struct Record {
     pub(crate) over: Option<Over>,
     /// The name of the partial file's entry in the index.
     pub(crate) entry: Option<String>,
+    /// The source that the bytes are a copy of, where it was told.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// One version of the source that a partial file is a copy of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    name: String,
+    size: u64,
+    modified: (i64, u32),
+}
+
+impl Origin {
+    /// The source called `name`, of `size` bytes, modified then: seconds since 1970 and
+    /// nanoseconds. `None` if the name is too long for a record.
+    pub fn new(name: &[u8], size: u64, modified: (i64, u32)) -> Option<Self> {
+        let name = name.escape_ascii().to_string();
+        (name.len() <= MAX_ORIGIN).then_some(Self {
+            name,
+            size,
+            modified,
+        })
+    }
+
+    /// Its name, with bytes that do not print as escapes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its size, in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(4, ' ');
+        let size = words.next()?.parse().ok()?;
+        let modified = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let name = words.next()?.to_owned();
+        Some(Self {
+            name,
+            size,
+            modified,
+        })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            size,
+            modified,
+        } = self;
+        write!(f, "{size} {} {} {name}", modified.0, modified.1)
+    }
 }
 
 /// The identity of one version of a published file.
@@ -97,6 +156,9 @@ fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
     }
     if let Some(entry) = &record.entry {
         body.push_str(&format!("entry {entry}\n"));
+    }
+    if let Some(origin) = &record.origin {
+        body.push_str(&format!("from {origin}\n"));
     }
     body.push_str(&format!("held {some}\n"));
     let sum = crc32c::crc32c(body.as_bytes());
@@ -173,6 +235,7 @@ fn parse(text: &str, name: &[u8], inode: u64) -> Option<Record> {
         match line.split_once(' ')? {
             ("over", over) => record.over = Some(Over::parse(over)?),
             ("entry", entry) => record.entry = Some(entry.to_owned()),
+            ("from", origin) => record.origin = Some(Origin::parse(origin)?),
             ("held", "") => return Some(record),
             ("held", held) => {
                 record.held = byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok()?;
@@ -224,6 +287,7 @@ mod tests {
             held,
             over: Some(over),
             entry: Some("0f".to_owned()),
+            origin: Origin::new(b"host/a b\n", 9, (-3, 4)),
         };
         for record in [full, plain] {
             let text = text(b"a b\n", 7, &record, lifetime(false));

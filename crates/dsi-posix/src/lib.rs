@@ -53,5 +53,6 @@ pub mod sink;
 
 pub use backend::Posix;
 pub use file::FileSource;
+pub use journal::Origin;
 pub use listing::DirListing;
 pub use sink::FileSink;

@@ -29,7 +29,7 @@ use crate::complete::{copy_metadata, settle_size, verify};
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
-use crate::journal::{self, Over, Record};
+use crate::journal::{self, Origin, Over, Record};
 use crate::late;
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
@@ -70,6 +70,10 @@ pub(crate) struct PartialFile {
     once: Option<u64>,
     /// The published file that this is an update of.
     over: Option<Over>,
+    /// The source of the bytes, where one was told.
+    origin: Option<Origin>,
+    /// Whether a partial file with another origin had its name.
+    other_removed: bool,
     /// Its entry in the index of the tree, if any.
     entry: Option<Entry>,
     /// Whether the medium has no space for it, so that the partial file is removed.
@@ -98,6 +102,7 @@ impl PartialFile {
             name,
             old,
             index,
+            origin,
         } = target;
         if old.as_ref().is_some_and(|old| !is_regular(old)) {
             return Err(NOT_REGULAR);
@@ -106,7 +111,7 @@ impl PartialFile {
         enough_space(dir.as_fd(), &names.partial, size)?;
         // The replacement of a private file is not public during the upload; the owner can write.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
-        let mut once = None;
+        let (mut once, mut other_removed) = (None, false);
         for _ in 0..ATTEMPTS {
             let (temp, flags) = match once {
                 Some(number) => (Names::once(&name, number), OFlags::EXCL),
@@ -153,6 +158,8 @@ impl PartialFile {
                 replaces,
                 once,
                 over: None,
+                origin: origin.clone(),
+                other_removed,
                 entry,
                 no_space: AtomicBool::new(false),
                 recorded: AtomicBool::new(false),
@@ -162,6 +169,7 @@ impl PartialFile {
             if let Some(held) = partial.take_over(index.as_ref(), how, stop)? {
                 return Ok((partial, held));
             }
+            other_removed = partial.other_removed;
         }
         Err(Errno::BUSY.into())
     }
@@ -197,12 +205,16 @@ impl PartialFile {
             }
             if how == Begin::Resume
                 && let Some(record) = &record
+                && record.origin == self.origin
                 && is_current(dir, &self.name, record)
             {
                 self.recorded.store(true, Ordering::Relaxed);
                 self.over = record.over;
                 return Ok(Some(record.held.clone()));
             }
+            let origin = record.as_ref().and_then(|record| record.origin.as_ref());
+            self.other_removed |=
+                how == Begin::Resume && origin.is_some_and(|it| Some(it) != self.origin.as_ref());
             // Without a record, as after a crash, it is unknown which of its bytes are on the disk.
             let of_new = record.map_or(self.stat.st_size > 0, |record| record.over.is_none());
             if how == Begin::Update && of_new {
@@ -237,6 +249,17 @@ impl PartialFile {
         copy::copy(old.as_fd(), self.file.as_fd(), over.size, stop)?;
         self.over = Some(over);
         Ok(RangeSet::up_to(over.size))
+    }
+
+    /// Says whether a partial file of another source, or of another version of it, was removed.
+    pub(crate) fn is_other_removed(&self) -> bool {
+        self.other_removed
+    }
+
+    /// Says whether the partial file stays after this value.
+    pub(crate) fn keeps(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(&self.recorded) && !is_set(&self.empty) && !is_set(&self.no_space)
     }
 
     /// Marks the partial file for removal, also if it has a record.
@@ -285,6 +308,7 @@ impl PartialFile {
             held: held.clone(),
             over: self.over,
             entry: self.entry.as_ref().map(|entry| entry.id().to_owned()),
+            origin: self.origin.clone(),
         };
         journal::write(
             self.dir.as_fd(),
@@ -392,10 +416,9 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        if !is_set(&self.recorded) || is_set(&self.empty) || is_set(&self.no_space) {
+        if !self.keeps() {
             self.discard();
-        } else if !is_set(&self.gone) {
+        } else if !self.gone.load(Ordering::Relaxed) {
             self.leave();
         }
     }

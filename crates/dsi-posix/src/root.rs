@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::{Fault, Outcome};
 use crate::index::Index;
+use crate::journal::Origin;
 use crate::names;
 
 /// Longest path passed to the kernel in one piece, in bytes; `PATH_MAX` counts the final NUL.
@@ -208,6 +209,8 @@ pub(crate) struct Target {
     pub(crate) old: Option<Stat>,
     /// The index of partial files, in a served tree.
     pub(crate) index: Option<Arc<Index>>,
+    /// The source of the bytes, where a partial file of another one is not continued.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl Target {
@@ -241,6 +244,7 @@ pub(crate) fn find_target(
                     name,
                     old: None,
                     index: None,
+                    origin: None,
                 });
             }
             Err(errno) => return Err(errno.into()),
@@ -271,6 +275,7 @@ pub(crate) fn find_target(
                     name,
                     old: Some(old),
                     index: None,
+                    origin: None,
                 });
             }
         }

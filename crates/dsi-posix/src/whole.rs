@@ -78,6 +78,18 @@ impl Whole {
         self.partial.get()?.updates()
     }
 
+    /// Says whether a partial file of another source, or of another version of it, was removed.
+    pub(crate) fn is_other_removed(&self) -> bool {
+        self.partial
+            .get()
+            .is_some_and(|partial| partial.is_other_removed())
+    }
+
+    /// Says whether the partial file outlives this value.
+    pub(crate) fn keeps(&self) -> bool {
+        self.partial.get().is_some_and(|partial| partial.keeps())
+    }
+
     /// Marks the partial file for removal.
     pub(crate) fn give_up(&self) {
         if let Some(partial) = self.partial.get() {
@@ -100,6 +112,7 @@ impl Whole {
                 name: target.name.clone(),
                 old: target.old,
                 index: target.index.clone(),
+                origin: target.origin.clone(),
             };
             let (partial, _) =
                 PartialFile::begin(target, Begin::Anew, None, &AtomicBool::new(false))?;

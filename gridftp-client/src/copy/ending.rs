@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::job::Item;
 use super::kept::Digest;
+use super::pull::tell_kept;
 use super::queue::Taken;
 use super::state::CopyState;
 use super::{Stop, lock};
@@ -130,6 +131,9 @@ impl CopyState {
                     .for_each(|at| self.hiding.leave(at));
             }
             self.give_up_item(&item, error);
+            if let Item::File(job) = &item {
+                tell_kept(self, job);
+            }
         });
     }
 

@@ -172,10 +172,12 @@ impl FileJob {
         self.failures == 1 && self.most > 0 && !self.stripes.told().is_empty()
     }
 
-    /// Forgets the bytes of earlier attempts.
+    /// Forgets the bytes of earlier attempts, of which nothing is kept.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
-        self.sink = None;
+        if let Some(sink) = self.sink.take() {
+            sink.discard();
+        }
         self.changed = false;
     }
 }

@@ -105,6 +105,10 @@ impl CopyState {
         self.observer.event(&Event::Note(text));
     }
 
+    pub(crate) fn warn(&self, text: &str) {
+        self.observer.event(&Event::Warning(text));
+    }
+
     /// Tells, once until it is back, that a server is gone and is waited for.
     pub(crate) fn note_gone(&self, error: &TransferError) {
         let within = self.options.retry_for;

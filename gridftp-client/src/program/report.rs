@@ -214,6 +214,26 @@ impl Report {
                 "{error}; trying again for {} s (--retry-for)",
                 within.as_secs()
             )),
+            Event::Continuing {
+                destination,
+                held,
+                size,
+                ..
+            } if !self.quiet => {
+                let (held, size) = (HumanBytes(*held), HumanBytes(*size));
+                self.warned(&format!("{destination}: continuing at {held} of {size}"));
+            }
+            Event::Kept {
+                destination,
+                held,
+                size,
+                ..
+            } if !self.quiet => {
+                let (held, size) = (HumanBytes(*held), HumanBytes(*size));
+                self.warned(&format!(
+                    "{destination}: {held} of {size} are kept; the same command goes on with them"
+                ));
+            }
             Event::Finished {
                 source,
                 destination,
@@ -354,6 +374,24 @@ fn object(event: &Event<'_>) -> Option<Value> {
             json!({ "event": "gone", "seconds": within.as_secs() }),
             error,
         ),
+        Event::Continuing {
+            source,
+            destination,
+            held,
+            size,
+        } => json!({
+            "event": "continue", "source": source, "destination": destination, "held": held,
+            "bytes": size,
+        }),
+        Event::Kept {
+            source,
+            destination,
+            held,
+            size,
+        } => json!({
+            "event": "kept", "source": source, "destination": destination, "held": held,
+            "bytes": size,
+        }),
         Event::Finished {
             source,
             destination,
@@ -405,11 +443,8 @@ fn draw(bar: &ProgressBar, counts: Counts) {
         bar.set_style(style(true));
         bar.set_length(counts.bytes_found);
     }
-    bar.set_position(
-        counts
-            .bytes_moved
-            .min(counts.bytes_found.max(counts.bytes_moved)),
-    );
+    let there = counts.bytes_moved.saturating_add(counts.bytes_held);
+    bar.set_position(there.min(counts.bytes_found.max(counts.bytes_moved)));
     bar.set_message(state(counts, bar.per_sec()));
 }
 
@@ -426,10 +461,11 @@ fn state(counts: Counts, rate: f64) -> String {
     )]
     let whole = rate as u64;
     text.insert_str(0, &format!("{}/s, ", HumanBytes(whole)));
-    let left = counts.bytes_found.saturating_sub(counts.bytes_moved) / whole;
+    let there = counts.bytes_moved.saturating_add(counts.bytes_held);
+    let left = counts.bytes_found.saturating_sub(there) / whole;
     let left = HumanDuration(Duration::from_secs(left));
     // Files that are not found yet take longer.
-    match (counts.complete, counts.bytes_found > counts.bytes_moved) {
+    match (counts.complete, counts.bytes_found > there) {
         (true, _) => text.push_str(&format!(", {left} left")),
         (false, true) => text.push_str(&format!(", at least {left} left")),
         (false, false) => {}

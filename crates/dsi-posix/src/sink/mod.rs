@@ -327,6 +327,32 @@ impl Inner {
     }
 }
 
+impl FileSink {
+    /// Says whether a partial file of another source, or of another version of the source, was
+    /// removed when this one was opened.
+    pub fn is_other_removed(&self) -> bool {
+        match &self.inner.way {
+            Way::Whole(whole) => whole.is_other_removed(),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => false,
+        }
+    }
+
+    /// Says whether a part of the file outlives this value, as a record of it is there.
+    pub fn keeps(&self) -> bool {
+        match &self.inner.way {
+            Way::Whole(whole) => whole.keeps(),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => false,
+        }
+    }
+
+    /// Gives the upload up: nothing of it is kept for another attempt.
+    pub fn discard(self) {
+        if let Way::Whole(whole) = &self.inner.way {
+            whole.give_up();
+        }
+    }
+}
+
 impl Sink for FileSink {
     async fn write_at(&self, offset: u64, data: Bytes) -> Result<()> {
         if data.is_empty() {

@@ -16,6 +16,7 @@ use crate::blocking::{Work, run, run_until_dropped};
 use crate::error::{Fault, Outcome};
 use crate::first::FirstBlock;
 use crate::in_place::InPlace;
+use crate::journal::Origin;
 use crate::partial::Begin;
 use crate::root::{Target, is_regular, local_target};
 use crate::shared::{Joined, Token};
@@ -30,11 +31,32 @@ impl FileSink {
     /// # Errors
     /// Errors of the kernel; [`ErrorKind::Busy`] while another upload continues the partial file.
     pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
+        Self::create_from(path, how, None, sync).await
+    }
+
+    /// As [`create`](Self::create) of a whole file that is a copy of `origin`: continues the partial
+    /// file of an earlier attempt, of which [`held`](gridftp_dsi::Sink::held) tells the bytes. One of
+    /// another origin is removed, which [`is_other_removed`](Self::is_other_removed) tells.
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub async fn resume(path: &Path, origin: Origin, sync: bool) -> Result<Self> {
+        let size = Some(origin.size());
+        Self::create_from(path, Create::Resume { size }, Some(origin), sync).await
+    }
+
+    async fn create_from(
+        path: &Path,
+        how: Create,
+        origin: Option<Origin>,
+        sync: bool,
+    ) -> Result<Self> {
         let shown = path.display().to_string();
         let (path, name) = (path.to_path_buf(), shown.clone());
         let opened = run(Work::Brief, "create", move || {
             let fail = |fault: Fault| fault.of("create", &name);
-            let target = local_target(&path).map_err(fail)?;
+            let mut target = local_target(&path).map_err(fail)?;
+            target.origin = origin;
             let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
             match how {
                 Create::Whole { .. } if !special => {

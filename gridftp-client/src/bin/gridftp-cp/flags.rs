@@ -9,7 +9,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
-use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Verify};
+use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verify};
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::values::{algorithm, size};
 use gridftp_client::program::{doctor, proxy};
@@ -147,6 +147,15 @@ pub(crate) struct Flags {
     #[arg(long, conflicts_with = "verify")]
     pub(crate) no_verify: bool,
 
+    /// Go on with the bytes that an earlier run stored, of files of any size [default: of files of
+    /// more than 64 MiB]
+    #[arg(short = 'c', long)]
+    pub(crate) resume: bool,
+
+    /// Begin all files anew, and keep no part of one that fails
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) no_resume: bool,
+
     /// Tries after the first for a failed file or a lost connection
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) retries: u32,
@@ -283,6 +292,11 @@ impl Flags {
         options.choice = self.choice.choice()?;
         options.offset = self.offset;
         options.length = self.length;
+        options.resume = match (self.resume, self.no_resume) {
+            (true, _) => Resume::All,
+            (false, true) => Resume::Never,
+            (false, false) => Resume::Large,
+        };
         options.verify = match (self.verify, self.no_verify) {
             (Some(verify), _) => verify,
             (None, true) => Verify::No,

@@ -17,7 +17,7 @@ use crate::error::TransferError;
 use crate::names;
 use crate::verify;
 
-use super::{Landed, local};
+use super::{Landed, local, resume};
 
 /// Checks that all of a file is held.
 pub(super) fn whole(shared: &CopyState, job: &FileJob) -> Result<(), TransferError> {
@@ -72,15 +72,15 @@ pub(super) async fn open_sink(
     make_dir(shared, names::parent(&job.to)).await?;
     // A part goes into the file that is there, and is a new file as any other where none is.
     let how = match shared.is_partial() {
-        true if local(&job.to).exists() => Create::InPlace { truncate: false },
-        true => Create::Whole { size: None },
-        false => Create::Whole {
-            size: job.facts.size,
-        },
+        true if local(&job.to).exists() => Some(Create::InPlace { truncate: false }),
+        true => Some(Create::Whole { size: None }),
+        false => None,
     };
-    FileSink::create(local(&job.to), how, false)
-        .await
-        .map_err(|error| TransferError::local("create", &job.to, error))
+    let opened = match how {
+        Some(how) => FileSink::create(local(&job.to), how, false).await,
+        None => resume::open(shared, job).await,
+    };
+    opened.map_err(|error| TransferError::local("create", &job.to, error))
 }
 
 /// Checks and publishes a received file.
@@ -103,6 +103,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         if let Some(after) = after
             && !after.confirm(&job.facts).await?
         {
+            sink.discard();
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }

@@ -29,6 +29,7 @@ mod land;
 mod list;
 mod probe;
 mod receive;
+mod resume;
 mod serial;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,8 @@ use self::land::publish;
 use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
+
+pub(crate) use self::resume::tell_kept;
 
 /// Received files under check or rename, at most.
 const LANDING: usize = 64;

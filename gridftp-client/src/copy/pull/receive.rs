@@ -28,7 +28,7 @@ use crate::verify::{self, DigestQuery};
 use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
 use super::list::lists_otherwise;
-use super::{Asked, Cut, Landed};
+use super::{Asked, Cut, Landed, resume};
 
 /// Takes the data of one transfer after the other.
 pub(super) struct Receiver<'a> {
@@ -65,6 +65,7 @@ impl Receiver<'_> {
             .tag(asked.sent.tag)
             .stripes(self.stripes);
         let watch = Watch::new();
+        let before = resume::before(self.shared, job);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
         let work = transfer.run_with(&watch, data, |reply| {
@@ -72,7 +73,8 @@ impl Receiver<'_> {
                 stripes.note(&perf);
             }
         });
-        let ended = self.shared.watched(self.control, &watch, work).await;
+        let work = resume::recorded(self.shared, before, (&sink, &watch), work);
+        let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
         let proven = ended.and_then(|(_, reply)| {
             let source = || self.shared.name_source(job);
             let proven = prove(&asked.sent.transfer, &watch, &reply, source);
@@ -89,7 +91,7 @@ impl Receiver<'_> {
             asked.sent.checksum = DigestQuery::send(self.control, needed, None, part, from);
         }
         let proven = proven.map(|proven| proven.filter(|_| is_whole));
-        end(self.shared, asked, sink, &watch, proven)
+        end(self.shared, asked, sink, &watch, proven).await
     }
 
     /// Waits until the server begins; `None` where it refuses this transfer alone.
@@ -156,6 +158,7 @@ impl Receiver<'_> {
         let cut = asked.sent.cut.map(|cut| cut.length);
         let plan = plan(self.shared, Mode::Stream, start).until(cut);
         let watch = Watch::new();
+        let before = resume::before(self.shared, job);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
         let work = async {
@@ -175,10 +178,11 @@ impl Receiver<'_> {
                 }
             }
         };
-        let ended = self.shared.watched(self.control, &watch, work).await;
+        let work = resume::recorded(self.shared, before, (&sink, &watch), work);
+        let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
         let ended = ended.map_err(|failure| self.unconnected(&watch, transfer, failure));
         let is_last = matches!(ended, Ok(true));
-        match end(self.shared, asked, sink, &watch, ended.map(|_| None)) {
+        match end(self.shared, asked, sink, &watch, ended.map(|_| None)).await {
             Ok(Some(mut landed)) => {
                 if cut.is_some() && !is_last {
                     landed.after = asker.look_after(&landed.taken, start > 0);
@@ -285,7 +289,7 @@ fn prove(
 }
 
 /// Judges the received bytes of a file.
-pub(super) fn end(
+pub(super) async fn end(
     shared: &CopyState,
     mut asked: Asked,
     sink: FileSink,
@@ -318,7 +322,10 @@ pub(super) fn end(
             }));
         }
     };
-    // The same open file goes on at the next attempt.
+    // The same open file goes on at the next attempt, or a later run with it.
+    if !job.changed {
+        resume::keep(shared, job, &sink).await;
+    }
     job.sink = Some(sink);
     shared.fail_transfer(asked.taken, failure).map(|()| None)
 }

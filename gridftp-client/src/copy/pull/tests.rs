@@ -147,7 +147,7 @@ async fn a_changed_source_stays_changed_after_a_failure() {
     let replies = control.send(Command::Noop);
     let failure = Failure::midway(replies.unanswered("it broke"), SessionState::Unanswered);
     let asked = next(&shared, None, Transfer::download(replies, b"/file")).await;
-    let ended = end(&shared, asked, sink, &Watch::new(), Err(failure));
+    let ended = end(&shared, asked, sink, &Watch::new(), Err(failure)).await;
     assert!(matches!(ended, Err(Stop::Replace)));
     let mut again = shared.queue.next(|_| true).await.unwrap();
     let Item::File(job) = again.item_mut() else {

@@ -1,0 +1,168 @@
+//! Downloads that go on in a later run.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
+
+use crate::{LIMIT, command, cp_in};
+
+/// Bytes of a file that is sent before a retrieval breaks off.
+const SENT: usize = 1_000_003;
+
+/// Name of the record of the received bytes of `file`.
+const RECORD: &str = ".file.gridftp-held";
+
+/// A server of one file, and whether it answers `MIDWAY` with `midway` at present.
+struct Server {
+    server: ScriptedServer,
+    breaks: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start(file: Vec<u8>, until: usize, midway: Reaction) -> Result<Self> {
+        let breaks = Arc::new(AtomicBool::new(true));
+        let is_broken = Arc::clone(&breaks);
+        let server = ScriptedServer::start(move |line| {
+            let breaks = is_broken.load(Ordering::SeqCst);
+            match line.split(' ').next() {
+                Some("FEAT") => {
+                    Reaction::say("211-features\r\n MLST Size*;Modify*;\r\n REST STREAM\r\n211 end")
+                }
+                Some("MLST") => Reaction::Execute,
+                Some("RETR") if breaks => Reaction::Until(until),
+                Some("MIDWAY") if breaks => midway.clone(),
+                _ => Reaction::Usual,
+            }
+        })?;
+        server.file("/file", file);
+        Ok(Self { server, breaks })
+    }
+
+    fn mend(&self) {
+        self.breaks.store(false, Ordering::SeqCst);
+    }
+
+    fn args<'a>(&self, url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let always = ["--mode", "stream", "--retries", "0", url, "file"];
+        [more, &always].concat()
+    }
+
+    fn copy(&self, here: &Tree, more: &[&str]) -> Result<Finished> {
+        let url = self.server.url("file");
+        cp_in(here, &self.args(&url, more))
+    }
+
+    fn restarts(&self) -> Vec<String> {
+        let mut commands = self.server.commands();
+        commands.retain(|line| line.starts_with("REST "));
+        commands
+    }
+}
+
+fn bytes(version: usize, size: usize) -> Vec<u8> {
+    let place = |at: usize| u8::try_from((at / 251 + at + version) % 251).unwrap_or(0);
+    (0..size).map(place).collect()
+}
+
+fn broken(here: &Tree, more: &[&str]) -> Result<Server> {
+    let reset = Reaction::say("426 broken");
+    let server = Server::start(bytes(0, 3 * SENT), SENT, reset)?;
+    let said = server.copy(here, more)?.failed()?;
+    server.mend();
+    let keeps = said.stderr.contains("are kept; the same command goes on");
+    ensure!(keeps == more.contains(&"-c"), "{}", said.report());
+    Ok(server)
+}
+
+#[test]
+fn a_run_goes_on_where_an_earlier_one_failed() -> Result<()> {
+    let here = Tree::new()?;
+    let server = broken(&here, &["-c"])?;
+    ensure!(!here.path("file").exists(), "a part has the name");
+    let said = server.copy(&here, &["-c"])?.ok()?;
+    ensure!(
+        said.stderr
+            .contains("file: continuing at 976.57 KiB of 2.86 MiB"),
+        "{}",
+        said.report()
+    );
+    let restarts = server.restarts();
+    ensure!(restarts == [format!("REST {SENT}")], "{restarts:?}");
+    ensure!(
+        std::fs::read(here.path("file"))? == bytes(0, 3 * SENT),
+        "it differs"
+    );
+    ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
+    Ok(())
+}
+
+#[test]
+fn a_source_that_has_changed_is_read_from_its_start() -> Result<()> {
+    let here = Tree::new()?;
+    let server = broken(&here, &["-c"])?;
+    server.server.file("/file", bytes(1, 3 * SENT));
+    let said = server.copy(&here, &["-c"])?.ok()?;
+    ensure!(
+        said.stderr.contains("file: begun anew"),
+        "{}",
+        said.report()
+    );
+    ensure!(server.restarts().is_empty(), "{:?}", server.restarts());
+    ensure!(
+        std::fs::read(here.path("file"))? == bytes(1, 3 * SENT),
+        "it differs"
+    );
+    ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_kept_of_a_small_file_or_without_resume() -> Result<()> {
+    for more in [&[][..], &["--no-resume"]] {
+        let here = Tree::new()?;
+        broken(&here, more)?;
+        ensure!(here.names("")?.is_empty(), "{:?}", here.names("")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
+    let (size, until) = (70 << 20, 65 << 20);
+    let here = Tree::new()?;
+    let server = Server::start(bytes(0, size), until, Reaction::Hold)?;
+    let url = server.server.url("file");
+    let mut copy = command(&here, &server.args(&url, &[]))?
+        .stderr(Stdio::null())
+        .spawn()?;
+    let begun = Instant::now();
+    while !here.path(RECORD).exists() {
+        if begun.elapsed() > LIMIT {
+            copy.kill()?;
+            anyhow::bail!("no record is written");
+        }
+        std::thread::yield_now();
+    }
+    copy.kill()?;
+    ensure!(copy.wait()?.signal().is_some(), "it ended before");
+    server.mend();
+    let said = server.copy(&here, &[])?.ok()?;
+    ensure!(
+        said.stderr.contains("continuing at 65"),
+        "{}",
+        said.report()
+    );
+    let restarts = server.restarts();
+    ensure!(restarts == [format!("REST {until}")], "{restarts:?}");
+    ensure!(
+        std::fs::read(here.path("file"))? == bytes(0, size),
+        "it differs"
+    );
+    ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
+    Ok(())
+}
