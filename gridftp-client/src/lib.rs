@@ -158,15 +158,35 @@
 //! corrupted bytes undetected but for the first 128 KiB of such a MODE E transfer. [`mod@file`],
 //! listings and gateways compare no digests.
 //!
+//! # Downloads that outlive a run
+//!
+//! The bytes of a file of more than 64 MiB (any size with [`Resume::All`](options::Resume::All))
+//! are in `.NAME.gridftp-part` until it is whole. Once a second, or every 64 MiB where that takes
+//! longer, they are synced, and `.NAME.gridftp-held` then records their ranges with the host, path,
+//! size and time of the source. The next run continues behind them, whatever ended the one before;
+//! a source that has changed is read from its start. Where the server tells no time of the source,
+//! and with [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
+//!
+//! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
+//! destination: our server keeps them apart, at others they are under the hidden name of below. A
+//! note of this machine ([`CopyOptions::notes`]) names the version of the source, that hidden name
+//! and the ranges of the restart markers; one run at a time has it locked. The next run continues
+//! where the server proves the bytes, by the digest of the file that our server compares before it
+//! publishes, or by that of the stored bytes (`CKSM`) elsewhere; a server without digests begins
+//! anew. The hidden files of notes that nobody continues for a week are removed by the next run that
+//! writes to their directory.
+//!
+//! [`CopyOptions::notes`]: options::CopyOptions::notes
+//!
 //! # Uploads under a hidden name
 //!
 //! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode
 //! and from wherever it comes, is written under a hidden name of the run
 //! (`.NAME.gridftp-0a1b2c3d`), and renamed when the server has taken all of it and digests agree
 //! where any are compared: an old file stays until then. The new file has the owner and permissions
-//! of a new file. A copy that is given up removes the hidden file, over another session where its
-//! own has ended; one that is killed, or has lost its server, leaves it. A file is written under
-//! its own name
+//! of a new file. A copy that is given up, and that no later run goes on with, removes the hidden
+//! file, over another session where its own has ended; one that is killed, or has lost its server,
+//! leaves it. A file is written under its own name
 //!
 //! - where the server refuses the hidden one or does not rename,
 //! - where the server tells that the name belongs to something other than a file (a symbolic link

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use byte_ranges::Layout;
@@ -155,6 +156,9 @@ pub struct CopyOptions {
     pub verify: Verify,
     /// Which files go on, in a later run too, with the bytes that an earlier attempt stored.
     pub resume: Resume,
+    /// Directory of the notes by which uploads and copies between servers go on in a later run;
+    /// `None` for neither.
+    pub notes: Option<PathBuf>,
     /// Number of further attempts at a failed file or a lost connection.
     pub retries: u32,
     /// Time in which a server that is gone is tried again beyond those attempts; zero for none.
@@ -184,6 +188,7 @@ impl Default for CopyOptions {
             length: None,
             verify: Verify::Auto,
             resume: Resume::Large,
+            notes: None,
             retries: 3,
             retry_for: Duration::from_secs(600),
             backoff: Duration::from_millis(500),

@@ -9,7 +9,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
 
-use crate::{LIMIT, command, cp_in};
+use crate::uploads::digest;
+use crate::{Bed, LIMIT, command, cp_in};
 
 /// Bytes of a file that is sent before a retrieval breaks off.
 const SENT: usize = 1_000_003;
@@ -164,5 +165,72 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
         "it differs"
     );
     ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
+    Ok(())
+}
+
+/// A server that has checksums and renames, of which the first store breaks off.
+fn storing() -> Result<ScriptedServer> {
+    Ok(ScriptedServer::with(|server, line| {
+        let words: Vec<_> = line.split(' ').collect();
+        let is_first = server.count("STOR") == 1;
+        match *words.as_slice() {
+            ["FEAT"] => Reaction::say("211-features\r\n CKSM SHA256:10;\r\n SIZE\r\n211 end"),
+            ["CKSM", _, offset, length, path] => digest(server, path, offset, length),
+            ["MLST", _] => Reaction::Execute,
+            ["STOR", _] if is_first => Reaction::Until(SENT),
+            ["MIDWAY" | "END", "STOR", _] if is_first => Reaction::say("426 broken"),
+            _ => Reaction::Usual,
+        }
+    })?)
+}
+
+/// Has an upload from `from` break off and repeats it, with the source changed between the runs if
+/// `changes` says so; returns the offsets of the restarts and what the second run said.
+fn store_twice(bed: &Bed, from: &str, changes: bool) -> Result<(Vec<String>, Finished)> {
+    let server = storing()?;
+    let to = server.url("file");
+    let args = ["-c", "--retries", "0", "--mode", "stream", from, &to];
+    cp_in(&bed.here, &args)?.failed()?;
+    let files = server.files();
+    ensure!(
+        files.len() == 1 && files.iter().all(|path| path.starts_with("/.file.gridftp-")),
+        "{files:?}"
+    );
+    let notes = bed.here.path(".local/state/gridftp/uploads");
+    ensure!(std::fs::read_dir(&notes)?.count() == 1, "no note is kept");
+    if changes {
+        bed.here.file("file", 3 * SENT as u64 + 1, 4)?;
+        bed.there.file("file", 3 * SENT as u64 + 1, 4)?;
+    }
+    let said = cp_in(&bed.here, &args)?.ok()?;
+    ensure!(
+        server.bytes("/file") == Some(std::fs::read(bed.here.path("file"))?),
+        "the copy differs: {}",
+        said.report()
+    );
+    ensure!(server.files() == ["/file"], "{:?}", server.files());
+    ensure!(std::fs::read_dir(&notes)?.count() == 0, "a note stays");
+    let mut restarts = server.commands();
+    restarts.retain(|line| line.starts_with("REST "));
+    Ok((restarts, said))
+}
+
+#[test]
+fn an_upload_goes_on_where_an_earlier_run_failed() -> Result<()> {
+    for changes in [false, true] {
+        let bed = Bed::new()?;
+        bed.here.file("file", 3 * SENT as u64, 3)?;
+        bed.there.file("file", 3 * SENT as u64, 3)?;
+        for from in ["file", &bed.url("file")] {
+            let (restarts, said) = store_twice(&bed, from, changes)?;
+            let told = match changes {
+                true => "begun anew: the source is not the one",
+                false => "file: continuing at 976.57 KiB of 2.86 MiB",
+            };
+            ensure!(said.stderr.contains(told), "{from}: {}", said.report());
+            let is_restarted = restarts.iter().any(|line| *line == format!("REST {SENT}"));
+            ensure!(is_restarted != changes, "{from}: {restarts:?}");
+        }
+    }
     Ok(())
 }

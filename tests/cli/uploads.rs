@@ -86,7 +86,7 @@ fn punch(server: &ScriptedServer, path: &str) {
 }
 
 /// Replies to `CKSM`.
-fn digest(server: &ScriptedServer, path: &str, offset: &str, length: &str) -> Reaction {
+pub(crate) fn digest(server: &ScriptedServer, path: &str, offset: &str, length: &str) -> Reaction {
     let bytes = server.bytes(path).unwrap_or_default();
     let rest = offset
         .parse()

@@ -158,7 +158,7 @@ impl PartialFile {
                 replaces,
                 once,
                 over: None,
-                origin: origin.clone(),
+                origin: origin.as_deref().cloned(),
                 other_removed,
                 entry,
                 no_space: AtomicBool::new(false),

@@ -210,7 +210,7 @@ pub(crate) struct Target {
     /// The index of partial files, in a served tree.
     pub(crate) index: Option<Arc<Index>>,
     /// The source of the bytes, where a partial file of another one is not continued.
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<Box<Origin>>,
 }
 
 impl Target {

@@ -23,11 +23,12 @@ impl CopyState {
     /// Ends a job well.
     pub(crate) fn succeed(&self, taken: Taken, success: &Success) {
         taken.done(|item| {
-            let Item::File(job) = item else {
+            let Item::File(mut job) = item else {
                 return;
             };
             self.totals.done();
             let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+            job.forget_note();
             let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
             let verified = success
                 .verified
@@ -123,16 +124,13 @@ impl CopyState {
             });
             return;
         }
-        taken.done(|item| {
-            if let Item::File(job) = &item {
-                job.hidden
-                    .iter()
-                    .cloned()
-                    .for_each(|at| self.hiding.leave(at));
-            }
+        taken.done(|mut item| {
             self.give_up_item(&item, error);
-            if let Item::File(job) = &item {
-                tell_kept(self, job);
+            if let Item::File(job) = &mut item {
+                match &self.destination {
+                    Some(_) => self.keep_upload(job, error),
+                    None => tell_kept(self, job),
+                }
             }
         });
     }

@@ -78,6 +78,9 @@ impl HiddenNames {
         if job.straight || self.off.load(Ordering::Relaxed) {
             return None;
         }
+        if let Some(at) = &job.hidden {
+            return Some(at.clone());
+        }
         let run = self.run.hash_one(()) >> 32;
         let end = format!(".gridftp-{run:08x}");
         let hidden = [b".", names::last(&job.to), end.as_bytes()].concat();
@@ -171,6 +174,7 @@ impl CopyState {
             self.plan(taken);
             return None;
         }
+        self.recall(job).await;
         let hidden = self.hide(control, abilities, job).await;
         let path = hidden.clone().unwrap_or(path);
         Some((taken, StorePath { path, hidden }))

@@ -11,6 +11,7 @@ use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
+use super::outlive::Noted;
 use super::same::Unique;
 use super::spool::SpoolReader;
 use crate::local::Item as LocalItem;
@@ -57,6 +58,8 @@ pub(crate) struct FileJob {
     pub(crate) anew: bool,
     /// The hidden name of an upload until it is whole, once it has begun there.
     pub(crate) hidden: Option<FtpPath>,
+    /// The note of an upload for a later run.
+    pub(crate) note: Option<Noted>,
     /// Whether an upload is written under its own name at once.
     pub(crate) straight: bool,
     /// The file they are in, for a download.
@@ -145,6 +148,7 @@ impl FileJob {
     pub(crate) fn hold(&mut self, ranges: &RangeSet) {
         if self.held.len() < MOST_RANGES {
             self.held.extend(ranges);
+            self.note_state();
         }
     }
 

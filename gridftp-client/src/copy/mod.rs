@@ -12,6 +12,8 @@ mod known;
 mod listing;
 mod making;
 mod named;
+mod notes;
+mod outlive;
 mod pipeline;
 mod pull;
 mod push;

@@ -53,6 +53,8 @@ pub(crate) struct CopyState {
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
+    /// URLs of directories from which the hidden files of old uploads were removed.
+    pub(crate) swept: Mutex<HashSet<String>>,
 }
 
 /// Hashes of the paths that files are copied to: no two sources may go to one.
@@ -98,6 +100,7 @@ impl CopyState {
             reach: Mutex::default(),
             gone: AtomicBool::new(false),
             hiding: HiddenNames::default(),
+            swept: Mutex::default(),
         }
     }
 
@@ -269,7 +272,7 @@ impl CopyState {
         self.describe(self.destination.as_ref(), &job.to)
     }
 
-    fn describe(&self, site: Option<&Site>, path: &[u8]) -> String {
+    pub(crate) fn describe(&self, site: Option<&Site>, path: &[u8]) -> String {
         match site {
             Some(site) => site.url(path),
             None => show(path),

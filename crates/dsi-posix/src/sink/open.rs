@@ -56,7 +56,7 @@ impl FileSink {
         let opened = run(Work::Brief, "create", move || {
             let fail = |fault: Fault| fault.of("create", &name);
             let mut target = local_target(&path).map_err(fail)?;
-            target.origin = origin;
+            target.origin = origin.map(Box::new);
             let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
             match how {
                 Create::Whole { .. } if !special => {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
@@ -292,6 +292,7 @@ impl Flags {
         options.choice = self.choice.choice()?;
         options.offset = self.offset;
         options.length = self.length;
+        options.notes = notes();
         options.resume = match (self.resume, self.no_resume) {
             (true, _) => Resume::All,
             (false, true) => Resume::Never,
@@ -323,6 +324,17 @@ fn stripes(text: &str) -> Result<NonZero<u32>, String> {
     }
     let number = text.parse().ok().filter(|n: &NonZero<u32>| n.get() <= 256);
     number.ok_or_else(|| "write a number from 1 to 256, or off".to_owned())
+}
+
+/// The directory of the notes of uploads: `$XDG_STATE_HOME/gridftp/uploads`, by default in
+/// `~/.local/state`.
+fn notes() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let state = match named.filter(|state| state.is_absolute()) {
+        Some(state) => state,
+        None => std::env::home_dir()?.join(".local/state"),
+    };
+    Some(state.join("gridftp/uploads"))
 }
 
 fn verify(text: &str) -> Result<Verify, String> {

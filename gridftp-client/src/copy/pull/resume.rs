@@ -13,7 +13,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::local;
 use crate::copy::job::FileJob;
 use crate::copy::state::CopyState;
-use crate::progress::Event;
 
 /// Shortest time between two records of a file.
 const EVERY: Duration = Duration::from_secs(1);
@@ -51,21 +50,16 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob) -> Result<FileSi
         }
         sink => sink?,
     };
-    let (source, destination) = (shared.name_source(job), shared.name_destination(job));
     if sink.is_other_removed() {
         let what = "the source is not the one of the bytes that an earlier run stored";
-        shared.warn(&format!("{destination}: begun anew: {what}"));
+        shared.warn(&format!(
+            "{}: begun anew: {what}",
+            shared.name_destination(job)
+        ));
     }
     job.held = worth(sink.held(), size);
-    let held = job.held.total();
-    if held > 0 {
-        shared.totals.held(held);
-        shared.observer.event(&Event::Continuing {
-            source: &source,
-            destination: &destination,
-            held,
-            size,
-        });
+    if !job.held.is_empty() {
+        shared.tell_continuing(job, job.held.total(), size);
     }
     Ok(sink)
 }
@@ -158,17 +152,8 @@ pub(super) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) {
 
 /// Tells how much is kept of a download that has failed for good.
 pub(crate) fn tell_kept(shared: &CopyState, job: &FileJob) {
-    let Some((size, sink)) = job.facts.size.zip(job.sink.as_ref()) else {
-        return;
-    };
-    if sink.keeps() && origin(shared, job).is_some() {
-        let (source, destination) = (shared.name_source(job), shared.name_destination(job));
-        shared.observer.event(&Event::Kept {
-            source: &source,
-            destination: &destination,
-            held: job.held.total(),
-            size,
-        });
+    if origin(shared, job).is_some() && job.sink.as_ref().is_some_and(FileSink::keeps) {
+        shared.tell_kept(job);
     }
 }
 

@@ -147,8 +147,10 @@ impl Asker<'_> {
             ranges.remove(range);
         }
         let job = taken.file_mut();
+        self.shared.tell_recalled(job, how.held.total());
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
+        job.note_state();
         let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
         let spot = match whole {
             _ if how.append => Spot::End,

@@ -409,8 +409,10 @@ impl Pair<'_> {
                 return shared.fail_transfer(asked.taken, failure).map(|()| None);
             }
         };
+        shared.tell_recalled(job, request.held.total());
         job.begun = true;
         job.hidden.clone_from(&asked.hidden);
+        job.note_state();
         let to = asked.hidden.unwrap_or(to);
         let spot = match shared.options.offset {
             _ if append => Spot::End,

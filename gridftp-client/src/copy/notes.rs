@@ -1,0 +1,275 @@
+//! Notes of uploads under way on disk, by which a later run goes on with them.
+//!
+//! A note belongs to one destination. It names the version of the source, the hidden name that is
+//! written, and the ranges that the server has told it holds; the server proves them before it goes
+//! on. The process that writes a note has it locked, so that two never write to one hidden name.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byte_ranges::RangeSet;
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::hasher::Hasher;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use rustix::fs::{FlockOperation, flock};
+
+use super::lock;
+
+const TITLE: &str = "gridftp-upload 1";
+
+/// Largest note, in bytes.
+const MAX_LEN: u64 = 1 << 20;
+
+/// Most ranges of a note; the others are sent again.
+const MAX_RANGES: usize = 16_384;
+
+/// Age of a note that nobody continues any more.
+const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The note of one upload, locked by this process.
+#[derive(Debug)]
+pub(crate) struct Note {
+    path: PathBuf,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: Mutex<File>,
+    /// The text that waits to be written.
+    next: Mutex<Option<String>>,
+}
+
+/// The state of an upload.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Upload {
+    /// URL of the directory that the file is written to.
+    pub(crate) dir: String,
+    /// The version of the source, in one line.
+    pub(crate) source: String,
+    /// The hidden name that is written; `None` where the server keeps uploads apart.
+    pub(crate) hidden: Option<FtpPath>,
+    /// The ranges that the server has told it holds.
+    pub(crate) held: RangeSet,
+}
+
+impl Note {
+    /// Opens the note for the destination `to` in the directory `notes`, with the upload that an
+    /// earlier run noted; `None` while another process has it, and where none can be written.
+    pub(crate) async fn open(notes: &Path, to: &str) -> Option<(Self, Option<Upload>)> {
+        let (notes, name) = (notes.to_owned(), name_of(to)?);
+        let opened = tokio::task::spawn_blocking(move || {
+            std::fs::create_dir_all(&notes).ok()?;
+            let path = notes.join(name);
+            let file = open(&path, true)?;
+            let upload = read(&file);
+            let shared = Arc::new(Shared {
+                file: Mutex::new(file),
+                next: Mutex::default(),
+            });
+            Some((Self { path, shared }, upload))
+        });
+        opened.await.ok()?
+    }
+
+    /// Writes the state of the upload, on a blocking thread; of several states at once the last.
+    pub(crate) fn write(&self, upload: &Upload) {
+        let waits = lock(&self.shared.next).replace(upload.to_text()).is_some();
+        if !waits {
+            let shared = Arc::clone(&self.shared);
+            drop(tokio::task::spawn_blocking(move || shared.write()));
+        }
+    }
+
+    /// Removes the note.
+    pub(crate) fn remove(self) {
+        // The process ends its lock behind that; what waits to be written goes to a file without a
+        // name.
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "the note of an upload stays");
+        }
+    }
+}
+
+impl Shared {
+    fn write(&self) {
+        let mut file = lock(&self.file);
+        let Some(text) = lock(&self.next).take() else {
+            return;
+        };
+        let written = file
+            .rewind()
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| file.set_len(text.len() as u64))
+            .and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            tracing::debug!(%error, "the note of an upload is not written");
+        }
+    }
+}
+
+impl Upload {
+    fn to_text(&self) -> String {
+        let hidden = self.hidden.as_ref().map(FtpPath::as_bytes);
+        let hidden = percent_encode(hidden.unwrap_or_default(), NON_ALPHANUMERIC);
+        let held: RangeSet = self.held.iter().take(MAX_RANGES).collect();
+        let Self { dir, source, .. } = self;
+        let body = format!("{TITLE}\ndir {dir}\nsource {source}\nhidden {hidden}\nheld {held}\n");
+        format!("{body}sum {}\n", sum(&body))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (body, end) = text.split_at_checked(text.rfind("sum ")?)?;
+        if end.strip_prefix("sum ")?.trim_end() != sum(body) {
+            return None;
+        }
+        let mut lines = body.lines();
+        let mut field = |key: &str| lines.next()?.strip_prefix(key);
+        if !field(TITLE)?.is_empty() {
+            return None;
+        }
+        let (dir, source) = (field("dir ")?.to_owned(), field("source ")?.to_owned());
+        let hidden: Vec<u8> = percent_decode_str(field("hidden ")?).collect();
+        let held = field("held ")?;
+        Some(Self {
+            dir,
+            source,
+            hidden: FtpPath::new(hidden).filter(|hidden| !hidden.as_bytes().is_empty()),
+            held: match held {
+                "" => RangeSet::new(),
+                held => byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok()?,
+            },
+        })
+    }
+}
+
+/// Removes the notes in the directory `notes` of uploads to the directory `dir` that nobody has
+/// continued for a week; gives their hidden files.
+pub(crate) async fn expired(notes: &Path, dir: String) -> Vec<FtpPath> {
+    let notes = notes.to_owned();
+    let found = tokio::task::spawn_blocking(move || {
+        let mut hidden = Vec::new();
+        for entry in std::fs::read_dir(&notes).into_iter().flatten().flatten() {
+            let old = entry.metadata().ok().and_then(|meta| meta.modified().ok());
+            let old = old
+                .and_then(|at| at.elapsed().ok())
+                .is_some_and(|age| age > OLD);
+            let Some(file) = old.then(|| open(&entry.path(), false)).flatten() else {
+                continue;
+            };
+            let upload = read(&file);
+            if upload.as_ref().is_none_or(|upload| upload.dir == dir)
+                && std::fs::remove_file(entry.path()).is_ok()
+            {
+                hidden.extend(upload.and_then(|upload| upload.hidden));
+            }
+        }
+        hidden
+    });
+    found.await.unwrap_or_default()
+}
+
+/// Opens and locks a note; `None` while another process has it.
+fn open(path: &Path, create: bool) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).mode(0o600);
+    let file = options.open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    // It may have been removed between the two.
+    let (here, there) = (file.metadata().ok()?, std::fs::metadata(path).ok()?);
+    (here.ino() == there.ino()).then_some(file)
+}
+
+fn read(file: &File) -> Option<Upload> {
+    let mut text = String::new();
+    file.take(MAX_LEN).read_to_string(&mut text).ok()?;
+    Upload::parse(&text)
+}
+
+/// The file name of the note for the destination `to`.
+fn name_of(to: &str) -> Option<String> {
+    digest(ChecksumAlgorithm::Sha256, to)
+}
+
+fn sum(body: &str) -> String {
+    digest(ChecksumAlgorithm::Crc32c, body).unwrap_or_default()
+}
+
+fn digest(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
+    let mut hasher = Hasher::new(algorithm)?;
+    hasher.update(text.as_bytes());
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upload() -> Upload {
+        Upload {
+            dir: "ftp://host/d/".to_owned(),
+            source: "7 1 2 /a b".to_owned(),
+            hidden: FtpPath::new(b"/d/.\xffx".to_vec()),
+            held: RangeSet::up_to(5),
+        }
+    }
+
+    #[test]
+    fn a_note_is_valid_only_as_a_whole() {
+        let plain = Upload::default();
+        for upload in [upload(), plain] {
+            let text = upload.to_text();
+            assert_eq!(Upload::parse(&text), Some(upload));
+            for cut in 0..text.len() - 1 {
+                assert_eq!(Upload::parse(&text[..cut]), None, "{cut}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_note_has_one_writer_and_outlives_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let notes = dir.path().join("notes");
+        let (note, before) = Note::open(&notes, "ftp://host/d/f").await.unwrap();
+        assert_eq!(before, None);
+        assert!(Note::open(&notes, "ftp://host/d/f").await.is_none());
+        assert!(Note::open(&notes, "ftp://host/d/g").await.is_some());
+        lock(&note.shared.next).replace(upload().to_text());
+        note.shared.write();
+        drop(note);
+        let (note, before) = Note::open(&notes, "ftp://host/d/f").await.unwrap();
+        assert_eq!(before, Some(upload()));
+        note.remove();
+        let (_note, before) = Note::open(&notes, "ftp://host/d/f").await.unwrap();
+        assert_eq!(before, None);
+    }
+
+    #[tokio::test]
+    async fn old_notes_of_a_directory_give_their_hidden_files() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, days) in [("old", 8), ("new", 1)] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, upload().to_text()).unwrap();
+            let at = std::time::SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+            File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(at)
+                .unwrap();
+        }
+        assert!(
+            expired(dir.path(), "ftp://other/".to_owned())
+                .await
+                .is_empty()
+        );
+        let hidden = expired(dir.path(), upload().dir).await;
+        assert_eq!(hidden, upload().hidden.into_iter().collect::<Vec<_>>());
+        assert!(dir.path().join("new").exists() && !dir.path().join("old").exists());
+    }
+}
