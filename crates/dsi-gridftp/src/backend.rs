@@ -21,12 +21,10 @@ use crate::probe::{Asked, Probe};
 use crate::sink::GatewaySink;
 use crate::source::GatewaySource;
 use crate::target::Kept;
-use crate::uploads::{Uploads, hidden};
 
 /// A directory of another server.
 pub struct Gateway {
     up: Arc<Upstream>,
-    uploads: Arc<Uploads>,
 }
 
 impl fmt::Debug for Gateway {
@@ -44,7 +42,6 @@ impl Gateway {
     pub fn open(config: &Config) -> Result<Self> {
         Ok(Self {
             up: Arc::new(Upstream::open(config)?),
-            uploads: Arc::default(),
         })
     }
 
@@ -99,7 +96,7 @@ impl Dsi for Gateway {
             .with_updates(false)
             // Listings tell milliseconds.
             .with_time_grain(1_000_000)
-            .with_acting_for_users(true)
+            .with_acting_for_users(self.up.acts_for_users())
     }
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
@@ -149,23 +146,20 @@ impl Dsi for Gateway {
             _ => return Err(self.no_part("open", user, path).await),
         };
         // Large futures stay off the stack of the session.
-        Box::pin(GatewaySink::open(
-            &self.up,
-            &self.uploads,
-            user,
-            path,
-            resumes,
-        ))
-        .await
+        Box::pin(GatewaySink::open(&self.up, user, path, resumes)).await
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         const OP: &str = "stat";
-        let Some(name) = hidden(user, path).filter(|_| must_be_sendable(OP, path).is_ok()) else {
+        let Some(name) = self
+            .up
+            .hidden(user, path)
+            .filter(|_| must_be_sendable(OP, path).is_ok())
+        else {
             return Ok(RangeSet::new());
         };
         let file = self.up.path(&name);
-        if let Some(recorded) = self.uploads.settled(&file).await {
+        if let Some(recorded) = self.up.uploads.settled(&file).await {
             return Ok(RangeSet::up_to(recorded));
         }
         let session = self.up.session(user, OP, path).await?;
@@ -180,10 +174,10 @@ impl Dsi for Gateway {
         const OP: &str = "remove partial file";
         Self::must_write(OP, user, path)?;
         let missing = || Error::new(ErrorKind::NotFound, OP).at(path);
-        let name = hidden(user, path).ok_or_else(missing)?;
+        let name = self.up.hidden(user, path).ok_or_else(missing)?;
         let file = self.up.path(&name);
-        let written = self.uploads.settled(&file).await;
-        let lease = self.uploads.take(&file).filter(|_| written.is_none());
+        let written = self.up.uploads.settled(&file).await;
+        let lease = self.up.uploads.take(&file).filter(|_| written.is_none());
         let _lease = lease.ok_or_else(|| Error::new(ErrorKind::Busy, OP).at(path))?;
         let session = self.up.session(user, OP, path).await?;
         let removed = async {
@@ -208,7 +202,7 @@ impl Dsi for Gateway {
 
     async fn remove_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
         Self::must_move("rmdir", user, path)?;
-        self.up.remove_dir(&self.uploads, user, path).await
+        self.up.remove_dir(user, path).await
     }
 
     async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {
@@ -255,31 +249,25 @@ impl Dsi for Gateway {
         must_be_sendable(OP, path)?;
         let file = self.up.path(path);
         let session = self.up.session(user, OP, path).await?;
-        let (entry, known) = match session.stat(&file).await {
-            Ok(found) => found,
-            Err(error) => {
-                let done = session.end::<(), _>(Err(error));
-                return Err(match done {
-                    Err(error) => self.up.failed(OP, path, error),
-                    Ok(()) => Error::new(ErrorKind::Io, OP).at(path),
-                });
-            }
-        };
+        let found = session.stat(&file).await;
+        let (session, (entry, known)) = session
+            .and(found)
+            .map_err(|error| self.up.failed(OP, path, error))?;
         let checked = must_be_file(OP, path, stat_of(path.name(), &entry, known).kind);
+        if let Err(error) = checked {
+            session.put();
+            return Err(error);
+        }
         let left = entry.size.saturating_sub(offset);
         let part = Part {
             up: &self.up,
-            user,
             path,
             file: &file,
             offset,
             length: length.map_or(left, |length| length.min(left)),
         };
-        let digest = match checked {
-            Ok(()) => part.digest(&session, algorithm, progress).await,
-            Err(error) => Err(error),
-        };
+        let (session, digest) = part.digest(session, algorithm, progress).await?;
         session.put();
-        digest
+        Ok(digest)
     }
 }

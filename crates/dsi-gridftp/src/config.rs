@@ -34,8 +34,13 @@ pub struct Config {
     pub security: Security,
     /// Subject of the upstream's certificate, where it is not for the host of the URL.
     pub subject: Option<String>,
+    /// Age at which the hidden file of an upload that nobody continued is removed.
+    pub keep: Duration,
     /// Transmission mode of the data.
     pub mode: Mode,
+    /// Name of this gateway, by which its hidden files differ from those of another; that of the host
+    /// by default.
+    pub name: Option<String>,
     /// Number of data connections of a download, with MODE E; an upload has one.
     pub streams: u32,
     /// TCP buffer of data connections at both ends, in bytes; the kernels choose by default.
@@ -72,7 +77,9 @@ impl Config {
             protect: None,
             security: Security::Auto,
             subject: None,
+            keep: Duration::from_secs(7 * 24 * 3600),
             mode: Mode::Stream,
+            name: None,
             streams: 1,
             tcp_buffer: None,
             sessions: 32,

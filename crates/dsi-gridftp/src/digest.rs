@@ -5,15 +5,14 @@ use std::sync::Arc;
 use gridftp_client::error::TransferError;
 use gridftp_client::file::ReadOptions;
 use gridftp_dsi::hasher::Hasher;
-use gridftp_dsi::{ChecksumAlgorithm, DsiPath, Error, ErrorKind, Progress, Result, User};
+use gridftp_dsi::{ChecksumAlgorithm, DsiPath, Error, ErrorKind, Progress, Result};
 
-use crate::error::{kind, of_io, refused};
+use crate::error::{is_refusal, kind, of_io, refused};
 use crate::pool::{Session, Upstream};
 
 /// A part of a file of the upstream.
 pub(crate) struct Part<'a> {
     pub(crate) up: &'a Arc<Upstream>,
-    pub(crate) user: &'a User,
     /// The path of the storage, for errors.
     pub(crate) path: &'a DsiPath,
     /// The path at the upstream.
@@ -25,13 +24,13 @@ pub(crate) struct Part<'a> {
 const OP: &str = "checksum";
 
 impl Part<'_> {
-    /// The digest, in lower-case hexadecimal; `session` asks the upstream for it.
+    /// The digest, in lower-case hexadecimal; `session` asks the upstream for it, or for the bytes.
     pub(crate) async fn digest(
         &self,
-        session: &Session,
+        session: Session,
         algorithm: ChecksumAlgorithm,
         progress: &Progress,
-    ) -> Result<String> {
+    ) -> Result<(Session, String)> {
         if self.length > 0 && session.abilities().cost(algorithm).is_some() {
             let (offset, length) = (self.offset, Some(self.length));
             let asked = session
@@ -41,22 +40,31 @@ impl Part<'_> {
             match asked {
                 Ok(digest) => {
                     progress.add(self.length);
-                    return Ok(digest);
+                    return Ok((session, digest));
                 }
                 Err(error) if kind(&error) == ErrorKind::Unsupported => {}
-                Err(error) => return Err(self.up.failed(OP, self.path, error)),
+                Err(error) => {
+                    if is_refusal(&error) {
+                        session.put();
+                    }
+                    return Err(self.up.failed(OP, self.path, error));
+                }
             }
         }
-        self.of_bytes(algorithm, progress).await
+        self.of_bytes(session, algorithm, progress).await
     }
 
-    async fn of_bytes(&self, algorithm: ChecksumAlgorithm, progress: &Progress) -> Result<String> {
+    async fn of_bytes(
+        &self,
+        session: Session,
+        algorithm: ChecksumAlgorithm,
+        progress: &Progress,
+    ) -> Result<(Session, String)> {
         let mut hasher = Hasher::new(algorithm)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP).at(self.path))?;
         if self.length == 0 {
-            return Ok(hasher.finish());
+            return Ok((session, hasher.finish()));
         }
-        let session = self.up.session(self.user, OP, self.path).await?;
         let (client, place) = session.split();
         let mut options = ReadOptions::default();
         (options.offset, options.streams) = (self.offset, self.up.streams);
@@ -79,9 +87,16 @@ impl Part<'_> {
             let failed = |error| refused(ErrorKind::Io, OP, self.path, error);
             hasher = hashing.await.map_err(failed)?;
         }
-        if let Some(client) = reader.stop().await {
-            place.put(client);
-        }
-        Ok(hasher.finish())
+        let client = reader.stop().await;
+        let lost = || {
+            refused(
+                ErrorKind::Io,
+                OP,
+                self.path,
+                "the upstream ended the session",
+            )
+        };
+        let session = place.session(client.ok_or_else(lost)?);
+        Ok((session, hasher.finish()))
     }
 }

@@ -15,7 +15,8 @@
 //! | checksums | `CKSM`; else the bytes are read and hashed here |
 //! | time, mode, group | `MFMT` or `SITE UTIME`, `SITE CHMOD`, `SITE CHGRP` |
 //!
-//! Errors have the upstream's name and its words. A file is written from its start to its end, and
+//! Hidden files that are not continued for a week are removed when their directory is listed, or
+//! behind an upload to it. Errors have the upstream's name and its words. A file is written from its start to its end, and
 //! changed as a whole only: the upstream keeps the bytes of an upload, nothing is kept here. A
 //! gateway that is its own upstream, directly or through other gateways, refuses its operations.
 //!
@@ -29,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attempt;
 mod backend;
 mod config;
 mod digest;

@@ -1,20 +1,23 @@
 //! Names at the upstream: directories, removal, renaming, and their errors.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use ftp_wire::facts::{Entry, EntryKind, TimeVal};
+use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet, TimeVal};
 use gridftp_client::error::{ControlError, TransferError};
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Meta, Result, Stat, User};
 
 use crate::entry::{HIDDEN, must_be_sendable, stat_of};
-use crate::error::{is_vague, kind};
+use crate::error::{is_vague, kind, refused};
 use crate::pool::{Session, Upstream};
-use crate::uploads::Uploads;
+use crate::uploads::{Lease, is_upload};
 
 /// Most entries of a directory.
 const MOST: usize = 1_000_000;
 /// Most directories inside each other that are removed at once.
 const DEPTH: usize = 200;
+/// Most hidden files that one sweep removes.
+const SWEPT: usize = 100;
 
 fn error<T>(kind: ErrorKind, op: &'static str, path: &DsiPath) -> Result<T> {
     Err(Error::new(kind, op).at(path))
@@ -24,6 +27,8 @@ fn error<T>(kind: ErrorKind, op: &'static str, path: &DsiPath) -> Result<T> {
 struct Level {
     path: DsiPath,
     dirs: Vec<DsiPath>,
+    /// No upload goes on with one of its files meanwhile.
+    _leases: Vec<Lease>,
 }
 
 impl Upstream {
@@ -91,27 +96,17 @@ impl Upstream {
         done
     }
 
-    pub(crate) async fn remove_dir(
-        self: &Arc<Self>,
-        uploads: &Arc<Uploads>,
-        user: &User,
-        path: &DsiPath,
-    ) -> Result<()> {
+    pub(crate) async fn remove_dir(self: &Arc<Self>, user: &User, path: &DsiPath) -> Result<()> {
         const OP: &str = "rmdir";
         must_be_sendable(OP, path)?;
         let mut session = self.session(user, OP, path).await?;
-        let done = self.remove_empty(uploads, &mut session, path).await;
+        let done = self.remove_empty(&mut session, path).await;
         session.put();
         done
     }
 
     /// Removes a directory with nothing in it but files of uploads that were given up.
-    async fn remove_empty(
-        &self,
-        uploads: &Arc<Uploads>,
-        session: &mut Session,
-        path: &DsiPath,
-    ) -> Result<()> {
+    async fn remove_empty(&self, session: &mut Session, path: &DsiPath) -> Result<()> {
         const OP: &str = "rmdir";
         let there = self.path(path);
         let Err(refusal) = session.remove_dir(&there).await else {
@@ -128,20 +123,23 @@ impl Upstream {
         if entries.is_empty() {
             return Err(self.explained(session, OP, path, refusal).await);
         }
-        let files = entries
-            .iter()
-            .filter_map(|(entry, _)| Some(self.path(&path.child(&entry.name)?)));
-        let files: Vec<_> = files.collect();
-        // No upload goes on with one of them meanwhile.
-        let leases: Option<Vec<_>> = files.iter().map(|file| uploads.take(file)).collect();
-        let Some(_leases) = leases else {
+        let Some(leases) = self.leases(&entries, path) else {
             return Err(self.told(ErrorKind::NotEmpty, OP, path, &refusal.into()));
         };
         let failed = |refusal: ControlError| self.failed(OP, path, refusal);
-        for file in files {
-            session.remove(&file).await.map_err(failed)?;
+        for lease in &leases {
+            session.remove(lease.file()).await.map_err(failed)?;
         }
         session.remove_dir(&there).await.map_err(failed)
+    }
+
+    /// The right to the hidden files of a directory, unless an upload has one of them.
+    fn leases(&self, entries: &[(Entry, FactSet)], dir: &DsiPath) -> Option<Vec<Lease>> {
+        let hidden = entries.iter().map(|(entry, _)| &entry.name);
+        hidden
+            .filter(|name| name.starts_with(HIDDEN))
+            .map(|name| self.uploads.take(&self.path(&dir.child(name)?)))
+            .collect()
     }
 
     pub(crate) async fn remove_tree(self: &Arc<Self>, user: &User, path: &DsiPath) -> Result<()> {
@@ -183,7 +181,12 @@ impl Upstream {
     async fn emptied(&self, session: &mut Session, path: &DsiPath) -> Result<Level> {
         const OP: &str = "remove";
         let mut dirs = Vec::new();
-        for (entry, _) in self.entries(session, OP, path).await? {
+        let entries = self.entries(session, OP, path).await?;
+        let leases = self.leases(&entries, path).ok_or_else(|| {
+            let why = "an upload into it is under way; try again when it has ended";
+            refused(ErrorKind::Busy, OP, path, why)
+        })?;
+        for (entry, _) in entries {
             let Some(child) = path.child(&entry.name) else {
                 continue;
             };
@@ -195,8 +198,11 @@ impl Upstream {
             let removed = session.remove(&self.path(&child)).await;
             removed.map_err(|error| self.failed(OP, &child, error))?;
         }
-        let path = path.clone();
-        Ok(Level { path, dirs })
+        Ok(Level {
+            path: path.clone(),
+            dirs,
+            _leases: leases,
+        })
     }
 
     /// All entries of a directory.
@@ -205,7 +211,7 @@ impl Upstream {
         session: &mut Session,
         op: &'static str,
         path: &DsiPath,
-    ) -> Result<Vec<(Entry, Stat)>> {
+    ) -> Result<Vec<(Entry, FactSet)>> {
         let mut entries = Vec::new();
         let mut is_full = false;
         let each = |entry: Entry, known| {
@@ -217,8 +223,7 @@ impl Upstream {
                 is_full = true;
                 return;
             }
-            let stat = stat_of(&entry.name, &entry, known);
-            entries.push((entry, stat));
+            entries.push((entry, known));
         };
         let listed = session.list(&self.path(path), each).await;
         listed.map_err(|error| self.failed(op, path, error))?;
@@ -228,7 +233,63 @@ impl Upstream {
         }
     }
 
-    /// The entries of a directory without the files of uploads under way.
+    /// Whether a file is so old that no upload continues it; `None` without its time.
+    fn is_old(&self, entry: &Entry, known: FactSet) -> Option<bool> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        let keep = i64::try_from(self.keep.as_secs()).unwrap_or(i64::MAX);
+        let is_old = entry.modified.seconds < now.saturating_sub(keep);
+        known.contains(Fact::Modify).then_some(is_old)
+    }
+
+    /// The path of an entry that may be an old hidden file.
+    fn stale(&self, dir: &DsiPath, entry: &Entry, known: FactSet) -> Option<DsiPath> {
+        let may = is_upload(&entry.name)
+            && entry.kind == EntryKind::File
+            && self.is_old(entry, known) != Some(false);
+        dir.child(&entry.name).filter(|_| may)
+    }
+
+    /// Removes the files that are still old and that no upload of this process has, until one cannot
+    /// be removed.
+    async fn remove_stale(&self, session: &Session, files: Vec<DsiPath>) {
+        for file in files {
+            let Some(lease) = self.uploads.take(&self.path(&file)) else {
+                continue;
+            };
+            // Another gateway may have continued it, and not every listing has times.
+            let removed = match session.stat(lease.file()).await {
+                Ok((entry, known)) if self.is_old(&entry, known) == Some(true) => {
+                    session.remove(lease.file()).await
+                }
+                found => found.map(drop),
+            };
+            if let Err(error) = removed {
+                tracing::debug!(path = %file, error = %error.fact(), "an old hidden file stays at the upstream");
+                return;
+            }
+        }
+    }
+
+    /// Removes the old hidden files of a directory, once in a while.
+    pub(crate) async fn sweep(&self, session: &mut Session, dir: &DsiPath) {
+        let there = self.path(dir);
+        if !self.uploads.is_due(&there) {
+            return;
+        }
+        let mut stale = Vec::new();
+        let each = |entry: Entry, known| {
+            if stale.len() < SWEPT {
+                stale.extend(self.stale(dir, &entry, known));
+            }
+        };
+        match session.list(&there, each).await {
+            Ok(()) => self.remove_stale(session, stale).await,
+            Err(error) => tracing::debug!(path = %dir, %error, "not swept"),
+        }
+    }
+
+    /// The entries of a directory without the files of uploads; old ones of these are removed.
     pub(crate) async fn list(self: &Arc<Self>, user: &User, path: &DsiPath) -> Result<Vec<Stat>> {
         const OP: &str = "list";
         must_be_sendable(OP, path)?;
@@ -239,10 +300,17 @@ impl Upstream {
             Ok((entry, _)) if !entry.kind.is_dir() => error(ErrorKind::NotDirectory, OP, path),
             Ok(_) => self.entries(&mut session, OP, path).await,
         };
+        if user.may_write {
+            let entries = listed.iter().flatten();
+            let stale = entries.filter_map(|(entry, known)| self.stale(path, entry, *known));
+            let stale = stale.take(SWEPT).collect();
+            self.remove_stale(&session, stale).await;
+        }
         session.put();
-        let stats = listed?.into_iter().map(|(_, stat)| stat);
-        Ok(stats
-            .filter(|stat| !stat.name.starts_with(HIDDEN))
+        let shown = listed?.into_iter();
+        Ok(shown
+            .filter(|(entry, _)| !entry.name.starts_with(HIDDEN))
+            .map(|(entry, known)| stat_of(&entry.name, &entry, known))
             .collect())
     }
 

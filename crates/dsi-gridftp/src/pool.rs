@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::entry::join;
 use crate::error::{is_refusal, kind, refused, words};
 use crate::probe::Probe;
+use crate::uploads::{Uploads, hidden};
 
 /// Idle time after which a session is asked for a sign of life before its next use.
 const STALE: Duration = Duration::from_secs(5);
@@ -27,6 +28,12 @@ pub(crate) struct Upstream {
     base: Vec<u8>,
     options: ConnectOptions,
     delegated: bool,
+    /// The name of this gateway in those of hidden files.
+    name: String,
+    /// The hidden files in use.
+    pub(crate) uploads: Arc<Uploads>,
+    /// Age of hidden files that are swept.
+    pub(crate) keep: Duration,
     sessions: usize,
     idle: Duration,
     pub(crate) streams: u32,
@@ -73,7 +80,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Upstream {
     pub(crate) fn open(config: &Config) -> Result<Self> {
         let (Remote { site, path, .. }, options) = config.open()?;
+        let own = || {
+            let system = rustix::system::uname();
+            system.nodename().to_string_lossy().into_owned()
+        };
         Ok(Self {
+            name: config.name.clone().unwrap_or_else(own),
+            uploads: Uploads::at(&site.to_string()),
+            keep: config.keep,
             site,
             base: path,
             options,
@@ -91,6 +105,16 @@ impl Upstream {
     /// The path at the upstream.
     pub(crate) fn path(&self, path: &DsiPath) -> Vec<u8> {
         join(&self.base, path)
+    }
+
+    /// The hidden file of a user's upload.
+    pub(crate) fn hidden(&self, user: &User, path: &DsiPath) -> Option<DsiPath> {
+        hidden(&self.name, user, path)
+    }
+
+    /// Whether users act with the credential that they delegated.
+    pub(crate) fn acts_for_users(&self) -> bool {
+        self.delegated && self.site.scheme == Scheme::Grid
     }
 
     /// Whether files can be appended to. Servers other than ours do.
@@ -125,7 +149,7 @@ impl Upstream {
     fn pool(self: &Arc<Self>, user: &User) -> Result<Arc<Pool>, String> {
         let is_grid = self.site.scheme == Scheme::Grid;
         let own = user.credential.as_ref();
-        let who = own.filter(|_| is_grid && self.delegated).cloned();
+        let who = own.filter(|_| self.acts_for_users()).cloned();
         if is_grid && who.is_none() && self.options.grid.credential.is_none() {
             return Err(
                 "the session has no delegated credential: log in with one, or give the storage its \
@@ -275,6 +299,17 @@ impl Session {
     /// Puts the session back.
     pub(crate) fn put(self) {
         self.place.put(self.client);
+    }
+
+    /// Keeps the session for more after a success, and puts it back unless the failure has ended it.
+    pub(crate) fn and<T, E: Into<TransferError>>(
+        self,
+        done: Result<T, E>,
+    ) -> Result<(Self, T), TransferError> {
+        match done {
+            Ok(done) => Ok((self, done)),
+            Err(error) => self.end(Err(error)),
+        }
     }
 
     /// Puts the session back unless the failure has ended it.

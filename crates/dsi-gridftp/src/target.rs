@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ftp_wire::facts::{Fact, TimeVal};
 use gridftp_client::Client;
 use gridftp_client::error::{ControlError, TransferError};
@@ -14,7 +15,10 @@ use crate::digest::Part;
 use crate::entry::stat_of;
 use crate::error::{is_vague, kind, of_io, refused};
 use crate::pool::{Place, Session, Upstream};
-use crate::uploads::other;
+use crate::uploads::{Lease, other, replaced};
+
+/// Bytes of a file that are in memory when it is copied at the upstream.
+const BATCH: u64 = 8 << 20;
 
 /// The place of the object.
 #[derive(Debug)]
@@ -24,6 +28,10 @@ pub(crate) struct Target {
     pub(crate) path: DsiPath,
     /// The hidden file, as a path of the storage.
     pub(crate) hidden: DsiPath,
+    /// The right to the hidden file.
+    pub(crate) lease: Lease,
+    /// Whether a restart finds the hidden file; of a second upload to the name it does not.
+    pub(crate) is_kept: bool,
     /// Permission bits of the object that is replaced.
     pub(crate) old_mode: Option<u32>,
 }
@@ -80,8 +88,8 @@ fn kind_of(error: &ControlError) -> ErrorKind {
 }
 
 impl Target {
-    pub(crate) fn hidden_path(&self) -> Vec<u8> {
-        self.up.path(&self.hidden)
+    fn hidden_path(&self) -> Vec<u8> {
+        self.lease.file().to_vec()
     }
 
     pub(crate) fn failed(&self, op: &'static str, error: impl Into<TransferError>) -> Error {
@@ -101,27 +109,22 @@ impl Target {
     pub(crate) async fn begin(&self, session: Session, from: WriteFrom) -> Result<(Writer, Place)> {
         match store(session, self.hidden_path(), from).await {
             Ok(begun) => Ok(begun),
-            Err((session, error)) => {
-                if let Some(session) = session {
-                    session.put();
-                }
-                Err(self.explained("open", error).await)
-            }
+            Err((session, error)) => Err(self.explained(session, "open", error).await),
         }
     }
 
     /// Asks one of our own servers, once, whether it appends to files: a gateway does not.
     pub(crate) async fn learn_to_append(&self, session: Session) -> Result<Session> {
         const OP: &str = "open";
-        let name = other(&self.hidden).filter(|_| session.abilities().held);
-        let Some(name) = name.filter(|_| self.up.appends.get().is_none()) else {
+        let is_asked = session.abilities().held && self.up.appends.get().is_none();
+        let lease = other(&self.hidden).filter(|_| is_asked);
+        let Some(lease) = lease.and_then(|name| self.take(&name)) else {
             return Ok(session);
         };
-        let name = self.up.path(&name);
-        match store(session, name.clone(), WriteFrom::End).await {
+        match store(session, lease.file().to_vec(), WriteFrom::End).await {
             Ok((writer, place)) => {
                 let session = place.session(self.end(writer, OP).await?);
-                let removed = session.remove(&name).await;
+                let removed = session.remove(lease.file()).await;
                 removed.map_err(|error| self.failed(OP, error))?;
                 let _ = self.up.appends.set(true);
                 Ok(session)
@@ -166,12 +169,18 @@ impl Target {
     }
 
     /// The refusal of a store, with the kind that the directory tells where the upstream does not.
-    async fn explained(&self, op: &'static str, error: TransferError) -> Error {
-        let parent = self.path.parent().filter(|_| is_vague(&error));
-        let Some(parent) = parent else {
+    async fn explained(
+        &self,
+        session: Option<Session>,
+        op: &'static str,
+        error: TransferError,
+    ) -> Error {
+        let Some(session) = session else {
             return self.failed(op, error);
         };
-        let Ok(session) = self.up.session(&self.user, op, &self.path).await else {
+        let parent = self.path.parent().filter(|_| is_vague(&error));
+        let Some(parent) = parent else {
+            session.put();
             return self.failed(op, error);
         };
         let found = session.stat(&self.up.path(&parent)).await;
@@ -183,39 +192,52 @@ impl Target {
         self.up.told(kind, op, &self.path, &error)
     }
 
+    /// A further hidden file.
+    fn take(&self, name: &DsiPath) -> Option<Lease> {
+        self.up.uploads.take(&self.up.path(name))
+    }
+
     /// Gives the hidden file its properties and its final name.
     ///
-    /// `aside` is the path of the replaced file, as long as it exists.
+    /// `aside` is the replaced file, as long as it exists.
     pub(crate) async fn publish(
         &self,
-        session: &Session,
+        mut session: Session,
         size: u64,
         done: &Finish,
-        aside: &mut Option<Vec<u8>>,
-    ) -> Result<Stat> {
+        aside: &mut Option<Lease>,
+    ) -> Result<(Session, Stat)> {
         const OP: &str = "finish";
         let (file, target) = (self.hidden_path(), self.up.path(&self.path));
         let failed = |error| self.failed(OP, TransferError::from(error));
-        self.must_have(session, size, OP).await?;
+        self.must_have(&session, size, OP).await?;
         if let Some((algorithm, expected)) = &done.checksum {
             let part = Part {
                 up: &self.up,
-                user: &self.user,
                 path: &self.path,
                 file: &file,
                 offset: 0,
                 length: size,
             };
-            let digest = part.digest(session, *algorithm, &Progress::new()).await?;
+            let digest;
+            (session, digest) = part.digest(session, *algorithm, &Progress::new()).await?;
             if !digest.eq_ignore_ascii_case(expected) {
                 let why = format!("the digest is {digest}, not {expected}");
                 return Err(self.refused(ErrorKind::Mismatch, OP, why));
             }
         }
-        self.set(session, &file, done).await?;
-        self.replace(session, aside).await.map_err(failed)?;
+        if let Some(mode) = done.mode.or(self.old_mode) {
+            self.if_kept(session.set_mode(&file, mode).await)?;
+        }
+        self.replace(&session, aside).await.map_err(failed)?;
+        if let Some((seconds, nanos)) = done.modified {
+            // Not before: an old hidden file is swept.
+            let time = TimeVal::new(seconds, nanos);
+            self.if_kept(session.set_modified(&target, time).await)?;
+        }
         let (entry, known) = session.stat(&target).await.map_err(failed)?;
-        Ok(stat_of(self.path.name(), &entry, known))
+        let stat = stat_of(self.path.name(), &entry, known);
+        Ok((session, stat))
     }
 
     /// Renames the hidden file. Some servers replace no file by a name: there the old one is moved
@@ -223,19 +245,20 @@ impl Target {
     async fn replace(
         &self,
         session: &Session,
-        aside: &mut Option<Vec<u8>>,
+        aside: &mut Option<Lease>,
     ) -> Result<(), ControlError> {
         let (file, target) = (self.hidden_path(), self.up.path(&self.path));
         let Err(error) = session.rename(&file, &target).await else {
             return Ok(());
         };
         let exists = kind_of(&error) == ErrorKind::Exists;
-        let Some(name) = other(&self.hidden).filter(|_| exists) else {
+        let name = replaced(&self.hidden).filter(|_| exists);
+        let Some(lease) = name.and_then(|name| self.take(&name)) else {
             return Err(error);
         };
-        let old = self.up.path(&name);
+        let old = lease.file().to_vec();
         // Before the command: it may be executed though its reply is lost.
-        *aside = Some(old.clone());
+        *aside = Some(lease);
         let moved = match session.rename(&target, &old).await {
             Ok(()) => session.rename(&file, &target).await,
             Err(error) => Err(error),
@@ -275,62 +298,82 @@ impl Target {
         done
     }
 
-    /// Replaces the hidden file by its first `size` bytes.
-    pub(crate) async fn shorten(&self, session: Session, size: u64) -> Result<Session> {
+    /// Replaces the hidden file by its first `size` bytes, which go through memory in batches, as
+    /// one session reads and writes in turn.
+    pub(crate) async fn shorten(&self, mut session: Session, size: u64) -> Result<Session> {
         const OP: &str = "finish";
+        if size > BATCH && !self.up.appends() {
+            let why = "fewer bytes came than an earlier attempt left; upload the file again";
+            return Err(self.refused(ErrorKind::Changed, OP, why));
+        }
         let bad = || Error::new(ErrorKind::BadName, OP).at(&self.path);
-        let (file, part) = (self.hidden_path(), other(&self.hidden).ok_or_else(bad)?);
-        let part = self.up.path(&part);
-        let (client, place) = session.split();
-        let mut writer = client.into_writer(part.clone(), WriteOptions::default());
-        if size > 0 {
-            let source = self.up.session(&self.user, OP, &self.path).await?;
-            let (client, source) = source.split();
-            let mut reader = client.into_reader(file.clone(), ReadOptions::default());
-            let mut left = size;
-            while left > 0 {
-                let piece = reader.piece().await;
-                let mut piece = piece.map_err(|error| self.failed(OP, of_io(error)))?;
-                if piece.is_empty() {
-                    return Err(Error::new(ErrorKind::Changed, OP).at(&self.path));
-                }
-                piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-                left -= piece.len() as u64;
-                let written = writer.write_all(&piece).await;
-                written.map_err(|error| self.failed(OP, of_io(error)))?;
+        let part = other(&self.hidden).and_then(|name| self.take(&name));
+        let part = part.ok_or_else(bad)?;
+        let failed = |error| self.failed(OP, of_io(error));
+        let (mut at, mut from) = (0, WriteFrom::Anew);
+        loop {
+            let pieces;
+            (session, pieces) = self.batch(session, at, size).await?;
+            let (client, place) = session.split();
+            let mut options = WriteOptions::default();
+            options.from = std::mem::replace(&mut from, WriteFrom::End);
+            let mut writer = client.into_writer(part.file(), options);
+            for piece in pieces {
+                at += piece.len() as u64;
+                writer.write_all(&piece).await.map_err(failed)?;
             }
-            if let Some(client) = reader.stop().await {
-                source.put(client);
+            session = place.session(self.end(writer, OP).await?);
+            if at >= size {
+                break;
             }
         }
-        let written = writer.finish().await;
-        let client = written.map_err(|error| self.failed(OP, of_io(error)))?;
-        let session = place.session(client);
-        let renamed = session.rename(&part, &file).await;
+        let renamed = session.rename(part.file(), self.lease.file()).await;
         renamed.map_err(|error| self.failed(OP, error))?;
         Ok(session)
     }
 
-    /// Sets time and mode as far as the upstream can.
-    async fn set(&self, session: &Session, file: &[u8], done: &Finish) -> Result<()> {
-        let mut set = Vec::new();
-        if let Some(mode) = done.mode.or(self.old_mode) {
-            set.push(session.set_mode(file, mode).await);
+    /// The bytes of the hidden file from `at` on, up to `size` or to the end of a batch.
+    async fn batch(
+        &self,
+        session: Session,
+        mut at: u64,
+        size: u64,
+    ) -> Result<(Session, Vec<Bytes>)> {
+        const OP: &str = "finish";
+        let (mut pieces, to) = (Vec::new(), size.min(at.saturating_add(BATCH)));
+        if at == to {
+            return Ok((session, pieces));
         }
-        if let Some((seconds, nanos)) = done.modified {
-            let time = TimeVal::new(seconds, nanos);
-            set.push(session.set_modified(file, time).await);
-        }
-        for done in set {
-            match done {
-                Err(error) if error.reply().is_none() => return Err(self.failed("finish", error)),
-                Err(error) => {
-                    tracing::debug!(path = %self.path, error = %error.fact(), "not kept by the upstream");
-                }
-                Ok(()) => {}
+        let (client, place) = session.split();
+        let mut options = ReadOptions::default();
+        options.offset = at;
+        let mut reader = client.into_reader(self.lease.file(), options);
+        while at < to {
+            let piece = reader.piece().await;
+            let mut piece = piece.map_err(|error| self.failed(OP, of_io(error)))?;
+            if piece.is_empty() {
+                return Err(Error::new(ErrorKind::Changed, OP).at(&self.path));
             }
+            piece.truncate(usize::try_from(to - at).unwrap_or(usize::MAX));
+            at += piece.len() as u64;
+            pieces.push(piece);
         }
-        Ok(())
+        match reader.stop().await {
+            Some(client) => Ok((place.session(client), pieces)),
+            None => Ok((self.up.session(&self.user, OP, &self.path).await?, pieces)),
+        }
+    }
+
+    /// Takes a property that the upstream does not keep for set.
+    fn if_kept(&self, set: Result<(), ControlError>) -> Result<()> {
+        match set {
+            Err(error) if error.reply().is_none() => Err(self.failed("finish", error)),
+            Err(error) => {
+                tracing::debug!(path = %self.path, error = %error.fact(), "not kept by the upstream");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Removes the hidden file, and what the upstream keeps of it.

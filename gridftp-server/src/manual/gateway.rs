@@ -42,7 +42,8 @@
 //! the account. A password in the URL is refused, since others read options: the file of `netrc`
 //! belongs to the user of the server alone (mode 600). To another machine a password goes under TLS
 //! only, unless `security=none` says otherwise. `ca`, `cert`, `dcau`, `protect` and `subject` mean
-//! the same as for `gridftp-cp`. On data nodes, users act with `cred`.
+//! the same as for `gridftp-cp`. On data nodes, users act as on their front end: it hands the delegated
+//! credential over with the session.
 //!
 //! # Uploads
 //!
@@ -58,10 +59,25 @@
 //! Nothing is kept on this machine. Before a marker (`111`) names bytes, the upstream confirms them:
 //! the transfer to it ends, and the next bytes are appended by another. There are no markers, and a
 //! broken upload begins anew, with `sync-writes`, since no upstream tells when bytes are on its disk,
-//! and over another gateway, which appends to no file. A hidden file that nobody continues stays until
-//! the next upload to its name, or the removal of its directory:
-//! `find -name '.gridftp-gateway-*' -mtime +7` at the upstream lists them. One gateway writes to a
-//! directory at a time: uploads of one user to one name through two gateways share a hidden file.
+//! and over another gateway, which appends to no file. A second upload of one user to one name has a
+//! hidden file of its own, without markers.
+//!
+//! A hidden file that nobody continues is removed by the next upload of its user to its name, with its
+//! directory, and when it is older than `keep` (a week) by a listing of its directory or behind an
+//! upload into that, as far as the account may remove it. One with the end `-replaced` has the old
+//! bytes of a file whose replacement broke, and stays until you rename or remove it.
+//!
+//! # Several gateways before one upstream
+//!
+//! Each writes hidden files of its own, with its `name` in theirs: any number may serve one directory,
+//! and a file has the bytes of the upload that ended last. By default the `name` is that of the
+//! host. Gateways on one host that are processes of their own need different names
+//! (`name=north`, `name=south`); storages of one server do not, and may even serve the same directory.
+//! An upload that broke is continued through a gateway of the same name only, and begins anew through
+//! another one. With the same `name` on all data nodes, any of them continues it; two of them must not
+//! write one file of one user at the same time then. No gateway removes a directory in which an
+//! upload through itself is under way (`450`); of those through others it knows nothing. Their `keep`
+//! should be the same, and the clocks of gateways and upstream right within it.
 //!
 //! The upstream has to allow renaming, and names that begin with a dot. `APPE`, `ESTO`, `SITE TRNC`,
 //! links and restarts of complete files are answered `504`. Times, modes and groups are those that

@@ -36,6 +36,8 @@ xio::options! {
         end_timeout: Duration = Duration::from_secs(300), "end_timeout", Setting::new().local();
         /// Time after which an idle session is closed.
         idle: Duration = Duration::from_secs(60), "idle", Setting::new().local();
+        /// Age at which the hidden file of an upload that nobody continued is removed.
+        keep: Duration = Duration::from_secs(7 * 24 * 3600), "keep", Setting::new().local();
         /// Transmission mode of the data.
         mode: Mode = Mode::Stream, "mode",
             Setting::with(
@@ -44,6 +46,8 @@ xio::options! {
                 |value| words::mode(value.text()).ok_or(BadValue),
                 |mode| Some(words::of_mode(*mode).to_owned()),
             ).local();
+        /// Name of this gateway in those of its hidden files; that of the host by default.
+        name: Option<String> = None, "name", Setting::new().takes("a name", &["north"]).local();
         /// File with the account, in the form of .netrc; anonymous by default.
         netrc: Option<String> = None, "netrc", Setting::new().takes("a path", &["/etc/gridftp/upstream"]).local();
         /// Protection of data; private by default where the control connection is protected.
@@ -105,6 +109,7 @@ pub(super) fn config(entry: &Entry) -> Result<Config> {
     config.netrc = options.netrc.map(Into::into);
     config.delegated = options.delegated;
     config.dcau = options.dcau;
+    (config.keep, config.name) = (options.keep, options.name);
     config.protect = options.protect;
     config.security = options.security;
     config.subject = options.subject;
@@ -139,7 +144,7 @@ mod tests {
     #[test]
     fn options_reach_the_gateway() {
         let text = "gridftp:url=gsiftp://h:1/d;cred=/c;dcau=none;protect=safe;mode=E;streams=4;\
-                    sessions=2;idle=5s;security=tls;delegated=no;subject=/O=Grid";
+                    sessions=2;idle=5s;security=tls;delegated=no;subject=/O=Grid;keep=60s;name=north";
         let plan: Plan = text.parse().unwrap();
         let config = config(&plan.entries()[0]).unwrap();
         assert_eq!(config.url, "gsiftp://h:1/d");
@@ -151,6 +156,10 @@ mod tests {
         assert_eq!((config.mode, config.streams), (Mode::Extended, 4));
         assert_eq!((config.sessions, config.idle), (2, Duration::from_secs(5)));
         assert_eq!(config.security, Security::Tls);
+        assert_eq!(
+            (config.keep, config.name.as_deref()),
+            (Duration::from_secs(60), Some("north"))
+        );
         assert!(!config.delegated);
         assert_eq!(config.subject.as_deref(), Some("/O=Grid"));
     }

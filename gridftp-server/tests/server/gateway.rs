@@ -18,7 +18,7 @@ use crate::process::Daemon;
 use crate::support::{PATIENCE, bytes};
 
 /// A server over a directory, in this runtime.
-fn serve<D: Dsi>(storage: D) -> (std::net::SocketAddr, Control<D>) {
+pub(crate) fn serve<D: Dsi>(storage: D) -> (std::net::SocketAddr, Control<D>) {
     let mut options = Options::default();
     options.bind = Some([127, 0, 0, 1].into());
     options.port = Some(0);
@@ -30,20 +30,20 @@ fn serve<D: Dsi>(storage: D) -> (std::net::SocketAddr, Control<D>) {
     (address, control)
 }
 
-fn upstream(address: impl std::fmt::Display) -> Upstream {
+pub(crate) fn upstream(address: impl std::fmt::Display) -> Upstream {
     Upstream::new(format!("ftp://{address}/"))
 }
 
-fn user() -> User {
+pub(crate) fn user() -> User {
     User::new("ann", DsiPath::root(), true)
 }
 
-fn path(text: &str) -> DsiPath {
+pub(crate) fn path(text: &str) -> DsiPath {
     DsiPath::new(text.as_bytes()).unwrap()
 }
 
 /// The error and its cause.
-fn told(error: &gridftp_dsi::Error) -> String {
+pub(crate) fn told(error: &gridftp_dsi::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     format!("{error}: {}", cause.unwrap_or_default())
 }

@@ -14,6 +14,8 @@ mod faults;
 mod full;
 #[cfg(feature = "gateway")]
 mod gateway;
+#[cfg(feature = "gateway")]
+mod gateway_uploads;
 mod grid;
 mod grid_borrowed;
 mod grid_support;
