@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_transport(false)
         .extern_path(".gridftp.storage.v1", "::gridftp_dsi_rpc::proto")
         // It holds a delegated credential, or a secret to join.
-        .skip_debug(["Protection", "JoinRequest"])
+        .skip_debug(["Open", "Protection", "JoinRequest"])
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -50,14 +50,12 @@ impl<D: Dsi> Executor<D> {
 
     /// The first message of this session to a node.
     fn opening(&self, account: &Admitted) -> Open {
-        let mut user = account.user.clone();
-        // It is sent with the data connections that need it.
-        user.credential = None;
         Open {
             // Control characters would not be taken by the nodes, nor belong in their logs.
             task: self.client.task.escape_debug().take(256).collect(),
             client: SocketAddr::new(self.ends.peer, 0),
-            user,
+            // With its credential, if the storage acts for users.
+            user: account.user.clone(),
             limits: message::SessionLimits {
                 connect_timeout: self.policy.connect_timeout,
                 stall_timeout: self.policy.stall_timeout,

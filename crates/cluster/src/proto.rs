@@ -22,6 +22,14 @@ use zeroize::{Zeroize as _, ZeroizeOnDrop};
 
 tonic::include_proto!("gridftp.cluster");
 
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.credential.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Open {}
+
 impl Drop for Protection {
     fn drop(&mut self) {
         self.credential.zeroize();
@@ -37,6 +45,12 @@ impl Drop for JoinRequest {
 }
 
 impl ZeroizeOnDrop for JoinRequest {}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Open").field(&self.task).finish()
+    }
+}
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

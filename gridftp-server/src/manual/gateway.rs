@@ -43,7 +43,7 @@
 //! belongs to the user of the server alone (mode 600). To another machine a password goes under TLS
 //! only, unless `security=none` says otherwise. `ca`, `cert`, `dcau`, `protect` and `subject` mean
 //! the same as for `gridftp-cp`. On data nodes, users act as on their front end: it hands the delegated
-//! credential over with the session.
+//! credential over with the session, unless its own storage is `nodes`: then they act with `cred`.
 //!
 //! # Uploads
 //!

@@ -32,7 +32,7 @@ pub struct Open {
     pub task: String,
     /// The client's address on the control connection.
     pub client: SocketAddr,
-    /// The user of the storage; the credential is not sent.
+    /// The user of the storage.
     pub user: User,
     /// Limits on the data connections.
     pub limits: SessionLimits,

@@ -13,6 +13,7 @@ use ftp_wire::facts::{Fact, FactSet, TimeVal};
 use ftp_wire::opts::MAX_PARALLELISM;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::{Code, Reply};
+use gridftp_dsi::Delegated;
 use gridftp_dsi_rpc::proto::Digest;
 
 use super::bounds::{
@@ -27,16 +28,18 @@ use crate::proto::{self, from_node, peers, to_node, transfer};
 
 /// Reads the first message of a session.
 pub(crate) fn open(message: proto::ToNode) -> Result<Open> {
-    let Some(to_node::Kind::Open(open)) = message.kind else {
+    let Some(to_node::Kind::Open(mut open)) = message.kind else {
         return Err(Malformed::new("open"));
     };
-    let mut user = open.user.ok_or(Malformed::new("user"))?;
+    let mut user = open.user.take().ok_or(Malformed::new("user"))?;
     user.name = text(user.name, "user.name")?;
     user.home = bytes(user.home, "user.home")?;
-    let user = user.into_user().ok_or(Malformed::new("user.home"))?;
+    let mut user = user.into_user().ok_or(Malformed::new("user.home"))?;
+    let own = pem(&mut open.credential, "credential")?;
+    user.credential = own.map(|own| Delegated::new(own.reveal()));
     let limits = open.limits.ok_or(Malformed::new("limits"))?;
     Ok(Open {
-        task: text(open.task, "task")?,
+        task: text(std::mem::take(&mut open.task), "task")?,
         client: address(&open.client, "client")?,
         user,
         limits: SessionLimits {
@@ -140,12 +143,18 @@ fn peer_rule(peers: Option<proto::Peers>) -> Result<PeerRule> {
     })
 }
 
+/// A credential of bounded length; `None` without one.
+fn pem(value: &mut Vec<u8>, field: &'static str) -> Result<Option<Credential>> {
+    let credential = Credential::new(std::mem::take(value));
+    let length = credential.reveal().len();
+    let credential = check(credential, length <= MAX_BYTES, field)?;
+    Ok((length > 0).then_some(credential))
+}
+
 /// The protection of data connections, and the identity of our end.
 fn protection(value: Option<proto::Protection>) -> Result<(DataProtection, DataIdentity)> {
     let mut value = value.ok_or(Malformed::new("protection"))?;
-    let credential = Credential::new(std::mem::take(&mut value.credential));
-    let length = credential.reveal().len();
-    let credential = check(credential, length <= MAX_BYTES, "protection.credential")?;
+    let credential = pem(&mut value.credential, "protection.credential")?;
     let level = match value.level {
         0 => Level::Clear,
         1 => Level::Integrity,
@@ -163,7 +172,7 @@ fn protection(value: Option<proto::Protection>) -> Result<(DataProtection, DataI
         }
     };
     let identity = DataIdentity {
-        credential: (length > 0).then_some(credential),
+        credential,
         own_authorities: value.own_authorities,
     };
     Ok((DataProtection::new(authentication, level), identity))

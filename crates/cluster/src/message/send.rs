@@ -23,7 +23,9 @@ impl From<Open> for proto::ToNode {
             stall_timeout_ms: millis(open.limits.stall_timeout),
             max_streams: open.limits.max_streams,
         };
+        let own = open.user.credential.as_ref();
         to_node(to_node::Kind::Open(proto::Open {
+            credential: own.map_or_else(Vec::new, |own| own.reveal().to_vec()),
             task: open.task,
             client: open.client.to_string(),
             user: Some((&open.user).into()),

@@ -15,6 +15,7 @@ fn opening() -> Open {
     let home = gridftp_dsi::DsiPath::new(b"/home/\xff").unwrap();
     let mut user = User::new("alice", home, true);
     user.follows_links = false;
+    user.credential = Some(gridftp_dsi::Delegated::new(b"PEM"));
     Open {
         task: "7".into(),
         client: "[2001:db8::1]:40000".parse().unwrap(),
@@ -245,10 +246,14 @@ fn messages_are_read_as_they_were_written() {
 
 #[test]
 fn a_credential_is_in_no_log() {
-    for message in requests() {
-        let wire = proto::ToNode::from(message.clone());
+    let opened = (format!("{:?}", opening()), proto::ToNode::from(opening()));
+    let asked = requests().into_iter().map(|message| {
+        let text = format!("{message:?}");
+        (text, proto::ToNode::from(message))
+    });
+    for (message, wire) in asked.chain([opened]) {
         // As text, and as the list of its bytes.
-        for text in [format!("{message:?}"), format!("{wire:?}")] {
+        for text in [message, format!("{wire:?}")] {
             assert!(
                 !text.contains("PEM") && !text.contains("80, 69, 77"),
                 "{text}"
@@ -384,6 +389,7 @@ fn malformed_protections_are_refused_by_field() {
 #[test]
 fn messages_with_secrets_overwrite_them() {
     const fn wiped<T: zeroize::ZeroizeOnDrop>() {}
+    wiped::<proto::Open>();
     wiped::<proto::Protection>();
     wiped::<proto::JoinRequest>();
 }
