@@ -384,8 +384,8 @@ impl<D: Dsi> Shared<D> {
         rules.clone()
     }
 
-    /// A data side with the limits of this policy.
-    pub(crate) fn data_side(&self, policy: &Policy) -> DataSide {
+    /// A data side with the limits of this policy, for a user.
+    pub(crate) fn data_side(&self, policy: &Policy, user: &str) -> DataSide {
         let mut options = Options::default();
         options.open_within = policy.connect_timeout;
         options.stall = policy.stall_timeout;
@@ -398,7 +398,7 @@ impl<D: Dsi> Shared<D> {
         DataSide::new(
             Arc::clone(&self.stacks),
             options,
-            (self.pool.share(share), self.parts.clone()),
+            (self.pool.share(share), self.parts.of(user)),
             self.descriptors.share(SHARE, LEAST),
         )
     }

@@ -34,7 +34,10 @@ impl<D: Dsi> Executor<D> {
             (Some(Side::Nodes(side)), Some((_, opening))) if side.opens_with(&opening) => {
                 return Side::Nodes(side);
             }
-            (_, None) => Side::Here(Box::new(self.shared.data_side(&self.policy))),
+            (_, None) => {
+                let user = account.map_or("", |account| account.user.name.as_str());
+                Side::Here(Box::new(self.shared.data_side(&self.policy, user)))
+            }
             (_, Some((front, opening))) => {
                 Side::Nodes(Box::new(self.shared.node_side(Arc::clone(front), opening)))
             }

@@ -1,6 +1,6 @@
 //! `PartMemory`: the memory in which all transfers together collect parts for their storages.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,14 @@ use crate::error::{Error, Result};
 ///
 /// A transfer begins once there is room for one part, in turn. That room stays its own, so that no
 /// transfer waits for another one in the middle. More room is taken while it is free, up to an equal
-/// share for each transfer, and returned with every stored part.
+/// share for each transfer, and returned with every stored part. The transfers of one user together
+/// take at most half of the bytes that other users leave, or one part, so that slow ones leave room
+/// for the next user.
 #[derive(Clone)]
-pub struct PartMemory(Arc<Shared>);
+pub struct PartMemory {
+    shared: Arc<Shared>,
+    user: Arc<str>,
+}
 
 struct Shared {
     total: u64,
@@ -31,11 +36,20 @@ struct State {
     taken: u64,
     /// Transfers with room.
     transfers: u64,
-    /// Transfers that wait for their first room, by number.
-    queue: VecDeque<u64>,
+    /// The bytes of each user that has some.
+    users: HashMap<Arc<str>, u64>,
+    /// Transfers that wait for their first room.
+    queue: VecDeque<Waiting>,
     next: u64,
     /// Tasks that wait for room.
     waiting: Vec<Waker>,
+}
+
+/// A transfer that waits for the room of one part.
+struct Waiting {
+    number: u64,
+    user: Arc<str>,
+    size: u64,
 }
 
 /// The room of one transfer for parts of one size; dropping it returns the room.
@@ -54,15 +68,28 @@ struct Turn<'m> {
 impl PartMemory {
     /// At most `total` bytes for the parts of all transfers.
     pub fn new(total: u64) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Shared {
             total,
             state: Mutex::default(),
-        }))
+        };
+        Self {
+            shared: Arc::new(shared),
+            user: "".into(),
+        }
+    }
+
+    /// The same bytes, for the transfers of this user.
+    #[must_use]
+    pub fn of(&self, user: &str) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            user: user.into(),
+        }
     }
 
     /// All bytes.
     pub fn total(&self) -> u64 {
-        self.0.total
+        self.shared.total
     }
 
     /// The bytes in use.
@@ -71,20 +98,24 @@ impl PartMemory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for room for one part; for ever, if a part has more than all bytes.
     pub(crate) async fn room(&self, size: u64) -> PartRoom {
-        let turn = Turn::new(self);
+        let turn = Turn::new(self, size);
+        let total = self.total();
         poll_fn(|cx| {
             let mut state = self.state();
-            let is_next = state.queue.front() == Some(&turn.number);
-            if !is_next || size > self.0.total.saturating_sub(state.taken) {
+            let next = state.next_in_turn(total).map(|waiting| waiting.number);
+            if next != Some(turn.number) || size > total.saturating_sub(state.taken) {
                 state.wait(cx);
                 return Poll::Pending;
             }
-            state.taken += size;
+            state.take(&self.user, size);
             state.transfers += 1;
             Poll::Ready(PartRoom {
                 memory: self.clone(),
@@ -102,6 +133,34 @@ impl PartMemory {
 }
 
 impl State {
+    /// Whether a user may have so many bytes more.
+    fn may_have(&self, total: u64, user: &str, more: u64) -> bool {
+        let own = self.users.get(user).copied().unwrap_or(0);
+        let others = self.taken - own;
+        own == 0 || own.saturating_add(more) <= total.saturating_sub(others) / 2
+    }
+
+    /// The transfer that has the next room: the first of a user that may have it.
+    fn next_in_turn(&self, total: u64) -> Option<&Waiting> {
+        let may = |waiting: &&Waiting| self.may_have(total, &waiting.user, waiting.size);
+        self.queue.iter().find(may)
+    }
+
+    fn take(&mut self, user: &Arc<str>, bytes: u64) {
+        self.taken += bytes;
+        *self.users.entry(Arc::clone(user)).or_default() += bytes;
+    }
+
+    fn give_back(&mut self, user: &str, bytes: u64) {
+        self.taken -= bytes;
+        if let Some(own) = self.users.get_mut(user) {
+            *own -= bytes;
+            if *own == 0 {
+                self.users.remove(user);
+            }
+        }
+    }
+
     fn wait(&mut self, cx: &Context<'_>) {
         if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.waiting.push(cx.waker().clone());
@@ -110,11 +169,15 @@ impl State {
 }
 
 impl<'m> Turn<'m> {
-    fn new(memory: &'m PartMemory) -> Self {
+    fn new(memory: &'m PartMemory, size: u64) -> Self {
         let mut state = memory.state();
         let number = state.next;
         state.next += 1;
-        state.queue.push_back(number);
+        state.queue.push_back(Waiting {
+            number,
+            user: Arc::clone(&memory.user),
+            size,
+        });
         Self { memory, number }
     }
 }
@@ -122,7 +185,7 @@ impl<'m> Turn<'m> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.memory.state();
-        state.queue.retain(|number| *number != self.number);
+        state.queue.retain(|waiting| waiting.number != self.number);
         drop(state);
         self.memory.wake();
     }
@@ -135,13 +198,16 @@ impl PartRoom {
         let mut state = self.memory.state();
         while *places < wanted {
             let own = (*places as u64 + 1).saturating_mul(self.size);
-            let share = self.memory.0.total / state.transfers.max(1);
-            let free = self.memory.0.total.saturating_sub(state.taken);
-            if !state.queue.is_empty() || own > share || self.size > free {
+            let (total, user) = (self.memory.total(), &self.memory.user);
+            let share = total / state.transfers.max(1);
+            let free = total.saturating_sub(state.taken);
+            let is_free = own <= share && self.size <= free;
+            let is_first = state.next_in_turn(total).is_none();
+            if !is_first || !is_free || !state.may_have(total, user, self.size) {
                 state.wait(cx);
                 return false;
             }
-            state.taken += self.size;
+            state.take(user, self.size);
             *places += 1;
         }
         true
@@ -154,7 +220,9 @@ impl PartRoom {
         if *places > wanted {
             let many = (*places - wanted) as u64;
             *places = wanted;
-            self.memory.state().taken -= many * self.size;
+            let mut state = self.memory.state();
+            state.give_back(&self.memory.user, many * self.size);
+            drop(state);
             self.memory.wake();
         }
     }
@@ -175,7 +243,7 @@ impl Drop for PartRoom {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         let mut state = self.memory.state();
-        state.taken -= places as u64 * self.size;
+        state.give_back(&self.memory.user, places as u64 * self.size);
         state.transfers -= 1;
         drop(state);
         self.memory.wake();
@@ -235,9 +303,9 @@ impl fmt::Debug for PartMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let taken = self.taken();
         f.debug_struct("PartMemory")
-            .field("total", &self.0.total)
+            .field("total", &self.total())
             .field("taken", &taken)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -256,36 +324,60 @@ mod tests {
     use std::future::Future;
     use std::pin::pin;
 
-    #[test]
-    fn transfers_have_one_part_in_turn_and_share_the_rest() {
-        let memory = PartMemory::new(45);
-        let cx = &mut Context::from_waker(Waker::noop());
-        let ready = |done: Poll<PartRoom>| match done {
+    fn ready(done: Poll<PartRoom>) -> PartRoom {
+        match done {
             Poll::Ready(room) => room,
             Poll::Pending => panic!("there is room"),
-        };
-        let one = ready(pin!(memory.room(10)).poll(cx));
-        assert!(one.admits(cx, 4) && !one.admits(cx, 5));
-        let mut second = pin!(memory.room(10));
-        assert!(
-            second.as_mut().poll(cx).is_pending(),
-            "45 bytes are 4 parts"
-        );
-        // The first returns the room above its share, and gets no more while another waits.
+        }
+    }
+
+    #[test]
+    fn transfers_have_one_part_in_turn_and_share_the_rest() {
+        let memory = PartMemory::new(85);
+        let cx = &mut Context::from_waker(Waker::noop());
+        let one = ready(pin!(memory.of("a").room(10)).poll(cx));
+        assert!(one.admits(cx, 4) && !one.admits(cx, 5), "half of 85 bytes");
+        let two = ready(pin!(memory.of("b").room(10)).poll(cx));
+        assert!(two.admits(cx, 2) && !two.admits(cx, 3), "half of the rest");
+        let three = ready(pin!(memory.of("c").room(10)).poll(cx));
+        let four = ready(pin!(memory.of("d").room(10)).poll(cx));
+        let fifth = memory.of("e");
+        let mut five = pin!(fifth.room(10));
+        assert!(five.as_mut().poll(cx).is_pending(), "85 bytes are 8 parts");
+        // The first returns room, and gets no more while another waits.
         one.shrink(3);
         assert!(!one.admits(cx, 4));
-        let mut third = pin!(memory.room(10));
-        assert!(third.as_mut().poll(cx).is_pending(), "it is not its turn");
-        let second = ready(second.as_mut().poll(cx));
-        assert_eq!(memory.taken(), 40);
-        assert!(!second.admits(cx, 2));
+        let sixth = memory.of("f");
+        let mut six = pin!(sixth.room(10));
+        assert!(six.as_mut().poll(cx).is_pending(), "it is not its turn");
+        let five = ready(five.as_mut().poll(cx));
+        assert_eq!(memory.taken(), 80);
         one.shrink(0);
-        let third = ready(third.as_mut().poll(cx));
-        assert!(!second.admits(cx, 2), "a third of 45 bytes is one part");
-        drop(third);
-        assert!(second.admits(cx, 2));
-        drop((one, second));
+        let six = ready(six.as_mut().poll(cx));
+        two.shrink(0);
+        assert!(!one.admits(cx, 2), "a sixth of 85 bytes is one part");
+        drop((four, five, six));
+        assert!(one.admits(cx, 2));
+        drop((one, two, three));
         assert_eq!(memory.taken(), 0);
+        assert!(memory.state().users.is_empty());
+    }
+
+    /// As many uploads as there are parts.
+    #[test]
+    fn slow_transfers_of_one_user_leave_room_for_the_next() {
+        let memory = PartMemory::new(160);
+        let cx = &mut Context::from_waker(Waker::noop());
+        let ann = memory.of("ann");
+        let mut rooms: Vec<_> = (0..8).map(|_| ready(pin!(ann.room(10)).poll(cx))).collect();
+        let mut ninth = pin!(ann.room(10));
+        assert!(ninth.as_mut().poll(cx).is_pending(), "half of 160 bytes");
+        // She is first in the queue, and the others pass.
+        for user in ["bob", "bob", "cat", "dan"] {
+            rooms.push(ready(pin!(memory.of(user).room(10)).poll(cx)));
+        }
+        rooms.truncate(7);
+        assert!(ninth.as_mut().poll(cx).is_ready());
     }
 
     #[test]

@@ -104,7 +104,7 @@
 //! | a download from an object store | its `read_ahead` |
 //! | a download from another server | 4 MiB for each place that is read, at most four |
 //!
-//! Parts of uploads to object stores take at most `part-memory`, all sessions together.
+//! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of one user at most half of it.
 //!
 //! A session at one of these bounds takes about 64 KiB; a client that reaches all of them at once
 //! makes it take some 300 KiB. In `TYPE A`, data in MODE E that arrives before its turn stays in

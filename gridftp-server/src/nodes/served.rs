@@ -68,7 +68,7 @@ impl<D: Dsi> Served<D> {
     ) -> Self {
         let user = open.user.clone();
         let rules = shared.rules();
-        let mut side = shared.data_side(&rules.policy);
+        let mut side = shared.data_side(&rules.policy, &user.name);
         let limits = side.channel.options_mut();
         limits.open_within = open.limits.connect_timeout;
         limits.stall = open.limits.stall_timeout;

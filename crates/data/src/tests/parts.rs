@@ -249,7 +249,7 @@ async fn all_transfers_together_stay_within_the_memory_for_parts() {
     let mut transfers = Vec::new();
     for number in 1..=3 {
         let (to, mut streams) = bare(1).await;
-        let mut to = to.with_part_memory(memory.clone());
+        let mut to = to.with_part_memory(memory.of(&number.to_string()));
         let sink = Gated {
             kept: in_parts(PART as u64),
             gate: Arc::clone(&gate),
