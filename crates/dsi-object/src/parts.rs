@@ -43,9 +43,6 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// Longest time in which a store takes a part whose request was given up.
-const LATE: Duration = Duration::from_secs(5);
-
 impl Parts {
     /// Begins an upload.
     pub(crate) async fn begin(&self, key: &Path, part: u64) -> Result<Upload> {
@@ -129,12 +126,12 @@ impl Parts {
     }
 
     /// Ends an upload that was given up in the middle of parts, and removes them. A store may take
-    /// those after it has ended the upload, and wants to be asked again (the documentation of
-    /// `AbortMultipartUpload` of S3).
-    pub(crate) async fn give_up(&self, upload: &Upload) -> Result<()> {
+    /// those for a while, `late`, after it has ended the upload, and wants to be asked again (the
+    /// documentation of `AbortMultipartUpload` of S3).
+    pub(crate) async fn give_up(&self, upload: &Upload, late: Duration) -> Result<()> {
         self.abort(upload).await?;
         if let Self::Store(_) = self {
-            tokio::time::sleep(LATE).await;
+            tokio::time::sleep(late).await;
             self.abort(upload).await?;
         }
         Ok(())

@@ -458,7 +458,7 @@ impl Drop for ObjectSink {
         drop(held);
         let ending = async move {
             if !state.is_over
-                && let Err(error) = store.parts.give_up(&upload).await
+                && let Err(error) = store.parts.give_up(&upload, store.late).await
             {
                 tracing::warn!(%path, %error, "an upload in parts cannot be ended yet");
                 return;

@@ -66,6 +66,8 @@ pub struct Config {
     /// Bytes in memory for the parts of all uploads, which the caller bounds: a part of an object of
     /// unknown length takes a sixteenth of it, or 8 MiB, and no part takes more than all.
     pub memory: u64,
+    /// Longest time in which the store takes a part whose request was given up.
+    pub late: Duration,
     /// Longest time in which a request is repeated after `503 Slow Down` and similar refusals.
     pub retry: Duration,
 }
@@ -82,6 +84,7 @@ impl Config {
             part: None,
             read_ahead: 32 << 20,
             memory: 2 * UNKNOWN_PART,
+            late: Duration::from_secs(5),
             retry: Duration::from_secs(120),
         }
     }
@@ -165,6 +168,7 @@ pub(crate) struct Store {
     /// Largest object that one request copies.
     pub(crate) copy_limit: u64,
     pub(crate) read_ahead: u64,
+    pub(crate) late: Duration,
     part: Option<u64>,
     memory: u64,
     url: String,
@@ -314,6 +318,7 @@ impl Store {
             keys: Keys::new(prefix)?,
             index,
             read_ahead: config.read_ahead,
+            late: config.late,
             part: config.part,
             memory: config.memory,
             url: config.url.clone(),

@@ -220,6 +220,28 @@ async fn parts_of_a_crashed_process_are_swept() {
     assert_eq!(journals(&dir), 0);
 }
 
+#[tokio::test]
+async fn parts_that_the_store_takes_behind_the_end_of_their_upload_are_removed() {
+    let faults = [(Op::Abort, Fault::LateParts)];
+    let (service, store, dir) = start_with(&faults, |config| config.late = Duration::ZERO).await;
+    let sink = store.write(&user(), &file(), WHOLE).await.unwrap();
+    write(&sink, &content()).await.unwrap();
+    drop(sink);
+    let removed = async {
+        // The journal goes last.
+        while journals(&dir) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let removed = tokio::time::timeout(Duration::from_secs(60), removed).await;
+    removed.expect("a journal is left");
+    assert_eq!(service.count(Op::Abort), 2);
+    assert!(
+        service.state.lock().unwrap().uploads.is_empty(),
+        "parts are left"
+    );
+}
+
 /// Sends a file of announced length.
 async fn announced(store: &Objects, how: Create) -> Result<ObjectSink> {
     let sink = store.write(&user(), &file(), how).await?;

@@ -60,15 +60,19 @@
 //! at most 10,000 times the bytes of one: without an announced length 78 GiB by default, and with one
 //! 10,000 times `--part-memory` (1.2 TiB by default). Data in MODE E arrives in any order and is collected into parts.
 //! All uploads together have `--part-memory` (128 MiB) for that: each begins once there is room for
-//! one part, in turn, and takes more up to an equal share; beyond that, connections wait. A download
-//! reads `read_ahead` bytes ahead (32 MiB).
+//! one part, in turn, and takes more up to an equal share; beyond that, connections wait. The uploads
+//! of one user have at most half of what others leave, or one part, so that slow ones of one user do
+//! not stop the next. A download reads `read_ahead` bytes ahead (32 MiB).
 //!
 //! The object appears with its last part: until then, and after a failure, the name has its old
 //! object or none. A digest that the client announces (`SCKS`) is checked before, if the parts arrive
 //! about in order; else the object is read again once it is there, and is removed if it differs, so
 //! that an older object is not replaced in this way (`504`, as soon as the order shows it; a restart
-//! with a digest is refused with `554` before its data). An object that another client puts there
-//! meanwhile is neither checked nor removed (`451`).
+//! with a digest is refused with `554` before its data, and the client begins anew: the parts of the
+//! broken upload cannot be read before they are an object). An object that another client puts there
+//! meanwhile is neither checked nor removed (`451`). Stores complete an upload in parts whatever the name
+//! has then: an object that another client puts there between the last look at it and the completion
+//! is replaced, and nobody is told.
 //!
 //! # Restarts and orphans
 //!

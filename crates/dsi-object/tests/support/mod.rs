@@ -39,6 +39,8 @@ pub(crate) enum Fault {
     ReplyLost,
     /// Status 200 with this error code in the body, and nothing is done.
     Body(&'static str),
+    /// The request is executed, and the store takes the parts again behind it.
+    LateParts,
     /// Another client replaces the object, or the source of a copy, before the reply.
     Replaced,
 }
@@ -192,6 +194,13 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
                 Some(Fault::Denied) => error(403, "AccessDenied"),
                 Some(Fault::Body(code)) => error(200, code),
                 Some(Fault::Lost) => return None,
+                Some(Fault::LateParts) => {
+                    let id = request.query["uploadId"].clone();
+                    let parts = state.uploads[&id].clone();
+                    let reply = state.execute(&request);
+                    state.uploads.insert(id, parts);
+                    reply
+                }
                 Some(Fault::ReplyLost | Fault::Replaced) | None => state.execute(&request),
             };
             if let Some(Fault::Replaced) = fault {
