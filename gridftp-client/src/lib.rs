@@ -24,6 +24,7 @@
 //! | [`url`] | names of sources and destinations, and their parser |
 //! | [`options`] | the choices of a caller |
 //! | [`choice`], [`filter`] | the files of a source that are copied |
+//! | [`manner`] | files that are at their destination already |
 //! | [`client`] | one session: login, features, names |
 //! | [`remote`] | trees, links and raw lines of a server |
 //! | [`list`] | listings |
@@ -243,6 +244,7 @@ pub mod list;
 pub mod local;
 mod login;
 mod ls;
+pub mod manner;
 pub mod names;
 pub mod netrc;
 mod objects;
@@ -269,6 +271,7 @@ pub use choice::Choice;
 pub use client::Client;
 pub use copy::{Summary, copy};
 pub use filter::Filter;
+pub use manner::{Compare, Manner};
 pub use options::{ConnectOptions, CopyOptions};
 pub use progress::{Event, Observer, Silent, Totals};
 pub use url::{Location, Site};

@@ -16,6 +16,7 @@ pub use xio::tls::{Identity, Roots};
 
 pub use crate::choice::Choice;
 pub use crate::grid::{DataCredential, GridOptions};
+pub use crate::manner::{Compare, Manner};
 
 /// Options of a session with a server.
 #[derive(Debug, Clone)]
@@ -148,6 +149,8 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// The files to copy, among those of the sources.
     pub choice: Choice,
+    /// What becomes of files that are at their destination already.
+    pub manner: Manner,
     /// First byte to copy.
     pub offset: Option<u64>,
     /// Number of bytes to copy.
@@ -184,6 +187,7 @@ impl Default for CopyOptions {
             concurrency: None,
             recursive: false,
             choice: Choice::default(),
+            manner: Manner::default(),
             offset: None,
             length: None,
             verify: Verify::Auto,

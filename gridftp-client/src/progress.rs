@@ -154,6 +154,7 @@ pub struct Totals {
     listed: AtomicU64,
     done: AtomicU64,
     skipped: AtomicU64,
+    same: AtomicU64,
     failed: AtomicU64,
     bytes: Arc<AtomicU64>,
     held: AtomicU64,
@@ -173,6 +174,8 @@ pub struct Counts {
     pub files_done: u64,
     /// Files left out on purpose.
     pub files_skipped: u64,
+    /// Files that were at their destination already, and are the same.
+    pub files_same: u64,
     /// Files that failed for good.
     pub files_failed: u64,
     /// Bytes moved, those of failed attempts included.
@@ -190,6 +193,7 @@ impl Totals {
             complete: self.listed.load(Ordering::Relaxed) > 0,
             files_done: self.done.load(Ordering::Relaxed),
             files_skipped: self.skipped.load(Ordering::Relaxed),
+            files_same: self.same.load(Ordering::Relaxed),
             files_failed: self.failed.load(Ordering::Relaxed),
             bytes_moved: self.bytes.load(Ordering::Relaxed),
             bytes_held: self.held.load(Ordering::Relaxed),
@@ -212,6 +216,10 @@ impl Totals {
 
     pub(crate) fn skipped(&self) {
         self.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn same(&self) {
+        self.same.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn failed(&self) {

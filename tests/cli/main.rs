@@ -26,6 +26,7 @@ mod secured;
 mod sibling;
 mod small;
 mod stacks;
+mod sync;
 mod tagged;
 mod third;
 mod uploads;

@@ -55,6 +55,18 @@ impl CopyState {
         });
     }
 
+    /// Leaves a file whose copy is the same.
+    pub(crate) fn leave_same(&self, taken: Taken) {
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.same();
+            let (source, why) = (&self.name_source(&job), "its copy is the same");
+            self.observer.event(&Event::Skipped { source, why });
+        });
+    }
+
     /// Leaves a source out on purpose that was not counted before.
     pub(crate) fn leave_out(&self, source: &str, why: &str) {
         self.totals.found(None);

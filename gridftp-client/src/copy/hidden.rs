@@ -12,6 +12,7 @@ use ftp_wire::path::FtpPath;
 use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
+use crate::copy::admission::{Ends, Server};
 use crate::copy::job::FileJob;
 use crate::copy::kept::Found;
 use crate::copy::known::Known;
@@ -151,7 +152,8 @@ impl CopyState {
     pub(crate) async fn admit(
         &self,
         mut taken: Taken,
-        (control, abilities): (&Control, &Abilities),
+        source: Option<Server<'_>>,
+        (control, abilities): Server<'_>,
     ) -> Option<(Taken, StorePath)> {
         let job = taken.file_mut();
         if !self.options.dry_run {
@@ -170,10 +172,17 @@ impl CopyState {
                 return None;
             }
         }
+        let destination = Some((control, abilities));
+        let ends = Ends {
+            source,
+            destination,
+        };
+        let mut taken = Box::pin(self.judge(taken, ends)).await?;
         if self.options.dry_run {
             self.plan(taken);
             return None;
         }
+        let job = taken.file_mut();
         self.recall(job).await;
         let hidden = self.hide(control, abilities, job).await;
         let path = hidden.clone().unwrap_or(path);

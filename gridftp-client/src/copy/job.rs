@@ -64,6 +64,8 @@ pub(crate) struct FileJob {
     pub(crate) straight: bool,
     /// The file they are in, for a download.
     pub(crate) sink: Option<FileSink>,
+    /// Whether the object at its destination has been looked at, and is replaced.
+    pub(crate) judged: bool,
     /// Whether the source is seen to have changed since they came.
     pub(crate) changed: bool,
     /// The bytes of each stripe.

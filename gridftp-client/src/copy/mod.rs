@@ -1,11 +1,13 @@
 //! Copies: many files over several connections, each pipelined, retried and checked.
 
+mod admission;
 mod algorithm;
 mod dirs;
 mod ending;
 mod engine;
 mod facts_query;
 mod hidden;
+mod inventory;
 mod job;
 mod kept;
 mod known;
@@ -38,6 +40,7 @@ use crate::progress::{Counts, Observer, Totals};
 use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
 
+pub(crate) use job::Facts;
 pub(crate) use kept::Digest;
 pub(crate) use listing::Lines;
 pub(crate) use resolve::connect;

@@ -66,14 +66,16 @@ pub(crate) async fn run(
             client.as_deref().zip(first.as_ref()),
             to.client.as_deref().zip(to.site.as_ref()),
         );
-        let shared = Arc::new(CopyState::new(
+        let mut shared = CopyState::new(
             options.clone(),
             Arc::clone(observer),
             Arc::clone(totals),
             first.clone(),
             to.site.clone(),
             targets.clone(),
-        ));
+        );
+        shared.root = names::trim_slashes(&to.path).to_vec();
+        let shared = Arc::new(shared);
         if to.exists && to.dir {
             shared.note_made(names::trim_slashes(&to.path));
         }
@@ -130,6 +132,19 @@ fn check(
     if options.recursive && (options.offset.is_some() || options.length.is_some()) {
         let what = "--offset and --length copy a part of a file, not of a tree";
         return refuse(what, "");
+    }
+    if options.manner.backup_dir.as_deref() == Some(b"") {
+        return refuse(
+            "--backup-dir: no name",
+            "name a directory of the destination's end",
+        );
+    }
+    let has_stdio = sources.contains(&Location::Stdio) || *destination == Location::Stdio;
+    let in_part = options.offset.is_some() || options.length.is_some();
+    if options.manner.looks() && (has_stdio || in_part) {
+        let what = "files that are there already are compared with whole files, and not with parts \
+                    of them or standard input";
+        return refuse(what, "leave out --sync and the like");
     }
     Ok(())
 }

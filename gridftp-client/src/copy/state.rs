@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use ftp_wire::command::{Command, SiteCommand};
@@ -12,13 +12,14 @@ use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 
 use super::hidden::HiddenNames;
+use super::inventory::Inventory;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
 use super::lock;
 use super::queue::Queue;
 use super::reach::Reach;
 use crate::control::{Control, Replies};
-use crate::error::{Class, TransferError};
+use crate::error::{Class, ControlError, TransferError};
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
@@ -44,6 +45,12 @@ pub(crate) struct CopyState {
     pub(crate) source: Option<Site>,
     /// The server of the destination, if it is on one.
     pub(crate) destination: Option<Site>,
+    /// The directory that relative names of the copy are below at the destination.
+    pub(crate) root: Vec<u8>,
+    /// The files at the destination, once they are asked for.
+    inventory: OnceLock<Option<Inventory>>,
+    /// Whether it was told that times are not kept.
+    timeless: AtomicBool,
     /// Destinations of other sources, where there are any.
     targets: Option<Arc<Targets>>,
     made: Mutex<Known>,
@@ -88,6 +95,9 @@ impl CopyState {
     ) -> Self {
         Self {
             options,
+            root: Vec::new(),
+            inventory: OnceLock::new(),
+            timeless: AtomicBool::new(false),
             targets,
             queue: Queue::default(),
             totals,
@@ -102,6 +112,13 @@ impl CopyState {
             hiding: HiddenNames::default(),
             swept: Mutex::default(),
         }
+    }
+
+    /// The files at the destination, where that is at a server.
+    pub(super) fn inventory(&self) -> Option<&Inventory> {
+        self.inventory
+            .get_or_init(|| self.start_inventory())
+            .as_ref()
     }
 
     pub(crate) fn note(&self, text: &str) {
@@ -181,11 +198,36 @@ impl CopyState {
         self.options.preserve && !self.is_partial()
     }
 
+    /// Says whether copies get the times of their sources.
+    pub(crate) fn keeps_times(&self) -> bool {
+        let compares = self.options.manner.comparison().is_some();
+        (self.options.preserve || compares) && !self.is_partial()
+    }
+
+    /// Reads the replies to the commands of [`send_meta`](Self::send_meta). A time that only the next
+    /// run would look at is no failure.
+    pub(crate) async fn settle_meta(&self, meta: Vec<Replies>) -> Result<(), ControlError> {
+        for mut replies in meta {
+            match replies.finish().await {
+                Ok(_) => {}
+                Err(error) if error.reply().is_some() && !self.preserves() => {
+                    if !self.timeless.swap(true, Ordering::Relaxed) {
+                        let text = format!(
+                            "{error}; the next run copies these files again, use --checksum"
+                        );
+                        self.observer.event(&Event::Warning(&text));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Sends the commands that give the copy at `to` the times and modes of its source.
     pub(crate) fn send_meta(&self, control: &Control, job: &FileJob, to: FtpPath) -> Vec<Replies> {
-        let facts = Some(&job.facts).filter(|_| self.preserves());
-        let mode = facts.and_then(|facts| facts.mode);
-        let time = facts.and_then(Facts::time_val);
+        let mode = job.facts.mode.filter(|_| self.preserves());
+        let time = job.facts.time_val().filter(|_| self.keeps_times());
         let chmod = |mode| control.send(Command::Site(SiteCommand::Chmod(mode, to.clone())));
         let utime = |time| control.send_modified(time, to.clone());
         mode.map(chmod).into_iter().chain(time.map(utime)).collect()

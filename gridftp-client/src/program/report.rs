@@ -116,7 +116,8 @@ impl Report {
         if self.json {
             self.emit(&json!({
                 "event": "end", "files": counts.files_done, "failed": counts.files_failed,
-                "skipped": counts.files_skipped, "bytes": counts.bytes_moved, "seconds": seconds,
+                "skipped": counts.files_skipped, "same": counts.files_same,
+                "bytes": counts.bytes_moved, "seconds": seconds,
             }));
         } else if !self.quiet {
             let rate = HumanBytes(per_second(counts.bytes_moved, summary.took));
@@ -127,6 +128,9 @@ impl Report {
                     &HumanBytes(counts.bytes_moved).to_string()
                 ),
             );
+            if counts.files_same > 0 {
+                text.push_str(&format!(", {} the same", counts.files_same));
+            }
             if counts.files_skipped > 0 {
                 text.push_str(&format!(", {} left out", counts.files_skipped));
             }

@@ -16,6 +16,7 @@ use gridftp_client::program::{doctor, proxy};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::choice::ChoiceFlags;
+use crate::manner::MannerFlags;
 
 /// The exit statuses, for `--help` and the man page.
 const EXIT: &str = "\
@@ -29,6 +30,22 @@ Exit status:
   130  stopped by a signal; no name here holds a file that is not whole, but for
        one of which --offset or --length replaced a part; what is written in
        order, as standard output or a FIFO, has got the beginning";
+
+/// What people type, for `--help` and the man page.
+const EXAMPLES: &str = "\
+Examples:
+  gridftp-cp -r run7/ gsiftp://dtn.example.org/data/run7/
+      copies the contents of run7
+  gridftp-cp -r --sync run7/ gsiftp://dtn.example.org/data/run7/
+      copies the files that are not there, or have another size or time
+  gridftp-cp -r --sync --checksum gsiftp://dtn.example.org/data/run7/ run7/
+      copies the files that differ, whatever their times
+  gridftp-cp -r --update --backup-dir /data/old run7/ gsiftp://dtn.example.org/data/run7/
+      keeps newer files, and moves those that are replaced to /data/old first
+  gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
+      adds files, and fails for each that is there and differs
+
+";
 
 /// The text of `--help` before the flags.
 const ABOUT: &str = "\
@@ -58,7 +75,7 @@ word doctor it examines the way to a server; files of these names are copied as 
     name = "gridftp-cp",
     version,
     long_about = ABOUT,
-    after_help = EXIT,
+    after_help = format!("{EXAMPLES}{EXIT}"),
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
@@ -81,6 +98,9 @@ pub(crate) struct Flags {
 
     #[command(flatten)]
     pub(crate) choice: ChoiceFlags,
+
+    #[command(flatten)]
+    pub(crate) manner: MannerFlags,
 
     /// Data connections of one file in MODE E [default: by size and distance]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -290,6 +310,7 @@ impl Flags {
         options.concurrency = self.concurrency;
         options.recursive = self.recursive;
         options.choice = self.choice.choice()?;
+        options.manner = self.manner.manner();
         options.offset = self.offset;
         options.length = self.length;
         options.notes = notes();

@@ -5,6 +5,7 @@
 mod choice;
 mod flags;
 mod list;
+mod manner;
 
 use std::ffi::OsStr;
 use std::io::Write as _;

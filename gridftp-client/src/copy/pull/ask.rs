@@ -8,6 +8,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
+use crate::copy::admission::{Ends, Server};
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::listing::go_on;
@@ -163,7 +164,7 @@ impl Asker<'_> {
 }
 
 /// Leaves out a file that is not to be asked for; waiting names of a listing are taken from it.
-pub(super) fn admit(shared: &CopyState, taken: Taken) -> Option<Taken> {
+pub(super) async fn admit(shared: &CopyState, taken: Taken, source: Server<'_>) -> Option<Taken> {
     let taken = go_on(shared, taken)?;
     let Item::File(job) = taken.item() else {
         return Some(taken);
@@ -172,6 +173,11 @@ pub(super) fn admit(shared: &CopyState, taken: Taken) -> Option<Taken> {
         shared.skip(taken, "it exists");
         return None;
     }
+    let ends = Ends {
+        source: Some(source),
+        destination: None,
+    };
+    let taken = Box::pin(shared.judge(taken, ends)).await?;
     if shared.options.dry_run {
         shared.plan(taken);
         return None;

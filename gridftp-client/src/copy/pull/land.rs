@@ -132,10 +132,8 @@ async fn finish(
         true => Finish::as_is(),
         false => Finish::whole(size),
     };
-    if shared.preserves() {
-        finish.modified = job.facts.modified;
-        finish.mode = job.facts.mode;
-    }
+    finish.modified = job.facts.modified.filter(|_| shared.keeps_times());
+    finish.mode = job.facts.mode.filter(|_| shared.preserves());
     if !shared.is_partial() {
         finish.checksum.clone_from(verified);
     }

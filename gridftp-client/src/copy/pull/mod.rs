@@ -200,7 +200,7 @@ impl<'a> Route for Asker<'a> {
     type Passing = Receiver<'a>;
 
     async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Asked>, Stop> {
-        match admit(self.shared, taken) {
+        match admit(self.shared, taken, (self.control, self.abilities)).await {
             Some(taken) => Ok(self.send(taken).await),
             None => Ok(None),
         }

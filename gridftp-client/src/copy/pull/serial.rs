@@ -47,7 +47,7 @@ impl<'a> Route for Serial<'a> {
     type Passing = Channel<'a>;
 
     async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Taken>, Stop> {
-        Ok(admit(self.shared, taken))
+        Ok(Some(taken))
     }
 
     async fn pass(&self, channel: &mut Channel<'a>, taken: Taken) -> Result<Option<Landed>, Stop> {
@@ -55,6 +55,10 @@ impl<'a> Route for Serial<'a> {
             return Err(Stop::Replace);
         }
         let (client, shared) = (&mut *channel.client, self.shared);
+        let server = (&client.control, &client.abilities);
+        let Some(taken) = admit(shared, taken, server).await else {
+            return Ok(None);
+        };
         if let Err(error) = client.set_up_stream(BufferSide::Send).await {
             return shared.fail_set_up(taken, error).map(|()| None);
         }

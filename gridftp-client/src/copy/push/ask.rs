@@ -43,7 +43,7 @@ impl Asker<'_> {
     pub(super) async fn ask(&self, taken: Taken, dirs: &mut Dirs) -> Option<Asked> {
         let (mut taken, goal) = self
             .shared
-            .admit(taken, (self.control, self.abilities))
+            .admit(taken, None, (self.control, self.abilities))
             .await?;
         let prepared = match self.prepare(taken.file_mut(), &goal.path, dirs).await {
             Ok(prepared) => prepared,

@@ -303,10 +303,8 @@ pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publish
             None => return,
         }
     }
-    for mut replies in meta {
-        if let Err(error) = replies.finish().await {
-            return shared.fail(taken, &error.into());
-        }
+    match shared.settle_meta(meta).await {
+        Ok(()) => shared.succeed(taken, &success),
+        Err(error) => shared.fail(taken, &error.into()),
     }
-    shared.succeed(taken, &success);
 }

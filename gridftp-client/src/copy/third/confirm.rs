@@ -261,9 +261,8 @@ impl Pair<'_> {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        for mut replies in shared.send_meta(self.destination, job, to) {
-            replies.finish().await?;
-        }
+        let meta = shared.send_meta(self.destination, job, to);
+        shared.settle_meta(meta).await?;
         Ok(verified)
     }
 }

@@ -248,8 +248,9 @@ impl Route for Pair<'_> {
 
     async fn ask(&self, window: &mut Window, taken: Taken) -> Result<Option<Asked>, Stop> {
         let shared = self.shared;
+        let source = Some((self.source, self.abilities.0));
         let server = (self.destination, self.abilities.1);
-        let Some((mut taken, goal)) = shared.admit(taken, server).await else {
+        let Some((mut taken, goal)) = shared.admit(taken, source, server).await else {
             return Ok(None);
         };
         let job = taken.file_mut();

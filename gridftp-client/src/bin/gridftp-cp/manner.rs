@@ -1,0 +1,50 @@
+//! `MannerFlags`: the part of the command line on files that are at their destination already.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::{Args, ValueHint};
+use gridftp_client::{Compare, Manner};
+
+/// What becomes of files that are at their destination already.
+#[derive(Debug, Args)]
+pub(crate) struct MannerFlags {
+    /// Leave files that have the same size and time at their destination as they are; copies get the
+    /// times of their sources, so that the next run leaves them
+    #[arg(long)]
+    sync: bool,
+
+    /// As --sync, by size and digest instead of time: both ends read each file of the same size
+    #[arg(long)]
+    checksum: bool,
+
+    /// As --sync, and leave files that are newer at their destination
+    #[arg(long)]
+    update: bool,
+
+    /// As --sync, and fail for files that differ at their destination, which stay as they are
+    #[arg(long)]
+    immutable: bool,
+
+    /// Move files to DIR, of the destination's end, before they are replaced, with the same name as
+    /// below the destination; a relative DIR is below the destination itself
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    backup_dir: Option<OsString>,
+}
+
+impl MannerFlags {
+    /// The manner.
+    pub(crate) fn manner(&self) -> Manner {
+        let mut manner = Manner::default();
+        manner.compare = match (self.checksum, self.sync) {
+            (true, _) => Some(Compare::Digest),
+            (false, true) => Some(Compare::Time),
+            (false, false) => None,
+        };
+        manner.update = self.update;
+        manner.immutable = self.immutable;
+        let dir = self.backup_dir.as_ref();
+        manner.backup_dir = dir.map(|dir| dir.as_bytes().to_vec());
+        manner
+    }
+}
