@@ -16,6 +16,12 @@ pub struct Manner {
     /// The directory that files move to before they are replaced or removed, under the same name as
     /// below the destination; a relative one is below the destination itself.
     pub backup_dir: Option<Vec<u8>>,
+    /// Whether names of a destination that its source directories do not have are removed, behind a
+    /// copy without a failure. Those that the [`Choice`](crate::Choice) leaves out stay, and so do
+    /// unfinished files of ours.
+    pub delete: bool,
+    /// Names that are removed at most; where there are more, none is.
+    pub max_delete: Option<u64>,
 }
 
 /// The way to tell that two files are the same.
@@ -134,7 +140,7 @@ mod tests {
             compare,
             update,
             immutable,
-            backup_dir: None,
+            ..Manner::default()
         };
         let (time, digest) = (Some(Compare::Time), Some(Compare::Digest));
         let unknown = |facts: Facts| Facts {

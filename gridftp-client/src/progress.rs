@@ -85,6 +85,16 @@ pub enum Event<'a> {
         /// Its size in bytes, when known.
         size: Option<u64>,
     },
+    /// A name of the destination that no source has was removed.
+    Removed {
+        /// Its place.
+        path: &'a str,
+    },
+    /// A name of the destination would be removed, were this not a dry run.
+    PlannedRemoval {
+        /// Its place.
+        path: &'a str,
+    },
     /// A file was left out on purpose.
     Skipped {
         /// Where from.
@@ -155,6 +165,7 @@ pub struct Totals {
     done: AtomicU64,
     skipped: AtomicU64,
     same: AtomicU64,
+    deleted: AtomicU64,
     failed: AtomicU64,
     bytes: Arc<AtomicU64>,
     held: AtomicU64,
@@ -176,6 +187,8 @@ pub struct Counts {
     pub files_skipped: u64,
     /// Files that were at their destination already, and are the same.
     pub files_same: u64,
+    /// Names that were removed at the destination, since no source has them.
+    pub deleted: u64,
     /// Files that failed for good.
     pub files_failed: u64,
     /// Bytes moved, those of failed attempts included.
@@ -194,6 +207,7 @@ impl Totals {
             files_done: self.done.load(Ordering::Relaxed),
             files_skipped: self.skipped.load(Ordering::Relaxed),
             files_same: self.same.load(Ordering::Relaxed),
+            deleted: self.deleted.load(Ordering::Relaxed),
             files_failed: self.failed.load(Ordering::Relaxed),
             bytes_moved: self.bytes.load(Ordering::Relaxed),
             bytes_held: self.held.load(Ordering::Relaxed),
@@ -220,6 +234,10 @@ impl Totals {
 
     pub(crate) fn same(&self) {
         self.same.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn deleted(&self) {
+        self.deleted.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn failed(&self) {

@@ -4,6 +4,7 @@
 mod check;
 mod choice;
 mod copies;
+mod delete;
 mod doctor;
 mod downloads;
 mod extended;

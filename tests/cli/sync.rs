@@ -86,7 +86,9 @@ fn a_second_run_copies_what_changed() -> Result<()> {
     each(|bed, route| {
         route.counts(bed, &["--sync"], 10, 0)?;
         let copied = time(&route.target.path("to/sub/7"))?;
-        ensure!(copied == time(&route.source.path("tree/sub/7"))?);
+        let original = time(&route.source.path("tree/sub/7"))?;
+        // Listings tell milliseconds.
+        ensure!(original.duration_since(copied)? < Duration::from_millis(1));
         route.counts(bed, &["--sync"], 0, 10)?;
         route.source.file("tree/3", 99, 9)?;
         route.source.file("tree/sub/7", 17, 70)?;

@@ -275,6 +275,7 @@ impl<'a> Sorter<'a> {
                 self.refuse(&entry.name, &error);
             }
             EntryKind::Dir => {
+                self.shared.note_dir_entry(&from, &to);
                 let above = self.above();
                 let job = DirJob {
                     facts,

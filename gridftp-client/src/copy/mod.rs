@@ -27,6 +27,7 @@ mod same;
 mod spool;
 mod state;
 mod stdio;
+mod surplus;
 mod third;
 mod trees;
 mod window;

@@ -10,7 +10,7 @@ use super::job::{DirJob, Facts, Item};
 use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
 use super::state::{CopyState, Targets};
-use super::{dirs, named, stdio};
+use super::{dirs, named, stdio, surplus};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, ControlError, TransferError};
 use crate::local;
@@ -51,9 +51,10 @@ pub(crate) async fn run(
     let names = options.choice.names.is_some();
     let to_dir = many || names || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
-    let mut worst = None;
+    let (mut worst, mut roots) = (None, Vec::new());
     // One tree, or one file, has no two files for one name.
-    let targets = (sources.len() > 1 || names).then(Arc::<Targets>::default);
+    let targets =
+        (sources.len() > 1 || names || options.manner.delete).then(Arc::<Targets>::default);
     let mut groups = sources.chunk_by(|a, b| site(a) == site(b)).peekable();
     while let Some(group) = groups.next() {
         let (first, mut client) = (group.first().and_then(site), None);
@@ -92,6 +93,17 @@ pub(crate) async fn run(
         drop(producer);
         let session = Session::of(client, to.client.take());
         engine::run(&shared, session, groups.peek().is_none()).await;
+        roots.extend(shared.take_roots());
+        let (none, is_last) = (
+            worst.is_none() && shared.worst().is_none(),
+            groups.peek().is_none(),
+        );
+        if options.manner.delete && is_last && none {
+            let removed = surplus::remove(&shared, std::mem::take(&mut roots));
+            if let Err(error) = Box::pin(removed).await {
+                shared.give_up_found(&destination.to_string(), &error);
+            }
+        }
         dirs::settle(&shared).await;
         if worst != Some(Class::Verify) {
             worst = shared.worst().or(worst);
@@ -128,6 +140,14 @@ fn check(
     let is_directory = |source: &Location| pattern(source).is_none() && *source != Location::Stdio;
     if options.choice.names.is_some() && (sources.len() > 1 || !sources.iter().all(is_directory)) {
         return refuse("the names of --files-from are of one source directory", "");
+    }
+    let trees = options.recursive && options.choice.names.is_none();
+    if options.manner.delete && !(trees && sources.iter().all(is_directory)) {
+        let what = "--delete compares whole directories with their sources";
+        return refuse(
+            what,
+            "name source directories, with --recursive and without wildcards",
+        );
     }
     if options.recursive && (options.offset.is_some() || options.length.is_some()) {
         let what = "--offset and --length copy a part of a file, not of a tree";

@@ -54,6 +54,7 @@ pub(super) async fn list_tree(
         relative: root.relative.to_vec(),
         ..DirJob::new(from.to_vec(), target)
     };
+    shared.note_root(&job.from, &job.to);
     shared.queue.push(Item::Dir(Box::new(job)));
     Ok(())
 }
@@ -66,6 +67,7 @@ pub(super) async fn walk_tree(
 ) -> Result<(), TransferError> {
     let (from, target) = (root.from, root.target);
     let avoid = to.refuse(shared, root.object, &target, from, true).await?;
+    shared.note_root(from, &target);
     let shared = Arc::clone(shared);
     let producer = shared.queue.producer();
     let base = root.relative.to_vec();
@@ -84,14 +86,20 @@ pub(super) async fn walk_tree(
             shared.queue.room(Kind::Any).await;
             match found {
                 Found::Dir(item) => {
-                    let relative = names::join(&base, &item.relative);
+                    let (relative, to) = (
+                        names::join(&base, &item.relative),
+                        names::join(&target, &item.relative),
+                    );
+                    let from = item.path.as_os_str().as_bytes().to_vec();
+                    if !item.relative.is_empty() {
+                        shared.note_dir_entry(&from, &to);
+                    }
                     if shared.options.choice.dir(&relative) == Verdict::Enter {
                         // It is made with the files in it.
                         continue;
                     }
                     let facts = Facts::of_local(&item);
-                    let from = item.path.as_os_str().as_bytes().to_vec();
-                    let job = DirJob::new(from, names::join(&target, &item.relative));
+                    let job = DirJob::new(from, to);
                     shared
                         .queue
                         .push(Item::Dir(Box::new(DirJob { facts, ..job })));

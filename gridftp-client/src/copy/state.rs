@@ -53,6 +53,8 @@ pub(crate) struct CopyState {
     timeless: AtomicBool,
     /// Destinations of other sources, where there are any.
     targets: Option<Arc<Targets>>,
+    /// The source directories, where the others at the destination are to go.
+    pairs: Mutex<Vec<Pair>>,
     made: Mutex<Known>,
     pub(super) worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
@@ -71,11 +73,24 @@ pub(crate) struct Targets {
     hasher: RandomState,
 }
 
+/// A source directory, and the directory at the destination that takes its entries.
+#[derive(Debug)]
+pub(super) struct Pair {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    /// Whether it has an entry.
+    filled: bool,
+}
+
 impl Targets {
     /// Takes a path; false when another source has it.
     fn take(&self, path: &[u8]) -> bool {
         let mut taken = lock(&self.taken);
         taken.insert(self.hasher.hash_one(path))
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        lock(&self.taken).contains(&self.hasher.hash_one(path))
     }
 }
 
@@ -104,6 +119,7 @@ impl CopyState {
             observer,
             source,
             destination,
+            pairs: Mutex::default(),
             made: Mutex::default(),
             worst: Mutex::default(),
             dirs: Mutex::default(),
@@ -150,8 +166,61 @@ impl CopyState {
         self.options.connect.disk_stack.is_some()
     }
 
+    /// Notes a source directory.
+    pub(super) fn note_root(&self, from: &[u8], to: &[u8]) {
+        if self.options.manner.delete {
+            lock(&self.pairs).push(Pair {
+                from: trim_slashes(from).to_vec(),
+                to: trim_slashes(to).to_vec(),
+                filled: false,
+            });
+        }
+    }
+
+    /// Notes a name in a source directory.
+    fn note_entry(&self, from: &[u8]) {
+        if !self.options.manner.delete {
+            return;
+        }
+        let holds = |pair: &&mut Pair| from.starts_with(&pair.from) && from != pair.from;
+        let mut pairs = lock(&self.pairs);
+        for pair in pairs.iter_mut().filter(|pair| !pair.filled).filter(holds) {
+            pair.filled = true;
+        }
+    }
+
+    /// Notes a directory in a source directory.
+    pub(super) fn note_dir_entry(&self, from: &[u8], to: &[u8]) {
+        if let (true, Some(targets)) = (self.options.manner.delete, &self.targets) {
+            targets.take(trim_slashes(to));
+            self.note_entry(from);
+        }
+    }
+
+    /// Says whether a source has the name of `path` at the destination.
+    pub(super) fn is_sourced(&self, path: &[u8]) -> bool {
+        self.targets.as_ref().is_some_and(|all| all.has(path))
+    }
+
+    /// The directories at the destination that took those of the sources; an empty source has failed,
+    /// since it may be a file system that is not mounted.
+    pub(super) fn take_roots(&self) -> Vec<Vec<u8>> {
+        let pairs = std::mem::take(&mut *lock(&self.pairs));
+        let root = |pair: Pair| {
+            if !pair.filled {
+                let from = self.describe_source(&pair.from);
+                let what = "it has nothing to copy, and --delete would empty its destination";
+                let error = TransferError::source(from.clone(), what, "see that it is mounted");
+                self.give_up_found(&from, &error);
+            }
+            pair.to
+        };
+        pairs.into_iter().map(root).collect()
+    }
+
     /// Adds a file to the work.
     pub(crate) fn found(&self, mut job: FileJob) {
+        self.note_entry(&job.from);
         if self.targets.as_ref().is_some_and(|all| !all.take(&job.to)) {
             let what = format!("another source is copied to {} already", show(&job.to));
             let error = TransferError::source(show(&job.from), what, "copy it elsewhere");
@@ -335,6 +404,10 @@ impl CopyState {
             before: job.facts.size.unwrap_or(0),
             now: now.size.unwrap_or(0),
         }
+    }
+
+    pub(super) fn describe_destination(&self, path: &[u8]) -> String {
+        self.describe(self.destination.as_ref(), path)
     }
 
     pub(crate) fn describe_source(&self, path: &[u8]) -> String {

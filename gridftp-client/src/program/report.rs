@@ -117,7 +117,7 @@ impl Report {
             self.emit(&json!({
                 "event": "end", "files": counts.files_done, "failed": counts.files_failed,
                 "skipped": counts.files_skipped, "same": counts.files_same,
-                "bytes": counts.bytes_moved, "seconds": seconds,
+                "deleted": counts.deleted, "bytes": counts.bytes_moved, "seconds": seconds,
             }));
         } else if !self.quiet {
             let rate = HumanBytes(per_second(counts.bytes_moved, summary.took));
@@ -130,6 +130,9 @@ impl Report {
             );
             if counts.files_same > 0 {
                 text.push_str(&format!(", {} the same", counts.files_same));
+            }
+            if counts.deleted > 0 {
+                text.push_str(&format!(", {} deleted", counts.deleted));
             }
             if counts.files_skipped > 0 {
                 text.push_str(&format!(", {} left out", counts.files_skipped));
@@ -265,6 +268,8 @@ impl Report {
                 let size = size.unwrap_or_default();
                 self.out(&format!("{source} -> {destination}{size}"));
             }
+            Event::Removed { path } if self.verbose > 0 => self.out(&format!("{path}: deleted")),
+            Event::PlannedRemoval { path } => self.out(&format!("delete {path}")),
             Event::Skipped { source, why } if self.verbose > 0 => {
                 self.out(&format!("{source}: left out, {why}"));
             }
@@ -423,6 +428,8 @@ fn object(event: &Event<'_>) -> Option<Value> {
         } => json!({
             "event": "plan", "source": source, "destination": destination, "bytes": size,
         }),
+        Event::Removed { path } => json!({ "event": "deleted", "path": path }),
+        Event::PlannedRemoval { path } => json!({ "event": "delete", "path": path }),
         Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
         Event::Warning(text) => json!({ "event": "warning", "text": text }),
         Event::Note(text) => json!({ "event": "note", "text": text }),

@@ -42,6 +42,8 @@ Examples:
       copies the files that differ, whatever their times
   gridftp-cp -r --update --backup-dir /data/old run7/ gsiftp://dtn.example.org/data/run7/
       keeps newer files, and moves those that are replaced to /data/old first
+  gridftp-cp -r --sync --delete --max-delete 100 --dry-run run7/ gsiftp://dtn.example.org/data/run7/
+      tells what would be copied, and what would be removed there
   gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
       adds files, and fails for each that is there and differs
 

@@ -26,10 +26,20 @@ pub(crate) struct MannerFlags {
     #[arg(long)]
     immutable: bool,
 
-    /// Move files to DIR, of the destination's end, before they are replaced, with the same name as
+    /// Move files to DIR, of the destination's end, before they are replaced or removed, with the same name as
     /// below the destination; a relative DIR is below the destination itself
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     backup_dir: Option<OsString>,
+
+    /// Remove at the destination all that its source directories do not have, once all is copied
+    /// without a failure; names that the choice of files leaves out stay, and an empty source is an
+    /// error
+    #[arg(long, requires = "recursive")]
+    delete: bool,
+
+    /// Remove nothing where --delete would remove more than N names
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u64>,
 }
 
 impl MannerFlags {
@@ -43,6 +53,8 @@ impl MannerFlags {
         };
         manner.update = self.update;
         manner.immutable = self.immutable;
+        manner.delete = self.delete;
+        manner.max_delete = self.max_delete;
         let dir = self.backup_dir.as_ref();
         manner.backup_dir = dir.map(|dir| dir.as_bytes().to_vec());
         manner

@@ -1,0 +1,201 @@
+//! `--delete`: names that no source has go, after an error-free run, within a limit, and no others.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use anyhow::{Context as _, Result, ensure};
+use workspace_tests::{Host, Reaction, ScriptedServer, Tree};
+
+use crate::{Bed, cp_in, fails};
+
+/// Fills a source and a destination that has more, and copies by each route.
+fn each(act: impl Fn(&Bed, &str, &str, &Tree, &Tree) -> Result<()>) -> Result<()> {
+    for way in ["up", "down", "between"] {
+        let bed = Bed::new()?;
+        let far = Tree::new()?;
+        let other = Host::ours(far.root())?;
+        let (source, target, from, to) = match way {
+            "up" => (&bed.here, &bed.there, "tree/".to_owned(), bed.url("to")),
+            "down" => (&bed.there, &bed.here, bed.url("tree/"), "to".to_owned()),
+            _ => (&bed.there, &far, bed.url("tree/"), other.url("to")),
+        };
+        for name in ["a", "sub/b", "sub/deep/c"] {
+            source.file(&format!("tree/{name}"), 10, 1)?;
+        }
+        source.dir("tree/empty")?;
+        for name in ["a", "old", "sub/old", "gone/x", "gone/deep/y", "log.tmp"] {
+            target.file(&format!("to/{name}"), 20, 2)?;
+        }
+        target.dir("to/hollow")?;
+        act(&bed, &from, &to, source, target).context(way)?;
+    }
+    Ok(())
+}
+
+/// The names and directories below `to`.
+fn there(tree: &Tree) -> Result<Vec<String>> {
+    let (mut waiting, mut names) = (vec![tree.path("to")], Vec::new());
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let path = entry.path();
+            let name = path.strip_prefix(tree.path("to"))?.display().to_string();
+            if entry.file_type()?.is_dir() {
+                waiting.push(path);
+            }
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+const SOURCE: [&str; 6] = ["a", "empty", "sub", "sub/b", "sub/deep", "sub/deep/c"];
+
+#[test]
+fn what_no_source_has_goes_and_a_dry_run_tells_it() -> Result<()> {
+    each(|bed, from, to, _, target| {
+        let before = there(target)?;
+        let told = bed
+            .cp(&["-r", "--delete", "--dry-run", from, to])?
+            .ok()?
+            .stdout;
+        let planned = told.lines().filter_map(|line| line.strip_prefix("delete "));
+        let planned: Vec<_> = planned.collect();
+        ensure!(planned.len() == 8 && there(target)? == before, "{told}");
+        let at = |name: &str| planned.iter().position(|line| line.ends_with(name));
+        ensure!(at("/gone/deep/y") < at("/gone/deep") && at("/gone/deep") < at("/gone"));
+        let told = bed.cp(&["-r", "--delete", from, to])?.ok()?.stdout;
+        ensure!(told.contains(", 8 deleted"), "{told}");
+        ensure!(there(target)? == SOURCE, "{:?}", there(target)?);
+        Ok(())
+    })
+}
+
+#[test]
+fn more_than_the_limit_removes_nothing() -> Result<()> {
+    each(|bed, from, to, _, target| {
+        let flags = ["-r", "--delete", "--max-delete", "7", from, to];
+        let refused = bed.cp(&flags)?;
+        fails(&refused, 1, &["8 names would go", "--max-delete allows 7"])?;
+        ensure!(there(target)?.contains(&"old".to_owned()));
+        bed.cp(&["-r", "--delete", "--max-delete", "8", from, to])?
+            .ok()?;
+        ensure!(there(target)? == SOURCE);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_left_out_or_unfinished_stays() -> Result<()> {
+    each(|bed, from, to, source, target| {
+        for name in [".gridftp-index", "gone/.x.gridftp-0a1b2c3d"] {
+            target.file(&format!("to/{name}"), 5, 5)?;
+        }
+        source.file("tree/large", 5000, 1)?;
+        target.file("to/large", 5, 5)?;
+        let flags = ["-r", "--delete", "--exclude", "*.tmp", "--max-size", "1K"];
+        bed.cp(&[&flags[..], &[from, to]].concat())?.ok()?;
+        let mut wanted = [".gridftp-index", "gone", "gone/.x.gridftp-0a1b2c3d"].to_vec();
+        wanted.extend(SOURCE);
+        wanted.extend(["large", "log.tmp"]);
+        wanted.sort_unstable();
+        ensure!(there(target)? == wanted, "{:?}", there(target)?);
+        Ok(())
+    })
+}
+
+#[test]
+fn links_are_removed_and_not_followed() -> Result<()> {
+    each(|bed, from, to, _, target| {
+        target.file("outside/kept", 10, 1)?;
+        symlink("../outside", target.path("to/link"))?;
+        symlink("../../outside", target.path("to/gone/link"))?;
+        bed.cp(&["-r", "--delete", from, to])?.ok()?;
+        ensure!(there(target)? == SOURCE);
+        ensure!(target.path("outside/kept").exists());
+        Ok(())
+    })
+}
+
+#[test]
+fn removed_files_move_to_the_directory_for_them() -> Result<()> {
+    each(|bed, from, to, _, target| {
+        for _ in 0..2 {
+            let flags = ["-r", "--sync", "--delete", "--backup-dir", "was", from, to];
+            bed.cp(&flags)?.ok()?;
+        }
+        let kept = target.names("to/was")?;
+        let wanted = ["a", "gone/deep/y", "gone/x", "log.tmp", "old", "sub/old"];
+        ensure!(kept == wanted, "{kept:?}");
+        ensure!(!target.path("to/gone").exists());
+        Ok(())
+    })
+}
+
+#[test]
+fn an_empty_or_missing_source_or_a_failure_removes_nothing() -> Result<()> {
+    each(|bed, from, to, source, target| {
+        let before = there(target)?;
+        source.dir("nothing")?;
+        let nothing = from.replace("tree/", "nothing/");
+        let refused = bed.cp(&["-r", "--delete", &nothing, to])?;
+        fails(&refused, 1, &["it has nothing to copy"])?;
+        let missing = from.replace("tree/", "missing/");
+        fails(&bed.cp(&["-r", "--delete", &missing, to])?, 1, &["missing"])?;
+        ensure!(there(target)? == before);
+        // One of two sources is empty.
+        let refused = bed.cp(&["-r", "--delete", from, &nothing, to])?;
+        fails(&refused, 1, &["it has nothing to copy"])?;
+        symlink("nowhere", source.path("tree/sub/dangling"))?;
+        let refused = bed.cp(&["-r", "--delete", from, to])?;
+        fails(&refused, 1, &["dangling"])?;
+        ensure!(there(target)?.contains(&"old".to_owned()));
+        Ok(())
+    })
+}
+
+#[test]
+fn several_sources_keep_the_names_of_all() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("one/a", 1, 1)?;
+    bed.here.file("two/b", 1, 1)?;
+    for name in ["a", "b", "c", "one/old", "other/x"] {
+        bed.there.file(&format!("to/{name}"), 1, 1)?;
+    }
+    bed.cp(&["-r", "--delete", "one/", "two/", &bed.url("to")])?
+        .ok()?;
+    ensure!(there(&bed.there)? == ["a", "b"]);
+    // A directory that is copied itself is the only one that is compared.
+    bed.there.file("to/one/old", 1, 1)?;
+    bed.cp(&["-r", "--delete", "one", &bed.url("to")])?.ok()?;
+    ensure!(there(&bed.there)? == ["a", "b", "one", "one/a"]);
+    for bad in [
+        &["--delete", "one", "x"][..],
+        &["-r", "--max-delete", "1", "one", "x"],
+    ] {
+        fails(&bed.cp(bad)?, 2, &["required"])?;
+    }
+    let pattern = bed.cp(&["-r", "--delete", &bed.url("t*"), "x"])?;
+    fails(&pattern, 2, &["--delete", "without wildcards"])
+}
+
+/// Such a server tells a link to a directory as a directory.
+#[test]
+fn a_link_in_the_guise_of_a_directory_keeps_what_it_leads_to() -> Result<()> {
+    let tree = Tree::new()?;
+    tree.file("tree/a", 10, 1)?;
+    let server = ScriptedServer::start(|line| match line {
+        "DELE /to/link" => Reaction::say("250 gone"),
+        _ => Reaction::Usual,
+    })?;
+    server.file("/to/a", "old");
+    server.file("/to/link/kept", "kept");
+    cp_in(&tree, &["-r", "--delete", "tree/", &server.url("to")])?.ok()?;
+    ensure!(
+        server.bytes("/to/link/kept").is_some(),
+        "{:?}",
+        server.commands()
+    );
+    Ok(())
+}
