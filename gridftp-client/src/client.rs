@@ -235,7 +235,7 @@ impl Client {
         if let Some(grid) = self.guard.grid_mut() {
             grid.use_session(session)?;
         }
-        let stack = xio::registry().stack(&self.options.stack)?;
+        let stack = stacks::of_data(&self.options)?;
         self.stack = self.guard.over(stack);
         self.drop_channel();
         Ok(())

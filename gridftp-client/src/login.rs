@@ -7,14 +7,14 @@ use ftp_proto::client::{Login, LoginError, LoginStep, Settings};
 use ftp_proto::security::Mechanism;
 use ftp_wire::command::{Mode, Secret};
 use ftp_wire::reply::Reply;
-use xio_core::{BoxStream, Target, Transport as _};
+use xio_core::{BoxStream, DynStack, ErrorKind, Operation, Target, Transport as _};
 
 use crate::abilities::Abilities;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ConnectError, ControlError};
 use crate::grid::{MAPPED, NO_PASSWORD};
-use crate::options::ConnectOptions;
+use crate::options::{ConnectOptions, Family};
 use crate::ssh;
 use crate::url::{Scheme, Site};
 
@@ -114,10 +114,14 @@ pub(crate) async fn reach(
     let begun = Instant::now();
     let connecting = async {
         if site.scheme == Scheme::Ssh {
-            return ssh::connect(site, options.remote_program.as_deref()).await;
+            return ssh::connect(site, options).await;
         }
         let target = Target::host(site.host.clone(), site.port);
-        xio::registry().stack(CONTROL)?.connect(&target).await
+        let stack = xio::registry().stack(CONTROL)?;
+        match options.family {
+            Some(family) => over(family, &stack, &target).await,
+            None => stack.connect(&target).await,
+        }
     };
     match tokio::time::timeout(limit, connecting).await {
         Ok(Ok(stream)) => Ok((stream, begun.elapsed())),
@@ -126,6 +130,29 @@ pub(crate) async fn reach(
             format!("no answer within {} s", limit.as_secs()).into(),
         )),
     }
+}
+
+/// Connects to the first address of a family that answers.
+async fn over(
+    family: Family,
+    stack: &DynStack,
+    target: &Target,
+) -> Result<BoxStream, xio_core::Error> {
+    let lookup = |host: String, port| async move { tokio::net::lookup_host((host, port)).await };
+    let place = ("tcp", Operation::Connect);
+    let mut found = xio_core::resolve(target, target.port, false, place, lookup).await?;
+    found.retain(|at| at.is_ipv4() == (family == Family::V4));
+    let host = target.host.as_deref().unwrap_or_default();
+    let name = if family == Family::V4 { "IPv4" } else { "IPv6" };
+    let none = format!("host {host} has no {name} address");
+    let mut failed = xio_core::Error::new(ErrorKind::Unreachable, "tcp", Operation::Connect, none);
+    for address in found {
+        match stack.connect(&Target::from(address)).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 pub(crate) fn settings(options: &ConnectOptions) -> Settings {

@@ -73,7 +73,7 @@ impl Manner {
     /// The way to compare, which `update` and `immutable` need too.
     pub(crate) fn comparison(&self) -> Option<Compare> {
         let needs = self.update || self.immutable;
-        self.compare.or(needs.then_some(Compare::Time))
+        self.compare.or_else(|| needs.then_some(Compare::Time))
     }
 
     /// Decides on a file by its facts and those of its target.

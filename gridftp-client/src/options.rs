@@ -7,12 +7,13 @@ use std::time::Duration;
 
 pub use byte_ranges::Layout;
 pub use ftp_proto::security::Level;
-pub use ftp_wire::command::Dcau;
 use ftp_wire::command::Mode;
+pub use ftp_wire::command::{Dcau, Family};
 use gridftp_dsi::types::ChecksumAlgorithm;
 pub use gsi::exchange::Delegation;
 pub use gsi::host::Names;
 pub use xio::tls::{Identity, Roots};
+pub use xio_core::PortRange;
 
 pub use crate::choice::Choice;
 pub use crate::grid::{DataCredential, GridOptions};
@@ -62,6 +63,10 @@ pub struct ConnectOptions {
     pub identity: Option<Identity>,
     /// Grid security, of `gsiftp://` and of data behind ssh.
     pub grid: GridOptions,
+    /// Family of the addresses of servers; `None` takes the first address that answers.
+    pub family: Option<Family>,
+    /// Ports to listen at for data connections of servers; `None` leaves them to the kernel.
+    pub data_ports: Option<PortRange>,
 }
 
 /// Protection of a control connection. A server that cannot have it is refused.
@@ -100,6 +105,8 @@ impl Default for ConnectOptions {
             roots: Roots::system(),
             identity: None,
             grid: GridOptions::default(),
+            family: None,
+            data_ports: None,
         }
     }
 }
@@ -175,6 +182,9 @@ pub struct CopyOptions {
     pub preserve: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,
+    /// Whether the first file that fails for good ends the copy; those that are not copied then are
+    /// left out.
+    pub fail_fast: bool,
 }
 
 impl Default for CopyOptions {
@@ -199,6 +209,7 @@ impl Default for CopyOptions {
             no_clobber: false,
             preserve: false,
             dry_run: false,
+            fail_fast: false,
         }
     }
 }

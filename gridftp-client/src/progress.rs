@@ -122,6 +122,8 @@ pub enum Event<'a> {
     Failed {
         /// Where from.
         source: &'a str,
+        /// Its name below the destination; empty where the failure is of no one name.
+        name: &'a [u8],
         /// The failure.
         error: &'a TransferError,
     },

@@ -8,6 +8,7 @@ use xio::popen::Popen;
 use xio_core::Transport as _;
 use xio_core::{BoxStream, Error, ErrorKind, Info, Observer, Operation, Result, Tap, Target};
 
+use crate::options::{ConnectOptions, Family};
 use crate::url::{SSH_PORT, Site};
 
 const LAYER: &str = "ssh";
@@ -25,9 +26,9 @@ const NOISE: usize = 64 << 10;
 ///
 /// # Errors
 /// The failure of `ssh`, with the end of its standard error.
-pub(crate) async fn connect(site: &Site, program: Option<&str>) -> Result<BoxStream> {
+pub(crate) async fn connect(site: &Site, options: &ConnectOptions) -> Result<BoxStream> {
     let ssh = Popen::new()
-        .argv(command(site, program))
+        .argv(command(site, options))
         .pass_env(true)
         .foreground(true);
     let mut stream = ssh.connect(&Target::file("ssh")).await?;
@@ -36,8 +37,13 @@ pub(crate) async fn connect(site: &Site, program: Option<&str>) -> Result<BoxStr
 }
 
 /// The command line of `ssh`.
-fn command(site: &Site, program: Option<&str>) -> Vec<String> {
+fn command(site: &Site, options: &ConnectOptions) -> Vec<String> {
     let mut words = ["ssh", "-T", "-x", "-a"].map(str::to_owned).to_vec();
+    match options.family {
+        Some(Family::V4) => words.push("-4".to_owned()),
+        Some(Family::V6) => words.push("-6".to_owned()),
+        _ => {}
+    }
     // Without it the port of the person's configuration applies.
     if site.port != SSH_PORT {
         words.extend(["-p".to_owned(), site.port.to_string()]);
@@ -46,7 +52,11 @@ fn command(site: &Site, program: Option<&str>) -> Vec<String> {
         words.extend(["-l".to_owned(), user.clone()]);
     }
     // No host name is taken for an option.
-    words.extend(["--".to_owned(), site.host.clone(), remote_command(program)]);
+    words.extend([
+        "--".to_owned(),
+        site.host.clone(),
+        remote_command(options.remote_program.as_deref()),
+    ]);
     words
 }
 
@@ -127,14 +137,21 @@ mod tests {
                 scheme: crate::url::Scheme::Ssh,
                 ..Site::new("-oProxyCommand=x", SSH_PORT)
             },
-            Some("/opt/it's/gridftp-server"),
+            &ConnectOptions {
+                remote_program: Some("/opt/it's/gridftp-server".to_owned()),
+                ..ConnectOptions::default()
+            },
         );
         assert_eq!(words[..5], ["ssh", "-T", "-x", "-a", "--"]);
         assert_eq!(words[5], "-oProxyCommand=x");
         let inner =
             r#"echo "gridftp-ssh $SSH_CONNECTION"; exec '/opt/it'\''s/gridftp-server' --stdio"#;
         assert_eq!(words[6], format!("exec sh -c {}", quoted(inner)));
-        let words = command(&Site::new("h", 2022).with_account("ann", None), None);
-        assert_eq!(words[4..10], ["-p", "2022", "-l", "ann", "--", "h"]);
+        let options = ConnectOptions {
+            family: Some(Family::V6),
+            ..ConnectOptions::default()
+        };
+        let words = command(&Site::new("h", 2022).with_account("ann", None), &options);
+        assert_eq!(words[4..11], ["-6", "-p", "2022", "-l", "ann", "--", "h"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The stack of data connections, and the commands that tell the server of it.
 
 use ftp_wire::command::{Command, SiteCommand, StackSide};
-use xio_core::{DynStack, Plan};
+use xio_core::{DynStack, Plan, PortRange};
 
 use crate::control::Control;
 use crate::error::{ConnectError, ControlError};
@@ -12,7 +12,25 @@ use crate::options::ConnectOptions;
 /// # Errors
 /// [`ConnectError::Stack`] for a string that names none.
 pub(crate) fn of_data(options: &ConnectOptions) -> Result<DynStack, ConnectError> {
-    xio::registry().stack(&options.stack).map_err(bad)
+    let stack = match options.data_ports {
+        Some(ports) => at_ports(&options.stack, ports)?,
+        None => options.stack.clone(),
+    };
+    xio::registry().stack(&stack).map_err(bad)
+}
+
+/// The stack that listens at one of `ports`.
+fn at_ports(stack: &str, ports: PortRange) -> Result<String, ConnectError> {
+    let rest = stack.strip_prefix("tcp");
+    let range = format!("tcp:listen_range={ports}");
+    match rest.map(|rest| (rest.chars().next(), rest)) {
+        Some((None | Some(','), rest)) => Ok(format!("{range}{rest}")),
+        Some((Some(':'), rest)) => Ok(format!("{range};{}", rest.trim_start_matches(':'))),
+        _ => {
+            let what = format!("--data-ports are of tcp, which is not the first driver of {stack}");
+            Err(ConnectError::Stack { cause: what.into() })
+        }
+    }
 }
 
 /// Tells the server which stacks to build, where they are not its own choice.

@@ -176,7 +176,7 @@ fn several_sources_keep_the_names_of_all() -> Result<()> {
     ] {
         fails(&bed.cp(bad)?, 2, &["required"])?;
     }
-    let pattern = bed.cp(&["-r", "--delete", &bed.url("t*"), "x"])?;
+    let pattern = bed.cp(&["-r", "--delete", &format!("{}t*", bed.url("")), "x"])?;
     fails(&pattern, 2, &["--delete", "without wildcards"])
 }
 

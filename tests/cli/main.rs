@@ -21,6 +21,7 @@ mod plain;
 mod proxy;
 mod resume;
 mod rules;
+mod runs;
 mod safety;
 mod secrets;
 mod secured;

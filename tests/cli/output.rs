@@ -27,7 +27,8 @@ fn help_explains_every_option() -> Result<()> {
         let mut lines = help.lines().skip_while(|line| {
             let long = line.trim_start();
             let long = long.split_once(", ").map_or(long, |(_, long)| long);
-            let end = long.find(|c: char| !c.is_ascii_lowercase() && c != '-');
+            let is_flag = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            let end = long.find(|c: char| !is_flag(c));
             long.get(..end.unwrap_or(long.len())) != Some(flag)
         });
         ensure!(lines.next().is_some(), "{flag} is missing in {help}");

@@ -173,12 +173,10 @@ impl CopyState {
 
     /// The name that the object at `path` of the destination moves to before it is replaced.
     fn aside(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let root = match path == self.root {
-            true => names::parent(&self.root),
-            false => &self.root,
+        let (root, below) = match path == self.root {
+            true => (names::parent(&self.root), names::last(path)),
+            false => (&*self.root, self.below_root(path)),
         };
-        let below = path.strip_prefix(root).unwrap_or(names::last(path));
-        let below = below.strip_prefix(b"/").unwrap_or(below);
         Some(names::join(&self.backup_dir(root)?, below))
     }
 

@@ -76,7 +76,7 @@ async fn there(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), Tr
 
 /// Counts a failure: with --preserve, a directory has to have its time and its mode.
 fn tell(shared: &CopyState, dir: &DirJob, error: &TransferError) {
-    shared.give_up_found(&shared.describe_source(&dir.from), error);
+    shared.give_up_found(&shared.describe_source(&dir.from), b"", error);
 }
 
 fn local(dir: &DirJob) -> std::io::Result<()> {

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::job::Item;
+use super::job::{FileJob, Item};
 use super::kept::Digest;
 use super::pull::tell_kept;
 use super::queue::Taken;
 use super::state::CopyState;
 use super::{Stop, lock};
 use crate::error::{Class, TransferError};
+use crate::names;
 use crate::progress::Event;
 use crate::transfer::Failure;
 
@@ -151,20 +152,49 @@ impl CopyState {
     pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
         let name = self.name_item(item);
         match item {
-            Item::File(_) => self.give_up(&name, error),
+            Item::File(job) => self.give_up(&name, self.below(job), error),
             // Directories count only where they fail.
-            Item::Dir(_) => self.give_up_found(&name, error),
+            Item::Dir(job) => self.give_up_found(&name, self.below_root(&job.to), error),
         }
     }
 
-    /// As [`give_up`](Self::give_up), of a source that was not counted before.
-    pub(crate) fn give_up_found(&self, source: &str, error: &TransferError) {
-        self.totals.found(None);
-        self.give_up(source, error);
+    /// Leaves out an item that is not copied since another has failed.
+    pub(crate) fn leave_untried(&self, item: &Item) {
+        if let Item::File(_) = item {
+            self.note_left_out(
+                &self.name_item(item),
+                "another file failed, and --fail-fast is set",
+            );
+        }
     }
 
-    /// Counts and tells a failure for good.
-    pub(crate) fn give_up(&self, source: &str, error: &TransferError) {
+    /// The name of a file below the destination, or its own where it is copied to another.
+    pub(crate) fn below<'a>(&self, job: &'a FileJob) -> &'a [u8] {
+        match job.to == self.root {
+            true => names::last(&job.from),
+            false => self.below_root(&job.to),
+        }
+    }
+
+    /// The path of an object of the destination below that.
+    pub(crate) fn below_root<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        let below = path
+            .strip_prefix(&*self.root)
+            .unwrap_or_else(|| names::last(path));
+        below.strip_prefix(b"/").unwrap_or(below)
+    }
+
+    /// As [`give_up`](Self::give_up), of a source that was not counted before.
+    pub(crate) fn give_up_found(&self, source: &str, name: &[u8], error: &TransferError) {
+        self.totals.found(None);
+        self.give_up(source, name, error);
+    }
+
+    /// Counts and tells a failure for good, of an object with this name below the destination.
+    pub(crate) fn give_up(&self, source: &str, name: &[u8], error: &TransferError) {
+        if self.options.fail_fast {
+            self.stopped.cancel();
+        }
         self.totals.failed();
         let mut worst = lock(&self.worst);
         let class = error.class();
@@ -172,7 +202,11 @@ impl CopyState {
             *worst = Some(class);
         }
         drop(worst);
-        self.observer.event(&Event::Failed { source, error });
+        self.observer.event(&Event::Failed {
+            source,
+            name,
+            error,
+        });
     }
 
     /// The class of the failures, if there were any; a copy that differs outweighs the others.

@@ -132,6 +132,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
                 Some(Err(panicked)) if panicked.is_panic() => std::panic::resume_unwind(panicked.into_panic()),
                 Some(Err(_)) => {}
             },
+            () = shared.stopped.cancelled() => break,
             () = shared.queue.all_found(), if finding => {
                 finding = false;
                 shared.totals.all_found();
@@ -148,6 +149,10 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
         }
     }
     for item in close(shared, workers, &failure).await {
+        if shared.stopped.is_cancelled() {
+            shared.leave_untried(&item);
+            continue;
+        }
         let left = TransferError::request("transfer: no connection is left to copy it", "");
         shared.give_up_item(&item, failure.as_ref().unwrap_or(&left));
     }
@@ -169,7 +174,7 @@ async fn close<T: 'static>(
     let left = closing.await;
     // It may have listed the directory and not have heard whether that was made.
     if let (true, Some(error)) = (left.is_empty(), failure) {
-        shared.give_up(&shared.describe_source(b""), error);
+        shared.give_up(&shared.describe_source(b""), b"", error);
     }
     left
 }

@@ -326,7 +326,9 @@ impl<'a> Sorter<'a> {
         self.refused.set(true);
         let path = names::join(&self.dir.from, name);
         let path = self.shared.describe_source(&path);
-        self.shared.give_up_found(&path, error);
+        let to = names::join(&self.dir.to, name);
+        self.shared
+            .give_up_found(&path, self.shared.below_root(&to), error);
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn add(
         match relative(name) {
             Ok(relative) if seen.insert(relative.clone()) => relatives.push(relative),
             Ok(_) => {}
-            Err(error) => shared.give_up_found(&show(name), &error),
+            Err(error) => shared.give_up_found(&show(name), name, &error),
         }
     }
     match (source, client) {
@@ -48,7 +48,7 @@ pub(super) async fn add(
             for relative in &relatives {
                 let path = names::join(dir, relative);
                 if let Err(error) = add_local(shared, &path, relative, to).await {
-                    shared.give_up_found(&show(&path), &error);
+                    shared.give_up_found(&show(&path), relative, &error);
                 }
             }
             Ok(())
@@ -137,7 +137,9 @@ async fn add_remote(
             match added.await {
                 Ok(()) => {}
                 Err(error) if error.is_gone() => return Err(error),
-                Err(error) => shared.give_up_found(&shared.describe_source(&from), &error),
+                Err(error) => {
+                    shared.give_up_found(&shared.describe_source(&from), relative, &error);
+                }
             }
         }
     }

@@ -87,7 +87,10 @@ pub(crate) async fn run(
                 None => add(&shared, client.as_deref(), source, &to).await,
             };
             if let Err(error) = added {
-                shared.give_up_found(&source.to_string(), &error);
+                shared.give_up_found(&source.to_string(), last(source), &error);
+            }
+            if shared.stopped.is_cancelled() {
+                break;
             }
         }
         drop(producer);
@@ -101,12 +104,15 @@ pub(crate) async fn run(
         if options.manner.delete && is_last && none {
             let removed = surplus::remove(&shared, std::mem::take(&mut roots));
             if let Err(error) = Box::pin(removed).await {
-                shared.give_up_found(&destination.to_string(), &error);
+                shared.give_up_found(&destination.to_string(), b"", &error);
             }
         }
         dirs::settle(&shared).await;
         if worst != Some(Class::Verify) {
             worst = shared.worst().or(worst);
+        }
+        if shared.stopped.is_cancelled() {
+            break;
         }
     }
     Ok(worst)
@@ -377,6 +383,15 @@ impl Destination {
         }
         let ancestry = Ancestry::at(target, tree, self.client.as_deref()).await?;
         ancestry.refuse(source, tree, self.kin, &shared.describe_source(from))
+    }
+}
+
+/// The last component of a source.
+fn last(location: &Location) -> &[u8] {
+    match location {
+        Location::Remote(remote) => names::last(&remote.path),
+        Location::Local(path) => names::last(path.as_os_str().as_bytes()),
+        Location::Stdio => b"",
     }
 }
 

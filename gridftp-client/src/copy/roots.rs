@@ -80,10 +80,17 @@ pub(super) async fn walk_tree(
         }
     };
     let path = Path::new(OsStr::from_bytes(from)).to_owned();
-    let mut walk = local::walk_chosen(path, avoid, takes);
+    let mut walk = local::walk_chosen(path.clone(), avoid, takes);
     tokio::spawn(async move {
+        let place = |found: &Path| {
+            let below = found.strip_prefix(&path).unwrap_or_else(|_| Path::new(""));
+            names::join(&target, below.as_os_str().as_bytes())
+        };
         while let Some(found) = walk.recv().await {
             shared.queue.room(Kind::Any).await;
+            if shared.stopped.is_cancelled() {
+                break;
+            }
             match found {
                 Found::Dir(item) => {
                     let (relative, to) = (
@@ -110,13 +117,15 @@ pub(super) async fn walk_tree(
                     shared.found(job.with_facts(Facts::of_local(&item)));
                 }
                 Found::Special(path) => {
+                    let to = place(&path);
                     let name = path.as_os_str().as_bytes();
                     let error =
                         TransferError::local("read", name, "neither a file nor a directory");
-                    shared.give_up_found(&show(name), &error);
+                    shared.give_up_found(&show(name), shared.below_root(&to), &error);
                 }
                 Found::Error(path, error) => {
-                    shared.give_up_found(&show(path.as_os_str().as_bytes()), &error);
+                    let (name, to) = (show(path.as_os_str().as_bytes()), place(&path));
+                    shared.give_up_found(&name, shared.below_root(&to), &error);
                 }
             }
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
+use tokio_util::sync::CancellationToken;
 
 use super::hidden::HiddenNames;
 use super::inventory::Inventory;
@@ -49,6 +50,8 @@ pub(crate) struct CopyState {
     pub(crate) root: Vec<u8>,
     /// The files at the destination, once they are asked for.
     inventory: OnceLock<Option<Inventory>>,
+    /// Cancelled when no more files are to be copied.
+    pub(crate) stopped: CancellationToken,
     /// Whether it was told that times are not kept.
     timeless: AtomicBool,
     /// Destinations of other sources, where there are any.
@@ -112,6 +115,7 @@ impl CopyState {
             options,
             root: Vec::new(),
             inventory: OnceLock::new(),
+            stopped: CancellationToken::new(),
             timeless: AtomicBool::new(false),
             targets,
             queue: Queue::default(),
@@ -211,7 +215,7 @@ impl CopyState {
                 let from = self.describe_source(&pair.from);
                 let what = "it has nothing to copy, and --delete would empty its destination";
                 let error = TransferError::source(from.clone(), what, "see that it is mounted");
-                self.give_up_found(&from, &error);
+                self.give_up_found(&from, b"", &error);
             }
             pair.to
         };
@@ -224,7 +228,7 @@ impl CopyState {
         if self.targets.as_ref().is_some_and(|all| !all.take(&job.to)) {
             let what = format!("another source is copied to {} already", show(&job.to));
             let error = TransferError::source(show(&job.from), what, "copy it elsewhere");
-            return self.give_up_found(&self.name_source(&job), &error);
+            return self.give_up_found(&self.name_source(&job), self.below(&job), &error);
         }
         if self.through_layers() && self.source.is_some() {
             job.facts.size = None;
@@ -236,7 +240,7 @@ impl CopyState {
         let offset = self.options.offset.unwrap_or(0);
         if let Some(size) = job.facts.size.filter(|size| offset > *size) {
             let name = self.name_source(&job);
-            return self.give_up_found(&name, &beyond(&name, offset, size));
+            return self.give_up_found(&name, self.below(&job), &beyond(&name, offset, size));
         }
         self.totals.found(self.expected(&job));
         self.queue.push(Item::File(Box::new(job)));

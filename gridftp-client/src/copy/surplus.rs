@@ -134,16 +134,18 @@ impl Search<'_> {
             let doomed = taken && !self.shared.is_sourced(&path);
             let waiting: usize = levels.iter().map(|(level, _)| level.dirs.len()).sum();
             if levels.len() > DEEPEST || waiting + self.doomed.len() > MOST {
-                let what = format!("--delete: more than {MOST} names or {DEEPEST} levels");
-                return Err(TransferError::request(
-                    what,
-                    "nothing is removed; copy it in parts",
-                ));
+                return Err(self.too_many(&path));
             }
             let next = self.enter(path, relative, doomed).await?;
             levels.push(next);
         }
         Ok(())
+    }
+
+    fn too_many(&self, path: &[u8]) -> TransferError {
+        let path = self.shared.describe_destination(path);
+        let what = format!("--delete: more than {MOST} names or {DEEPEST} levels");
+        TransferError::source(path, what, "nothing is removed; copy it in parts")
     }
 
     /// Lists a directory; says also whether something in it stays.
@@ -170,8 +172,8 @@ impl Search<'_> {
             let at = names::join(path, &found.name);
             match shared.fate(&found, &at, &names::join(&level.relative, &found.name)) {
                 Fate::Stays => stays = true,
+                Fate::Entered | Fate::Goes if gone.len() + dirs.len() > MOST => {}
                 Fate::Entered => dirs.push(found.name),
-                Fate::Goes if gone.len() > MOST => {}
                 Fate::Goes => gone.push(Doomed {
                     path: at,
                     is_tree: false,
@@ -181,6 +183,9 @@ impl Search<'_> {
         match &mut self.client {
             Some(client) => there(client, path, each).await?,
             None => here(path, each).await?,
+        }
+        if self.doomed.len() + level.dirs.len() > MOST {
+            return Err(self.too_many(&level.path));
         }
         bad.map_or(Ok((level, stays)), Err)
     }
@@ -317,7 +322,8 @@ async fn execute(
                 Ok(()) => shared.note_removed(&name.path),
                 Err(error) if error.is_gone() => return Err(error),
                 Err(error) => {
-                    shared.give_up_found(&shared.describe_destination(&name.path), &error);
+                    let path = shared.describe_destination(&name.path);
+                    shared.give_up_found(&path, b"", &error);
                 }
             }
         }

@@ -62,7 +62,7 @@ pub(crate) async fn list(
                 again.listed = true;
                 shared.queue.push(Item::Dir(Box::new(again)));
             } else {
-                shared.give_up_found(&show(&dir), &error);
+                shared.give_up_found(&show(&dir), shared.below_root(&dir), &error);
             }
         }
     }

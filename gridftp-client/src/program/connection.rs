@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::options::{ConnectOptions, Identity, Level, Roots, Security};
+use crate::options::{ConnectOptions, Family, Identity, Level, PortRange, Roots, Security};
 use clap::{Args, ValueEnum, ValueHint};
 use xio_core::parse_duration;
 
@@ -57,10 +57,26 @@ pub struct ConnectionFlags {
     #[arg(long, value_name = "PATH")]
     pub remote_program: Option<String>,
 
+    /// Reach servers at IPv4 addresses only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub ipv4: bool,
+
+    /// Reach servers at IPv6 addresses only
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+
+    /// Ports to listen at for data connections of servers.
+    #[arg(long, value_name = "LOW-HIGH", value_parser = ports, help = PORTS)]
+    pub data_ports: Option<PortRange>,
+
     /// Use the data address a server gives although it is not the server's own
     #[arg(long)]
     pub trust_pasv_address: bool,
 }
+
+/// The help of `--data-ports`.
+const PORTS: &str = "Listen for data connections of servers at a port from LOW to HIGH, as a firewall \
+                     lets in [default: GLOBUS_TCP_PORT_RANGE=LOW,HIGH of the environment, else any]";
 
 /// `--security`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,8 +132,30 @@ impl ConnectionFlags {
             options.identity = Some(Identity::pem_files(cert, key)?);
         }
         self.grid.choose(&mut options.grid);
+        options.family = match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::V4),
+            (false, true) => Some(Family::V6),
+            (false, false) => None,
+        };
+        let globus = || -> anyhow::Result<_> {
+            let text = std::env::var("GLOBUS_TCP_PORT_RANGE").unwrap_or_default();
+            let range = text.trim().replace(' ', ",");
+            let bad = |why| anyhow::anyhow!("GLOBUS_TCP_PORT_RANGE: {text}: {why}");
+            let named = Some(&*range).filter(|range| !range.is_empty());
+            named.map(|range| ports(range).map_err(bad)).transpose()
+        };
+        options.data_ports = match self.data_ports {
+            Some(ports) => Some(ports),
+            None => globus()?,
+        };
         Ok(options)
     }
+}
+
+/// Reads a range of ports.
+fn ports(text: &str) -> Result<PortRange, String> {
+    let range = text.parse::<PortRange>();
+    range.map_err(|_| "write a range of ports, such as 50000-51000".to_owned())
 }
 
 /// Reads a time of whole seconds.

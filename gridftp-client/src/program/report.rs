@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
+use crate::program::json::{end, object, progress, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +29,8 @@ pub struct Report {
     /// Whether the copy's data goes to standard output, which then carries nothing else.
     piped: AtomicBool,
     bar: Option<ProgressBar>,
+    /// Time between two lines of progress.
+    stats: Option<Duration>,
     /// The sessions told so far, and their protection.
     connected: Mutex<HashSet<String>>,
     /// Keeps the lines of several tasks apart.
@@ -48,6 +51,7 @@ impl Report {
             debug: false,
             piped: AtomicBool::new(false),
             bar: None,
+            stats: None,
             connected: Mutex::default(),
             line: Mutex::new(()),
             lost: OnceLock::new(),
@@ -85,15 +89,43 @@ impl Report {
         Self { debug, ..self }
     }
 
+    /// Tells the progress of copies in a line every so often, where no person sees a bar.
+    pub fn with_stats(self, every: Option<Duration>) -> Self {
+        Self {
+            stats: every.filter(|_| !self.quiet),
+            ..self
+        }
+    }
+
     /// Shows the totals until it is dropped.
     pub async fn follow(&self, totals: &Totals) {
-        let mut tick = tokio::time::interval(Duration::from_millis(125));
+        let period = match (&self.bar, self.stats) {
+            (Some(_), _) => Duration::from_millis(125),
+            (None, Some(every)) => every,
+            (None, None) => return std::future::pending().await,
+        };
+        let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+        let mut before = 0;
         loop {
             tick.tick().await;
-            if let Some(bar) = &self.bar {
-                draw(bar, totals.counts());
+            let counts = totals.counts();
+            match &self.bar {
+                Some(bar) => draw(bar, counts),
+                None => self.progress(counts, per_second(counts.bytes_moved - before, period)),
             }
+            before = counts.bytes_moved;
         }
+    }
+
+    /// Tells the counts of a copy that moves so many bytes a second.
+    fn progress(&self, counts: Counts, rate: u64) {
+        if self.json {
+            return self.emit(&progress(counts, rate));
+        }
+        let [moved, found] = [counts.bytes_moved, counts.bytes_found].map(HumanBytes);
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let state = state(counts, rate as f64);
+        self.warned(&format!("{moved} of {found}, {state}"));
     }
 
     /// Whether lines are JSON.
@@ -114,11 +146,7 @@ impl Report {
         let counts = summary.counts;
         let seconds = summary.took.as_secs_f64();
         if self.json {
-            self.emit(&json!({
-                "event": "end", "files": counts.files_done, "failed": counts.files_failed,
-                "skipped": counts.files_skipped, "same": counts.files_same,
-                "deleted": counts.deleted, "bytes": counts.bytes_moved, "seconds": seconds,
-            }));
+            self.emit(&end(summary));
         } else if !self.quiet {
             let rate = HumanBytes(per_second(counts.bytes_moved, summary.took));
             let mut text = format!(
@@ -347,7 +375,7 @@ impl Observer for Report {
 
     fn event(&self, event: &Event<'_>) {
         match event {
-            Event::Failed { source, error } => self.failure("failed", source, error),
+            Event::Failed { source, error, .. } => self.failure("failed", source, error),
             Event::Retrying {
                 source,
                 error,
@@ -374,78 +402,6 @@ impl Observer for Report {
             _ => self.line_of(event),
         }
     }
-}
-
-/// The JSON object of an event.
-fn object(event: &Event<'_>) -> Option<Value> {
-    Some(match event {
-        Event::Gone { error, within } => with_fields(
-            json!({ "event": "gone", "seconds": within.as_secs() }),
-            error,
-        ),
-        Event::Continuing {
-            source,
-            destination,
-            held,
-            size,
-        } => json!({
-            "event": "continue", "source": source, "destination": destination, "held": held,
-            "bytes": size,
-        }),
-        Event::Kept {
-            source,
-            destination,
-            held,
-            size,
-        } => json!({
-            "event": "kept", "source": source, "destination": destination, "held": held,
-            "bytes": size,
-        }),
-        Event::Finished {
-            source,
-            destination,
-            bytes,
-            stripes,
-            took,
-            verified,
-        } => {
-            let mut value = json!({
-                "event": "done", "source": source, "destination": destination, "bytes": bytes,
-                "seconds": took.as_secs_f64(),
-                "checksum": verified.map(|(algorithm, digest)| json!({
-                    "algorithm": algorithm, "digest": digest,
-                })),
-            });
-            if let (false, Some(fields)) = (stripes.is_empty(), value.as_object_mut()) {
-                fields.insert("stripes".to_owned(), (*stripes).into());
-            }
-            value
-        }
-        Event::Planned {
-            source,
-            destination,
-            size,
-        } => json!({
-            "event": "plan", "source": source, "destination": destination, "bytes": size,
-        }),
-        Event::Removed { path } => json!({ "event": "deleted", "path": path }),
-        Event::PlannedRemoval { path } => json!({ "event": "delete", "path": path }),
-        Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
-        Event::Warning(text) => json!({ "event": "warning", "text": text }),
-        Event::Note(text) => json!({ "event": "note", "text": text }),
-        _ => return None,
-    })
-}
-
-/// Adds the text and the parts of an error to a JSON object.
-fn with_fields(mut value: Value, error: &TransferError) -> Value {
-    if let (Value::Object(all), Ok(Value::Object(fields))) =
-        (&mut value, serde_json::to_value(error.fields()))
-    {
-        all.insert("error".to_owned(), error.to_string().into());
-        all.extend(fields);
-    }
-    value
 }
 
 fn draw(bar: &ProgressBar, counts: Counts) {

@@ -44,6 +44,13 @@ Examples:
       keeps newer files, and moves those that are replaced to /data/old first
   gridftp-cp -r --sync --delete --max-delete 100 --dry-run run7/ gsiftp://dtn.example.org/data/run7/
       tells what would be copied, and what would be removed there
+  gridftp-cp -r --failed-list failed gsiftp://dtn.example.org/data/run7/ run7/
+  gridftp-cp -r --files-from failed gsiftp://dtn.example.org/data/run7/ run7/
+      copies all, and later those that failed
+  gridftp-cp -4 --data-ports 50000-50100 gsiftp://dtn.example.org/data/file .
+      uses IPv4 and the ports that the firewall here lets in
+  gridftp-cp -r --fail-fast --stats --log-file log run7/ gsiftp://dtn.example.org/data/run7/
+      ends at the first failure, tells the progress every 10 s, and keeps a log
   gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
       adds files, and fails for each that is there and differs
 
@@ -199,6 +206,25 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// End at the first file that fails for good; those that are not copied then are left out
+    #[arg(long)]
+    pub(crate) fail_fast: bool,
+
+    /// Write the names of the files that failed to FILE, as they are below the destination, for
+    /// --files-from: one a line, or each ended by a NUL where one has a line end
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) failed_list: Option<PathBuf>,
+
+    /// Append to FILE one JSON object a line of all that happens, as --json writes, with its time in
+    /// seconds since 1970
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// Tell the progress in a line every 10 seconds, or so many, where standard error is no terminal
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) stats: Option<u64>,
+
     /// List a directory or file instead of copying
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "locations")]
     pub(crate) list: Option<String>,
@@ -331,6 +357,7 @@ impl Flags {
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
         options.dry_run = self.dry_run;
+        options.fail_fast = self.fail_fast;
         Ok(options)
     }
 }

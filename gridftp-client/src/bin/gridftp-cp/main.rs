@@ -11,11 +11,13 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
+use gridftp_client::program::records::Records;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{
     ended, finish, locate, print_completions, print_man, stopped_by_signal, wait_for,
@@ -68,7 +70,9 @@ fn main() -> ExitCode {
     let piped = flags.locations.last().is_some_and(|last| last == "-");
     let report = Arc::new(match flags.list {
         Some(_) => lines(&flags).of_entries(flags.verbose),
-        None => lines(&flags).of_copies(flags.verbose, piped),
+        None => lines(&flags)
+            .of_copies(flags.verbose, piped)
+            .with_stats(flags.stats.map(Duration::from_secs)),
     });
     let status = wait_for(run(&flags, &report), &report);
     ended(status, &report)
@@ -103,11 +107,15 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let destination = flags.connection.grid.of_destination(parse(destination)?);
     let totals = Arc::new(Totals::default());
+    let options = flags.copy_options()?;
+    let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
+    // The names to copy have been read, and may be of the same file.
+    let records = Arc::new(Records::open(report, failed, log)?);
     let work = copy(
         &sources,
         &destination,
-        flags.copy_options()?,
-        Arc::clone(report) as Arc<_>,
+        options,
+        Arc::clone(&records) as Arc<_>,
         Arc::clone(&totals),
     );
     let shown = async {
@@ -122,7 +130,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         return Ok(Status::Interrupted);
     };
     Ok(finish(done, report, |summary| {
-        report.end(&summary);
+        records.end(&summary);
         summary.failed.map_or(Status::Done, Status::of)
     }))
 }

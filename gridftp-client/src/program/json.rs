@@ -1,0 +1,112 @@
+//! Events of a copy, its progress and its end as JSON objects.
+
+use serde_json::{Value, json};
+
+use crate::copy::Summary;
+use crate::error::TransferError;
+use crate::progress::{Counts, Event};
+
+/// The JSON object of an event.
+pub(super) fn object(event: &Event<'_>) -> Option<Value> {
+    Some(match event {
+        Event::Failed { source, error, .. } => {
+            with_fields(json!({ "event": "failed", "source": source }), error)
+        }
+        Event::Retrying {
+            source,
+            error,
+            attempt,
+        } => with_fields(
+            json!({ "event": format!("retry {attempt}"), "source": source }),
+            error,
+        ),
+        Event::Gone { error, within } => with_fields(
+            json!({ "event": "gone", "seconds": within.as_secs() }),
+            error,
+        ),
+        Event::Continuing {
+            source,
+            destination,
+            held,
+            size,
+        } => json!({
+            "event": "continue", "source": source, "destination": destination, "held": held,
+            "bytes": size,
+        }),
+        Event::Kept {
+            source,
+            destination,
+            held,
+            size,
+        } => json!({
+            "event": "kept", "source": source, "destination": destination, "held": held,
+            "bytes": size,
+        }),
+        Event::Finished {
+            source,
+            destination,
+            bytes,
+            stripes,
+            took,
+            verified,
+        } => {
+            let mut value = json!({
+                "event": "done", "source": source, "destination": destination, "bytes": bytes,
+                "seconds": took.as_secs_f64(),
+                "checksum": verified.map(|(algorithm, digest)| json!({
+                    "algorithm": algorithm, "digest": digest,
+                })),
+            });
+            if let (false, Some(fields)) = (stripes.is_empty(), value.as_object_mut()) {
+                fields.insert("stripes".to_owned(), (*stripes).into());
+            }
+            value
+        }
+        Event::Planned {
+            source,
+            destination,
+            size,
+        } => json!({
+            "event": "plan", "source": source, "destination": destination, "bytes": size,
+        }),
+        Event::Removed { path } => json!({ "event": "deleted", "path": path }),
+        Event::PlannedRemoval { path } => json!({ "event": "delete", "path": path }),
+        Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
+        Event::Warning(text) => json!({ "event": "warning", "text": text }),
+        Event::Note(text) => json!({ "event": "note", "text": text }),
+        _ => return None,
+    })
+}
+
+/// Adds the text and the parts of an error to a JSON object.
+pub(super) fn with_fields(mut value: Value, error: &TransferError) -> Value {
+    if let (Value::Object(all), Ok(Value::Object(fields))) =
+        (&mut value, serde_json::to_value(error.fields()))
+    {
+        all.insert("error".to_owned(), error.to_string().into());
+        all.extend(fields);
+    }
+    value
+}
+
+/// The counts of a copy that moves so many bytes a second.
+pub(super) fn progress(counts: Counts, rate: u64) -> Value {
+    json!({
+        "event": "progress", "files": counts.files_done, "found": counts.files_found,
+        "failed": counts.files_failed, "skipped": counts.files_skipped,
+        "same": counts.files_same, "bytes": counts.bytes_moved,
+        "bytes_found": counts.bytes_found, "complete": counts.complete,
+        "bytes_per_second": rate,
+    })
+}
+
+/// The end of a copy.
+pub(super) fn end(summary: &Summary) -> Value {
+    let counts = summary.counts;
+    json!({
+        "event": "end", "files": counts.files_done, "failed": counts.files_failed,
+        "skipped": counts.files_skipped, "same": counts.files_same,
+        "deleted": counts.deleted, "bytes": counts.bytes_moved,
+        "seconds": summary.took.as_secs_f64(),
+    })
+}

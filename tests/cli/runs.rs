@@ -1,0 +1,148 @@
+//! Runs as scripts use them: the first failure, lists of failures, logs, addresses and ports.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt as _;
+
+use anyhow::{Result, ensure};
+use workspace_tests::{Finished, Tree, run};
+
+use crate::{Bed, LIMIT, command, fails};
+
+/// Puts files and some that cannot be read into a tree: their links lead nowhere.
+fn fill(tree: &Tree) -> Result<()> {
+    for n in 0..5 {
+        tree.file(&format!("tree/{n}"), 10, n)?;
+    }
+    for name in ["bad", "sub/ worse"] {
+        tree.dir("tree/sub")?;
+        std::os::unix::fs::symlink("nowhere", tree.path(&format!("tree/{name}")))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn failed_names_are_a_list_of_files_to_copy() -> Result<()> {
+    let bed = Bed::new()?;
+    fill(&bed.here)?;
+    let to = bed.url("to");
+    let first = bed.cp(&["-r", "--failed-list", "failed", "tree/", &to])?;
+    fails(&first, 1, &["bad", "worse"])?;
+    let mut list: Vec<_> = fs::read_to_string(bed.here.path("failed"))?
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    list.sort();
+    ensure!(list == ["bad", "sub/ worse"], "{list:?}");
+    bed.here.file("tree/nowhere", 7, 7)?;
+    bed.here.file("tree/sub/nowhere", 8, 8)?;
+    // The same file takes the names that fail again.
+    let flags = ["--files-from", "failed", "--failed-list", "failed"];
+    bed.cp(&[&flags[..], &["tree", &to]].concat())?.ok()?;
+    bed.same("tree/bad", "to/bad")?;
+    bed.same("tree/sub/ worse", "to/sub/ worse")?;
+    ensure!(fs::read(bed.here.path("failed"))?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn names_of_any_bytes_come_back_from_the_list() -> Result<()> {
+    let bed = Bed::new()?;
+    let name = std::ffi::OsStr::from_bytes(b"odd \xff\n name");
+    std::fs::create_dir(bed.here.path("tree"))?;
+    std::os::unix::fs::symlink("nowhere", bed.here.path("tree").join(name))?;
+    std::os::unix::fs::symlink("nowhere", bed.here.path("tree/plain"))?;
+    let flags = ["-r", "--failed-list", "failed", "tree", &bed.url("to/")];
+    fails(&bed.cp(&flags)?, 1, &["plain"])?;
+    let text = fs::read(bed.here.path("failed"))?;
+    let mut names: Vec<_> = text.split(|byte| *byte == 0).collect();
+    names.sort();
+    // They are below the destination, which the directory itself was copied to.
+    ensure!(names == [&b""[..], b"tree/odd \xff\n name", b"tree/plain"]);
+    Ok(())
+}
+
+#[test]
+fn the_first_failure_ends_the_run() -> Result<()> {
+    let bed = Bed::new()?;
+    for n in 0..200 {
+        bed.there.file(&format!("tree/{n:03}"), 10, n)?;
+        bed.here.dir(&format!("to/{n:03}/in the way"))?;
+    }
+    let flags = ["-r", "-j", "1", "--fail-fast", "--retries", "0", "--json"];
+    let ended = bed.cp(&[&flags[..], &[&bed.url("tree/"), "to"]].concat())?;
+    ensure!(ended.status.code() == Some(1), "{}", ended.report());
+    let failed = ended.stdout.matches("\"event\":\"failed\"").count();
+    ensure!((1..150).contains(&failed), "{failed} failed");
+    ensure!(ended.stdout.contains("--fail-fast is set"));
+    Ok(())
+}
+
+#[test]
+fn a_log_keeps_the_events_of_all_runs() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("a", 10, 1)?;
+    for _ in 0..2 {
+        bed.cp(&["-q", "--log-file", "log", "a", &bed.url("a")])?
+            .ok()?;
+    }
+    fails(
+        &bed.cp(&["-q", "--log-file", "log", "missing", &bed.url("b")])?,
+        1,
+        &[],
+    )?;
+    let log = fs::read_to_string(bed.here.path("log"))?;
+    let count = |event: &str| log.matches(&format!("\"event\":\"{event}\"")).count();
+    ensure!(
+        (count("done"), count("failed"), count("end")) == (2, 1, 3),
+        "{log}"
+    );
+    ensure!(log.lines().all(|line| line.contains("\"time\":")));
+    let bad = bed.cp(&["--log-file", "no/log", "a", &bed.url("a")])?;
+    fails(&bad, 2, &["--log-file: no/log: write"])
+}
+
+#[test]
+fn addresses_are_of_the_family_that_was_asked_for() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 10, 1)?;
+    let named = bed.url("a").replace("127.0.0.1", "localhost");
+    bed.cp(&["-4", &named, "a"])?.ok()?;
+    bed.same("a", "a")?;
+    let other = bed.cp(&["-6", "--retries", "0", &bed.url("a"), "b"])?;
+    fails(&other, 3, &["has no IPv6 address"])?;
+    fails(&bed.cp(&["-4", "-6", &named, "b"])?, 2, &["--ipv6"])
+}
+
+/// Runs a download with these flags and this range in the environment, and tells its conversation.
+fn download(bed: &Bed, flags: &[&str], range: &str) -> Result<Finished> {
+    let url = bed.url("a");
+    let args = [&["--debug", "--mode", "extended"], flags, &[&url, "a"]].concat();
+    let mut command = command(&bed.here, &args)?;
+    run(command.env("GLOBUS_TCP_PORT_RANGE", range), LIMIT)
+}
+
+#[test]
+fn data_connections_come_to_a_port_of_the_range() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 10, 1)?;
+    for globus in [false, true] {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let (range, globus_range) = (format!("{port}-{port}"), format!("{port},{port}"));
+        let said = match globus {
+            false => download(&bed, &["--data-ports", &range], "1,2")?,
+            true => download(&bed, &[], &globus_range)?,
+        };
+        let told = format!("127,0,0,1,{},{}", port >> 8, port & 0xff);
+        ensure!(said.stderr.contains(&told), "{told} in {}", said.report());
+        said.ok()?;
+        bed.same("a", "a")?;
+    }
+    fails(
+        &download(&bed, &[], "many")?,
+        2,
+        &["GLOBUS_TCP_PORT_RANGE: many"],
+    )?;
+    let stack = download(&bed, &["--data-ports", "5000-5001", "--stack", "udt"], "")?;
+    fails(&stack, 2, &["--data-ports are of tcp"])
+}
