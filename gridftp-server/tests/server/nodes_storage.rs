@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+use crate::nodes::{BLOCK, spas};
 use crate::process::program;
-use crate::support::{Ftp, PATIENCE, bytes};
+use crate::support::{Data, Ftp, PATIENCE, bytes};
 
 /// A member of the cluster as a process, killed when dropped.
 struct Member(Child);
@@ -184,6 +185,42 @@ fn a_front_end_needs_no_storage_of_its_own() {
     drop(cluster.nodes.remove(0));
     cluster.wait_for(0);
     ftp.ok("SIZE d0/file", 450);
+}
+
+#[test]
+fn stripes_and_a_frozen_node() {
+    let mut cluster = Cluster::start();
+    cluster.add_node();
+    cluster.add_node();
+    let mut ftp = cluster.login();
+    ftp.ok("MODE E", 200);
+    let to = spas(&mut ftp);
+    assert_eq!(to.len(), 2);
+    let content = bytes(2 * BLOCK);
+    ftp.send("STOR striped");
+    let conns = to.into_iter().map(Data::connect).collect::<Vec<_>>();
+    assert_eq!(ftp.reply().code, 150);
+    for ((mut conn, block), at) in conns.into_iter().zip(content.chunks(BLOCK)).zip([0, BLOCK]) {
+        conn.block(0, at as u64, block);
+        conn.end(1);
+    }
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 226, "{reply:?}");
+    assert_eq!(cluster.get("striped"), content);
+    for n in 0..8 {
+        ftp.ok(&format!("MKD d{n}"), 257);
+    }
+    let frozen = cluster.nodes[0].0.id().to_string();
+    let stopped = Command::new("kill").args(["-STOP", &frozen]).status();
+    assert!(stopped.unwrap().success());
+    // What may be done twice is repeated at the other node; within seconds all calls go there.
+    for n in 0..8 {
+        ftp.ok(&format!("MLST d{n}"), 250);
+    }
+    cluster.wait_for(1);
+    for n in 0..8 {
+        ftp.ok(&format!("RMD d{n}"), 250);
+    }
 }
 
 #[test]
