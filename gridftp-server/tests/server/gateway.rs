@@ -2,10 +2,11 @@
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, Source, User};
+use gridftp_dsi::{Create, Dsi, DsiPath, DynDsi, ErrorKind, Finish, Sink, Source, User};
 use gridftp_dsi_gridftp::options::Security;
 use gridftp_dsi_gridftp::{Config as Upstream, Gateway, words};
 use gridftp_dsi_posix::Posix;
@@ -18,7 +19,10 @@ use crate::process::Daemon;
 use crate::support::{PATIENCE, bytes};
 
 /// A server over a directory, in this runtime.
-pub(crate) fn serve<D: Dsi>(storage: D) -> (std::net::SocketAddr, Control<D>) {
+///
+/// As in the program, the storage is behind a pointer, which keeps its futures off the stack.
+pub(crate) fn serve(storage: impl Dsi) -> (std::net::SocketAddr, Control<Arc<dyn DynDsi>>) {
+    let storage: Arc<dyn DynDsi> = Arc::new(storage);
     let mut options = Options::default();
     options.bind = Some([127, 0, 0, 1].into());
     options.port = Some(0);
@@ -100,9 +104,9 @@ async fn distant_parts_of_a_file_are_read_at_once() {
     let parts = [5, 0, 3, 1, 4, 2].map(|part| async move { part * PART });
     let mut all = vec![Vec::new(); 6];
     let mut tasks = tokio::task::JoinSet::new();
-    let source = std::sync::Arc::new(source);
+    let source = Arc::new(source);
     for part in parts {
-        let (at, source) = (part.await, std::sync::Arc::clone(&source));
+        let (at, source) = (part.await, Arc::clone(&source));
         tasks.spawn(async move { (at / PART, read(&*source, at as u64, PART).await) });
     }
     while let Some(done) = tasks.join_next().await {
@@ -271,8 +275,8 @@ async fn a_replacement_that_breaks_loses_neither_file() {
 /// A part of a file that several connections bring may have holes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_goes_over_one_connection() {
-    let raw = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let kept = std::sync::Arc::clone(&raw);
+    let raw = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = Arc::clone(&raw);
     let script = move |server: &ScriptedServer, line: &str| {
         if let Some(file) = line.strip_prefix("MIDWAY STOR ") {
             *kept.lock().unwrap() = server.bytes(file).unwrap();
