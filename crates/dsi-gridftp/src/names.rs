@@ -123,23 +123,31 @@ impl Upstream {
         if entries.is_empty() {
             return Err(self.explained(session, OP, path, refusal).await);
         }
-        let Some(leases) = self.leases(&entries, path) else {
+        let Some(leases) = self.leases(&entries, path).await else {
             return Err(self.told(ErrorKind::NotEmpty, OP, path, &refusal.into()));
         };
         let failed = |refusal: ControlError| self.failed(OP, path, refusal);
         for lease in &leases {
-            session.remove(lease.file()).await.map_err(failed)?;
+            match session.remove(lease.file()).await {
+                // The end of its upload removed it.
+                Err(error) if error.is_not_found() => {}
+                removed => removed.map_err(failed)?,
+            }
         }
         session.remove_dir(&there).await.map_err(failed)
     }
 
-    /// The right to the hidden files of a directory, unless an upload has one of them.
-    fn leases(&self, entries: &[(Entry, FactSet)], dir: &DsiPath) -> Option<Vec<Lease>> {
+    /// The right to the hidden files of a directory, unless an upload has one of them. One that was
+    /// given up is waited for.
+    async fn leases(&self, entries: &[(Entry, FactSet)], dir: &DsiPath) -> Option<Vec<Lease>> {
+        let mut leases = Vec::new();
         let hidden = entries.iter().map(|(entry, _)| &entry.name);
-        hidden
-            .filter(|name| name.starts_with(HIDDEN))
-            .map(|name| self.uploads.take(&self.path(&dir.child(name)?)))
-            .collect()
+        for name in hidden.filter(|name| name.starts_with(HIDDEN)) {
+            let file = self.path(&dir.child(name)?);
+            self.uploads.settled(&file).await;
+            leases.push(self.uploads.take(&file)?);
+        }
+        Some(leases)
     }
 
     pub(crate) async fn remove_tree(self: &Arc<Self>, user: &User, path: &DsiPath) -> Result<()> {
@@ -182,7 +190,7 @@ impl Upstream {
         const OP: &str = "remove";
         let mut dirs = Vec::new();
         let entries = self.entries(session, OP, path).await?;
-        let leases = self.leases(&entries, path).ok_or_else(|| {
+        let leases = self.leases(&entries, path).await.ok_or_else(|| {
             let why = "an upload into it is under way; try again when it has ended";
             refused(ErrorKind::Busy, OP, path, why)
         })?;
