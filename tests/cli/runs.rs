@@ -49,7 +49,7 @@ fn failed_names_are_a_list_of_files_to_copy() -> Result<()> {
 fn names_of_any_bytes_come_back_from_the_list() -> Result<()> {
     let bed = Bed::new()?;
     let name = std::ffi::OsStr::from_bytes(b"odd \xff\n name");
-    std::fs::create_dir(bed.here.path("tree"))?;
+    fs::create_dir(bed.here.path("tree"))?;
     std::os::unix::fs::symlink("nowhere", bed.here.path("tree").join(name))?;
     std::os::unix::fs::symlink("nowhere", bed.here.path("tree/plain"))?;
     let flags = ["-r", "--failed-list", "failed", "tree", &bed.url("to/")];
