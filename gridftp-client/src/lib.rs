@@ -163,10 +163,13 @@
 //!
 //! The bytes of a file of more than 64 MiB (any size with [`Resume::All`](options::Resume::All))
 //! are in `.NAME.gridftp-part` until it is whole. Once a second, or every 64 MiB where that takes
-//! longer, they are synced, and `.NAME.gridftp-held` then records their ranges with the host, path,
-//! size and time of the source. The next run continues behind them, whatever ended the one before;
-//! a source that has changed is read from its start. Where the server tells no time of the source,
-//! and with [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
+//! longer, they are synced, and `.NAME.gridftp-held` then records their ranges with the URL, size and
+//! time of the source. The next run continues behind them, whatever ended the one before;
+//! a source that has changed is read from its start. A digest of the whole file proves
+//! the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says; where the
+//! server offers none, size and time have to do, only with `Resume::All` and of a source that has
+//! not changed for an hour. Where the server tells no time of the source, and with
+//! [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
 //! destination: our server keeps them apart, at others they are under the hidden name of below. A

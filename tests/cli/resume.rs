@@ -1,12 +1,12 @@
-//! Downloads that go on in a later run.
+//! Copies that go on in a later run.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
 
 use crate::uploads::digest;
@@ -25,14 +25,18 @@ struct Server {
 }
 
 impl Server {
-    fn start(file: Vec<u8>, until: usize, midway: Reaction) -> Result<Self> {
+    fn start(file: Vec<u8>, until: usize, midway: Reaction, digests: &'static str) -> Result<Self> {
         let breaks = Arc::new(AtomicBool::new(true));
         let is_broken = Arc::clone(&breaks);
-        let server = ScriptedServer::start(move |line| {
+        let server = ScriptedServer::with(move |server, line| {
             let breaks = is_broken.load(Ordering::SeqCst);
+            if let ["CKSM", _, offset, length, path] = *line.split(' ').collect::<Vec<_>>() {
+                return digest(server, path, offset, length);
+            }
             match line.split(' ').next() {
                 Some("FEAT") => {
-                    Reaction::say("211-features\r\n MLST Size*;Modify*;\r\n REST STREAM\r\n211 end")
+                    let facts = "MLST Size*;Modify*;\r\n REST STREAM";
+                    Reaction::Say(format!("211-features\r\n {facts}\r\n{digests}211 end"))
                 }
                 Some("MLST") => Reaction::Execute,
                 Some("RETR") if breaks => Reaction::Until(until),
@@ -70,20 +74,29 @@ fn bytes(version: usize, size: usize) -> Vec<u8> {
     (0..size).map(place).collect()
 }
 
-fn broken(here: &Tree, more: &[&str]) -> Result<Server> {
+/// The line of `FEAT` of a server with digests.
+const DIGESTS: &str = " CKSM SHA256:10;\r\n";
+
+/// Has a download of `size` bytes break off, of which something is kept if `keeps` says so.
+fn broken(
+    here: &Tree,
+    more: &[&str],
+    (size, digests, keeps): (usize, &'static str, bool),
+) -> Result<Server> {
     let reset = Reaction::say("426 broken");
-    let server = Server::start(bytes(0, 3 * SENT), SENT, reset)?;
+    let server = Server::start(bytes(0, size), SENT, reset, digests)?;
     let said = server.copy(here, more)?.failed()?;
     server.mend();
-    let keeps = said.stderr.contains("are kept; the same command goes on");
-    ensure!(keeps == more.contains(&"-c"), "{}", said.report());
+    let told = said.stderr.contains("are kept; the same command goes on");
+    ensure!(told == keeps, "{}", said.report());
+    ensure!(here.names("")?.is_empty() != keeps, "{:?}", here.names("")?);
     Ok(server)
 }
 
 #[test]
 fn a_run_goes_on_where_an_earlier_one_failed() -> Result<()> {
     let here = Tree::new()?;
-    let server = broken(&here, &["-c"])?;
+    let server = broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
     ensure!(!here.path("file").exists(), "a part has the name");
     let said = server.copy(&here, &["-c"])?.ok()?;
     ensure!(
@@ -105,7 +118,7 @@ fn a_run_goes_on_where_an_earlier_one_failed() -> Result<()> {
 #[test]
 fn a_source_that_has_changed_is_read_from_its_start() -> Result<()> {
     let here = Tree::new()?;
-    let server = broken(&here, &["-c"])?;
+    let server = broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
     server.server.file("/file", bytes(1, 3 * SENT));
     let said = server.copy(&here, &["-c"])?.ok()?;
     ensure!(
@@ -123,12 +136,34 @@ fn a_source_that_has_changed_is_read_from_its_start() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_kept_of_a_small_file_or_without_resume() -> Result<()> {
-    for more in [&[][..], &["--no-resume"]] {
+fn parts_are_kept_of_large_files_that_a_digest_can_prove() -> Result<()> {
+    let large = 65 << 20;
+    for (more, size, digests, keeps) in [
+        (&[][..], large, DIGESTS, true),
+        (&["--no-resume"], large, DIGESTS, false),
+        (&[], 3 * SENT, DIGESTS, false),
+        (&[], large, "", false),
+        (&["-c"], large, "", true),
+    ] {
         let here = Tree::new()?;
-        broken(&here, more)?;
-        ensure!(here.names("")?.is_empty(), "{:?}", here.names("")?);
+        broken(&here, more, (size, digests, keeps)).with_context(|| format!("{more:?} {size}"))?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_file_of_two_versions_is_found_by_its_digest() -> Result<()> {
+    let here = Tree::new()?;
+    let server = broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
+    // The time of the source is the same.
+    server.server.change("/file", bytes(1, 3 * SENT));
+    let said = server.copy(&here, &["-c", "--no-verify"])?;
+    ensure!(!here.path("file").exists(), "{}", said.report());
+    server.copy(&here, &["-c"])?.ok()?;
+    ensure!(
+        std::fs::read(here.path("file"))? == bytes(1, 3 * SENT),
+        "it differs"
+    );
     Ok(())
 }
 
@@ -136,7 +171,7 @@ fn nothing_is_kept_of_a_small_file_or_without_resume() -> Result<()> {
 fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
     let (size, until) = (70 << 20, 65 << 20);
     let here = Tree::new()?;
-    let server = Server::start(bytes(0, size), until, Reaction::Hold)?;
+    let server = Server::start(bytes(0, size), until, Reaction::Hold, DIGESTS)?;
     let url = server.server.url("file");
     let mut copy = command(&here, &server.args(&url, &[]))?
         .stderr(Stdio::null())
@@ -153,13 +188,15 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
     ensure!(copy.wait()?.signal().is_some(), "it ended before");
     server.mend();
     let said = server.copy(&here, &[])?.ok()?;
+    let restart = server
+        .restarts()
+        .first()
+        .and_then(|line| line[5..].parse().ok());
     ensure!(
-        said.stderr.contains("continuing at 65"),
-        "{}",
+        restart.is_some_and(|at| (64 << 20..=until).contains(&at)),
+        "{restart:?}: {}",
         said.report()
     );
-    let restarts = server.restarts();
-    ensure!(restarts == [format!("REST {until}")], "{restarts:?}");
     ensure!(
         std::fs::read(here.path("file"))? == bytes(0, size),
         "it differs"
@@ -169,12 +206,12 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
 }
 
 /// A server that has checksums and renames, of which the first store breaks off.
-fn storing() -> Result<ScriptedServer> {
-    Ok(ScriptedServer::with(|server, line| {
+fn storing(digests: &'static str) -> Result<ScriptedServer> {
+    Ok(ScriptedServer::with(move |server, line| {
         let words: Vec<_> = line.split(' ').collect();
         let is_first = server.count("STOR") == 1;
         match *words.as_slice() {
-            ["FEAT"] => Reaction::say("211-features\r\n CKSM SHA256:10;\r\n SIZE\r\n211 end"),
+            ["FEAT"] => Reaction::Say(format!("211-features\r\n{digests} SIZE\r\n211 end")),
             ["CKSM", _, offset, length, path] => digest(server, path, offset, length),
             ["MLST", _] => Reaction::Execute,
             ["STOR", _] if is_first => Reaction::Until(SENT),
@@ -186,8 +223,12 @@ fn storing() -> Result<ScriptedServer> {
 
 /// Has an upload from `from` break off and repeats it, with the source changed between the runs if
 /// `changes` says so; returns the offsets of the restarts and what the second run said.
-fn store_twice(bed: &Bed, from: &str, changes: bool) -> Result<(Vec<String>, Finished)> {
-    let server = storing()?;
+fn store_twice(
+    bed: &Bed,
+    from: &str,
+    (digests, changes): (&'static str, bool),
+) -> Result<(Vec<String>, Finished)> {
+    let server = storing(digests)?;
     let to = server.url("file");
     let args = ["-c", "--retries", "0", "--mode", "stream", from, &to];
     cp_in(&bed.here, &args)?.failed()?;
@@ -199,8 +240,8 @@ fn store_twice(bed: &Bed, from: &str, changes: bool) -> Result<(Vec<String>, Fin
     let notes = bed.here.path(".local/state/gridftp/uploads");
     ensure!(std::fs::read_dir(&notes)?.count() == 1, "no note is kept");
     if changes {
-        bed.here.file("file", 3 * SENT as u64 + 1, 4)?;
-        bed.there.file("file", 3 * SENT as u64 + 1, 4)?;
+        bed.here.file("file", 3 * SENT as u64, 4)?;
+        bed.there.file("file", 3 * SENT as u64, 4)?;
     }
     let said = cp_in(&bed.here, &args)?.ok()?;
     ensure!(
@@ -217,20 +258,33 @@ fn store_twice(bed: &Bed, from: &str, changes: bool) -> Result<(Vec<String>, Fin
 
 #[test]
 fn an_upload_goes_on_where_an_earlier_run_failed() -> Result<()> {
-    for changes in [false, true] {
+    let going = "file: continuing at 976.57 KiB of 2.86 MiB";
+    for (digests, changes, told) in [
+        (DIGESTS, false, going),
+        (DIGESTS, true, "begun anew: the source is not the one"),
+        ("", false, ""),
+    ] {
         let bed = Bed::new()?;
         bed.here.file("file", 3 * SENT as u64, 3)?;
         bed.there.file("file", 3 * SENT as u64, 3)?;
+        // A server tells whole seconds.
+        touch(&bed, 1_000_000_000)?;
         for from in ["file", &bed.url("file")] {
-            let (restarts, said) = store_twice(&bed, from, changes)?;
-            let told = match changes {
-                true => "begun anew: the source is not the one",
-                false => "file: continuing at 976.57 KiB of 2.86 MiB",
-            };
+            let (restarts, said) = store_twice(&bed, from, (digests, changes))?;
             ensure!(said.stderr.contains(told), "{from}: {}", said.report());
             let is_restarted = restarts.iter().any(|line| *line == format!("REST {SENT}"));
-            ensure!(is_restarted != changes, "{from}: {restarts:?}");
+            ensure!(is_restarted == (told == going), "{from}: {restarts:?}");
         }
+    }
+    Ok(())
+}
+
+fn touch(bed: &Bed, seconds: u64) -> Result<()> {
+    for tree in [&bed.here, &bed.there] {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(tree.path("file"))?;
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds))?;
     }
     Ok(())
 }

@@ -179,6 +179,7 @@ impl PartialFile {
         let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
         match rustix::fs::statat(dir, names.partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(partial) => Ok(recorded(dir, &names, &target.name, &partial)
+                .filter(|record| record.origin == target.origin.as_deref().cloned())
                 .filter(|record| is_current(dir, &target.name, record))
                 .map_or_else(RangeSet::new, |record| record.held)),
             Err(Errno::NOENT) => Ok(RangeSet::new()),
@@ -254,6 +255,11 @@ impl PartialFile {
     /// Says whether a partial file of another source, or of another version of it, was removed.
     pub(crate) fn is_other_removed(&self) -> bool {
         self.other_removed
+    }
+
+    /// The source of the bytes, where one was told.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
     }
 
     /// Says whether the partial file stays after this value.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::complete::{copy_metadata, settle_size, verify};
 use crate::copy::write_all;
 use crate::error::Outcome;
-use crate::journal;
+use crate::journal::{self, Origin};
 use crate::late;
 use crate::names::Names;
 use crate::partial::{Begin, PartialFile};
@@ -83,6 +83,11 @@ impl Whole {
         self.partial
             .get()
             .is_some_and(|partial| partial.is_other_removed())
+    }
+
+    /// The source of the bytes, where one was told.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.partial.get()?.origin()
     }
 
     /// Says whether the partial file outlives this value.

@@ -137,15 +137,18 @@ impl CopyState {
             });
             return;
         }
-        taken.done(|mut item| {
-            self.give_up_item(&item, error);
-            if let Item::File(job) = &mut item {
-                match &self.destination {
-                    Some(_) => self.keep_upload(job, error),
-                    None => tell_kept(self, job),
-                }
+        taken.done(|item| self.end_for_good(item, error));
+    }
+
+    /// Ends an item that has failed for good, and tells what is kept of it.
+    pub(super) fn end_for_good(&self, mut item: Item, error: &TransferError) {
+        self.give_up_item(&item, error);
+        if let Item::File(job) = &mut item {
+            match &self.destination {
+                Some(_) => self.keep_upload(job, error),
+                None => tell_kept(self, job),
             }
-        });
+        }
     }
 
     /// Counts and tells the failure of an item for good.

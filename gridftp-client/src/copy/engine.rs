@@ -154,7 +154,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
             continue;
         }
         let left = TransferError::request("transfer: no connection is left to copy it", "");
-        shared.give_up_item(&item, failure.as_ref().unwrap_or(&left));
+        shared.end_for_good(item, failure.as_ref().unwrap_or(&left));
     }
 }
 

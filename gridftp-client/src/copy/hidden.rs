@@ -183,7 +183,7 @@ impl CopyState {
             return None;
         }
         let job = taken.file_mut();
-        self.recall(job).await;
+        self.recall(job, abilities).await;
         let hidden = self.hide(control, abilities, job).await;
         let path = hidden.clone().unwrap_or(path);
         Some((taken, StorePath { path, hidden }))

@@ -58,6 +58,8 @@ pub(crate) struct FileJob {
     pub(crate) anew: bool,
     /// The hidden name of an upload until it is whole, once it has begun there.
     pub(crate) hidden: Option<FtpPath>,
+    /// Whether the held bytes are those of an earlier run, so that a digest has to prove them.
+    pub(crate) recalled: bool,
     /// The note of an upload for a later run.
     pub(crate) note: Option<Noted>,
     /// Whether an upload is written under its own name at once.
@@ -181,8 +183,12 @@ impl FileJob {
     /// Forgets the bytes of earlier attempts, of which nothing is kept.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
+        self.recalled = false;
+        self.note_state();
         if let Some(sink) = self.sink.take() {
-            sink.discard();
+            // A large file takes a while to remove.
+            sink.give_up();
+            drop(tokio::task::spawn_blocking(|| drop(sink)));
         }
         self.changed = false;
     }

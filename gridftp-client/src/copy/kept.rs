@@ -60,6 +60,8 @@ pub(crate) struct Copy<'a> {
     pub(crate) part: (u64, u64),
     /// Whether it is the whole file.
     pub(crate) whole: bool,
+    /// Whether the held bytes are those of an earlier run.
+    pub(crate) recalled: bool,
 }
 
 impl Copy<'_> {
@@ -86,6 +88,9 @@ impl Copy<'_> {
             return None;
         }
         let algorithm = self.algorithm(original);
+        if self.recalled && !self.abilities.held {
+            return self.beginning(held.first_hole(), original).await;
+        }
         let announce = match algorithm {
             Some(algorithm) if self.abilities.held && self.whole => {
                 // A source that cannot be read for that gives nothing to go on with.
@@ -94,6 +99,9 @@ impl Copy<'_> {
             }
             _ => None,
         };
+        if self.recalled && announce.is_none() {
+            return None;
+        }
         Some(Kept {
             held: held.clone(),
             after: algorithm.filter(|_| announce.is_none()),
@@ -101,13 +109,27 @@ impl Copy<'_> {
         })
     }
 
+    /// Takes the first `bytes` of a file that an earlier run wrote, if the server has the source's.
+    async fn beginning(&self, bytes: u64, original: &Original<'_>) -> Option<Kept> {
+        let algorithm = self.algorithm(original).filter(|_| bytes > 0)?;
+        let (offset, length) = self.part;
+        let bytes = bytes.min(length);
+        let there = checksum(self.control, algorithm, offset, Some(bytes), self.path);
+        let (there, here) = tokio::join!(there, original.digest(algorithm, offset, Some(bytes)));
+        (there? == here?).then(|| Kept {
+            held: RangeSet::up_to(bytes),
+            announce: None,
+            after: Some(algorithm),
+        })
+    }
+
     /// Asks how much of `original` is there; `None` when nothing can be relied on.
     pub(crate) async fn kept(&self, original: &Original<'_>) -> Option<Kept> {
-        let algorithm = self.algorithm(original)?;
         let (offset, length) = self.part;
         if self.abilities.held && self.whole {
             let path = self.path.clone();
             let held = self.control.send(Command::Site(SiteCommand::Held(path)));
+            let algorithm = self.algorithm(original)?;
             let bytes = beginning(held).await?.min(length);
             let announce = self.awake(original.digest(algorithm, 0, None)).await?;
             return Some(Kept {
@@ -123,14 +145,7 @@ impl Copy<'_> {
         if bytes == 0 || (self.whole && bytes > length) {
             return None;
         }
-        let bytes = bytes.min(length);
-        let there = checksum(self.control, algorithm, offset, Some(bytes), self.path);
-        let (there, here) = tokio::join!(there, original.digest(algorithm, offset, Some(bytes)));
-        (there? == here?).then(|| Kept {
-            held: RangeSet::up_to(bytes),
-            announce: None,
-            after: Some(algorithm),
-        })
+        self.beginning(bytes, original).await
     }
 }
 
@@ -280,6 +295,7 @@ mod tests {
             path: &path.unwrap(),
             part: (0, 1 << 50),
             whole: true,
+            recalled: false,
         };
         let original = Original::Here(Path::new("/nowhere"));
         let kept = copy.told(&RangeSet::up_to(1 << 49), &original).await;
@@ -296,6 +312,7 @@ mod tests {
             path: &path.unwrap(),
             part: (0, 1),
             whole: true,
+            recalled: false,
         };
         let server = async {
             for _ in 0..3 {

@@ -5,7 +5,7 @@
 //! on. The process that writes a note has it locked, so that two never write to one hidden name.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,13 @@ const TITLE: &str = "gridftp-upload 1";
 const MAX_LEN: u64 = 1 << 20;
 
 /// Most ranges of a note; the others are sent again.
-const MAX_RANGES: usize = 16_384;
+const MAX_RANGES: usize = 4096;
+
+/// Size from which a note is written anew, in bytes.
+const FULL: u64 = 512 << 10;
+
+/// Longest wait for the disk before an upload begins.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// Age of a note that nobody continues any more.
 const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -41,8 +47,8 @@ pub(crate) struct Note {
 #[derive(Debug)]
 struct Shared {
     file: Mutex<File>,
-    /// The text that waits to be written.
-    next: Mutex<Option<String>>,
+    /// The state that waits to be written.
+    next: Mutex<Option<Upload>>,
 }
 
 /// The state of an upload.
@@ -78,18 +84,33 @@ impl Note {
     }
 
     /// Writes the state of the upload, on a blocking thread; of several states at once the last.
-    pub(crate) fn write(&self, upload: &Upload) {
-        let waits = lock(&self.shared.next).replace(upload.to_text()).is_some();
+    pub(crate) fn write(&self, upload: Upload) {
+        let waits = lock(&self.shared.next).replace(upload).is_some();
         if !waits {
             let shared = Arc::clone(&self.shared);
             drop(tokio::task::spawn_blocking(move || shared.write()));
         }
     }
 
-    /// Removes the note.
+    /// Writes the state of the upload, and waits for the disk.
+    pub(crate) async fn settle(&self, upload: Upload) {
+        *lock(&self.shared.next) = Some(upload);
+        let shared = Arc::clone(&self.shared);
+        let written = tokio::task::spawn_blocking(move || shared.write());
+        if tokio::time::timeout(SETTLING, written).await.is_err() {
+            tracing::debug!(path = %self.path.display(), "the note of an upload takes long to write");
+        }
+    }
+
+    /// Writes the last state of the upload, before the program may end.
+    pub(crate) fn write_now(&self, upload: Upload) {
+        *lock(&self.shared.next) = Some(upload);
+        self.shared.write();
+    }
+
+    /// Removes the note, before the program may end.
     pub(crate) fn remove(self) {
-        // The process ends its lock behind that; what waits to be written goes to a file without a
-        // name.
+        // A state that waits to be written goes to a file without a name.
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "the note of an upload stays");
         }
@@ -97,17 +118,21 @@ impl Note {
 }
 
 impl Shared {
+    /// Adds the state that waits behind the others, so that a torn one leaves the one before.
     fn write(&self) {
         let mut file = lock(&self.file);
-        let Some(text) = lock(&self.next).take() else {
+        let Some(upload) = lock(&self.next).take() else {
             return;
         };
-        let written = file
-            .rewind()
-            .and_then(|()| file.write_all(text.as_bytes()))
-            .and_then(|()| file.set_len(text.len() as u64))
-            .and_then(|()| file.sync_data());
-        if let Err(error) = written {
+        let mut added = || {
+            if file.metadata()?.len() > FULL {
+                file.set_len(0)?;
+            }
+            file.seek(SeekFrom::End(0))?;
+            file.write_all(upload.to_text().as_bytes())?;
+            file.sync_data()
+        };
+        if let Err(error) = added() {
             tracing::debug!(%error, "the note of an upload is not written");
         }
     }
@@ -123,9 +148,15 @@ impl Upload {
         format!("{body}sum {}\n", sum(&body))
     }
 
+    /// Reads the last whole state of a note.
+    fn last(text: &str) -> Option<Self> {
+        let mut states = text.rmatch_indices(TITLE);
+        states.find_map(|(at, _)| Self::parse(text.get(at..)?))
+    }
+
     fn parse(text: &str) -> Option<Self> {
-        let (body, end) = text.split_at_checked(text.rfind("sum ")?)?;
-        if end.strip_prefix("sum ")?.trim_end() != sum(body) {
+        let (body, end) = text.split_at_checked(text.find("\nsum ")? + 1)?;
+        if end.lines().next()?.strip_prefix("sum ")? != sum(body) {
             return None;
         }
         let mut lines = body.lines();
@@ -188,7 +219,7 @@ fn open(path: &Path, create: bool) -> Option<File> {
 fn read(file: &File) -> Option<Upload> {
     let mut text = String::new();
     file.take(MAX_LEN).read_to_string(&mut text).ok()?;
-    Upload::parse(&text)
+    Upload::last(&text)
 }
 
 /// The file name of the note for the destination `to`.
@@ -224,10 +255,15 @@ mod tests {
         let plain = Upload::default();
         for upload in [upload(), plain] {
             let text = upload.to_text();
-            assert_eq!(Upload::parse(&text), Some(upload));
+            assert_eq!(Upload::parse(&text), Some(upload.clone()));
+            let mut later = upload.clone();
+            later.held = RangeSet::up_to(99);
             for cut in 0..text.len() - 1 {
-                assert_eq!(Upload::parse(&text[..cut]), None, "{cut}");
+                assert_eq!(Upload::last(&text[..cut]), None, "{cut}");
             }
+            let (both, torn) = (text.clone() + &later.to_text(), later.to_text().len() - 2);
+            assert_eq!(Upload::last(&both[..text.len() + torn]), Some(upload));
+            assert_eq!(Upload::last(&both), Some(later));
         }
     }
 
@@ -239,8 +275,8 @@ mod tests {
         assert_eq!(before, None);
         assert!(Note::open(&notes, "ftp://host/d/f").await.is_none());
         assert!(Note::open(&notes, "ftp://host/d/g").await.is_some());
-        lock(&note.shared.next).replace(upload().to_text());
-        note.shared.write();
+        note.write_now(Upload::default());
+        note.write_now(upload());
         drop(note);
         let (note, before) = Note::open(&notes, "ftp://host/d/f").await.unwrap();
         assert_eq!(before, Some(upload()));

@@ -1,29 +1,59 @@
 //! Uploads that outlive a run: the first attempt goes on with the upload that an earlier run noted.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use byte_ranges::RangeSet;
+use tokio::time::timeout;
+
 use super::job::FileJob;
 use super::lock;
 use super::notes::{Note, Upload, expired};
 use super::state::CopyState;
+use crate::abilities::Abilities;
 use crate::error::TransferError;
 use crate::names;
 use crate::progress::Event;
+
+/// Shortest time between two states of a note.
+const EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for the file system of the notes.
+const OPENING: Duration = Duration::from_secs(10);
 
 /// The note of a file's upload, and the state that it tells.
 #[derive(Debug)]
 pub(crate) struct Noted {
     note: Note,
     upload: Upload,
-    /// Whether it is to be told that the file goes on with the bytes of an earlier run.
-    recalled: bool,
+    /// Whether it was told that the file goes on with the bytes of an earlier run.
+    is_told: bool,
+    /// Time of the last state that was written.
+    last: Option<Instant>,
+}
+
+/// Says whether the bytes of a transfer that failed with `error` are the source's.
+pub(crate) fn leaves_bytes(error: &TransferError) -> bool {
+    match error {
+        TransferError::Changed { .. } => false,
+        TransferError::Size { expected, got, .. } => got < expected,
+        error => !error.is_corrupt(),
+    }
 }
 
 impl FileJob {
-    /// Notes the hidden name and the held ranges of the upload.
+    /// Notes the hidden name and the held ranges of the upload, at most once a second.
     pub(crate) fn note_state(&mut self) {
-        if let Some(noted) = &mut self.note {
+        let is_due = |noted: &&mut Noted| {
+            let is_fresh = noted.last.is_some_and(|last| last.elapsed() < EVERY);
+            !is_fresh || self.held.is_empty()
+        };
+        if let Some(noted) = self.note.as_mut().filter(is_due) {
+            noted.last = Some(Instant::now());
             noted.upload.hidden.clone_from(&self.hidden);
             noted.upload.held.clone_from(&self.held);
-            noted.note.write(&noted.upload);
+            noted.note.write(noted.upload.clone());
         }
     }
 
@@ -47,13 +77,19 @@ impl CopyState {
         if self.is_partial() || self.through_layers() {
             return None;
         }
-        let name = names::last(&job.from).escape_ascii();
-        Some(format!("{size} {seconds} {nanos} {name}"))
+        let name = match &self.source {
+            Some(_) => self.name_source(job).into_bytes(),
+            None => {
+                let path = Path::new(OsStr::from_bytes(&job.from));
+                std::path::absolute(path).ok()?.into_os_string().into_vec()
+            }
+        };
+        Some(format!("{size} {seconds} {nanos} {}", name.escape_ascii()))
     }
 
     /// Opens the note of an upload before its first attempt, which goes on with the upload of an
     /// earlier run where that was of the same version of the source.
-    pub(crate) async fn recall(&self, job: &mut FileJob) {
+    pub(crate) async fn recall(&self, job: &mut FileJob, abilities: &Abilities) {
         let (Some(notes), Some(source)) = (&self.options.notes, self.version(job)) else {
             return;
         };
@@ -61,19 +97,24 @@ impl CopyState {
             return;
         }
         let to = self.name_destination(job);
+        let Ok(opened) = timeout(OPENING, Note::open(notes, &to)).await else {
+            return self.note("the directory of the notes of uploads does not answer");
+        };
         let dir = self.describe(self.destination.as_ref(), names::parent(&job.to));
         if lock(&self.swept).insert(dir.clone()) {
             for hidden in expired(notes, dir.clone()).await {
                 self.hiding.leave(hidden);
             }
         }
-        let Some((note, before)) = Note::open(notes, &to).await else {
+        let Some((note, before)) = opened else {
             return;
         };
-        let mut recalled = false;
         match before {
-            Some(before) if before.source == source => {
-                (job.begun, recalled) = (true, true);
+            // Our server keeps the bytes apart; any other has them under the hidden name.
+            Some(before)
+                if before.source == source && before.hidden.is_none() == abilities.held =>
+            {
+                (job.begun, job.recalled) = (true, true);
                 (job.held, job.hidden) = (before.held, before.hidden);
             }
             Some(before) => {
@@ -90,21 +131,40 @@ impl CopyState {
             dir,
             source,
             hidden: None,
-            held: job.held.clone(),
+            held: RangeSet::new(),
         };
+        let (is_told, last) = (!job.recalled, None);
         job.note = Some(Noted {
             note,
             upload,
-            recalled,
+            is_told,
+            last,
         });
+    }
+
+    /// Notes the upload that is about to begin. One that is written under its own name does not
+    /// outlive the run.
+    pub(crate) async fn renew_note(&self, job: &mut FileJob, abilities: &Abilities) {
+        let version = self
+            .version(job)
+            .filter(|_| job.hidden.is_some() || abilities.held);
+        match (version, &mut job.note) {
+            (Some(version), Some(noted)) => {
+                noted.upload.source = version;
+                noted.upload.hidden.clone_from(&job.hidden);
+                noted.upload.held.clone_from(&job.held);
+                noted.note.settle(noted.upload.clone()).await;
+            }
+            _ => job.forget_note(),
+        }
     }
 
     /// Tells, once, that an upload goes on with `held` bytes of an earlier run.
     pub(crate) fn tell_recalled(&self, job: &mut FileJob, held: u64) {
-        let Some(noted) = job.note.as_mut().filter(|noted| noted.recalled) else {
+        let Some(noted) = job.note.as_mut().filter(|noted| !noted.is_told) else {
             return;
         };
-        noted.recalled = false;
+        noted.is_told = true;
         if let (Some(size), 1..) = (job.facts.size, held) {
             self.tell_continuing(job, held, size);
         }
@@ -137,8 +197,10 @@ impl CopyState {
     /// Keeps the server's bytes of an upload that has failed for good with `error` for a later run,
     /// or leaves them to be removed.
     pub(crate) fn keep_upload(&self, job: &mut FileJob, error: &TransferError) {
-        if job.note.is_some() && job.begun && !job.straight && error.is_transient() {
-            job.note_state();
+        let noted = job.note.as_mut().filter(|_| job.begun && !job.straight);
+        if let Some(noted) = noted.filter(|_| leaves_bytes(error)) {
+            noted.upload.held.clone_from(&job.held);
+            noted.note.write_now(noted.upload.clone());
             self.tell_kept(job);
             return;
         }

@@ -19,6 +19,7 @@ use crate::error::{Fault, Outcome};
 use crate::file::extents;
 use crate::first::FirstBlock;
 use crate::in_place::InPlace;
+use crate::journal::Origin;
 use crate::late;
 use crate::root::is_regular;
 use crate::shared::{Joined, Mark, Place, Token};
@@ -337,6 +338,14 @@ impl FileSink {
         }
     }
 
+    /// The source that it is a copy of, where [`resume`](Self::resume) was told one.
+    pub fn origin(&self) -> Option<&Origin> {
+        match &self.inner.way {
+            Way::Whole(whole) => whole.origin(),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => None,
+        }
+    }
+
     /// Says whether a part of the file outlives this value, as a record of it is there.
     pub fn keeps(&self) -> bool {
         match &self.inner.way {
@@ -346,7 +355,7 @@ impl FileSink {
     }
 
     /// Gives the upload up: nothing of it is kept for another attempt.
-    pub fn discard(self) {
+    pub fn give_up(&self) {
         if let Way::Whole(whole) = &self.inner.way {
             whole.give_up();
         }

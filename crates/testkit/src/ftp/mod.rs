@@ -171,6 +171,13 @@ impl ScriptedServer {
         names.insert(path.to_owned(), Object { bytes, age });
     }
 
+    /// Replaces the bytes of a file that keeps its time.
+    pub fn change(&self, path: &str, bytes: impl Into<Vec<u8>>) {
+        if let Some(object) = self.names().get_mut(path) {
+            object.bytes = Some(bytes.into());
+        }
+    }
+
     /// Adds an empty directory.
     pub fn dir(&self, path: &str) {
         self.names().insert(path.to_owned(), Object::default());

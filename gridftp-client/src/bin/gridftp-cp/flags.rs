@@ -172,7 +172,8 @@ pub(crate) struct Flags {
           default_missing_value = "cheapest", value_parser = verify)]
     pub(crate) verify: Option<Verify>,
 
-    /// Compare no digests: corruption in transit is not detected behind the first 128 KiB
+    /// Compare no digests: corruption in transit is not detected behind the first 128 KiB, but in a
+    /// file that goes on with bytes of an earlier run
     #[arg(long, conflicts_with = "verify")]
     pub(crate) no_verify: bool,
 

@@ -20,6 +20,7 @@ use crate::transfer::Transfer;
 use crate::verify::DigestQuery;
 
 use super::land::{make_dir, open_sink};
+use super::resume::proof;
 use super::{After, Asked, Cut, Sent, local};
 
 /// Asks for transfers on one connection.
@@ -83,7 +84,7 @@ impl Asker<'_> {
         if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
             job.forget();
         }
-        job.sink = Some(open_sink(shared, job).await?);
+        job.sink = Some(open_sink(shared, job, self.abilities).await?);
         let look = || FactsQuery::send(control, self.abilities, from.clone());
         // The listing may be old, and the copy is to have the facts of the file that is read.
         let old = !layers && (job.failures > 0 || job.facts.size.is_none());
@@ -108,7 +109,9 @@ impl Asker<'_> {
             (Some(_), false) => (wanted, None),
             (None, _) => (None, wanted),
         };
-        let needed_digest = self.algorithm.or(beside);
+        // Size and time alone do not tell whether an earlier run has read the same bytes.
+        let recalled = job.recalled.then(|| proof(self.abilities)).flatten();
+        let needed_digest = self.algorithm.or(recalled).or(beside);
         let part = (shared.options.offset.unwrap_or(0), shared.options.length);
         let checksum = DigestQuery::send(control, needed_digest, optional, part, from.clone());
         let lasts = !layers && job.facts.lasts();

@@ -9,9 +9,11 @@ use gridftp_dsi::types::Create;
 use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
+use crate::abilities::Abilities;
 use crate::copy::ending::Success;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
+use crate::copy::outlive::leaves_bytes;
 use crate::copy::state::CopyState;
 use crate::error::TransferError;
 use crate::names;
@@ -64,6 +66,7 @@ pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), Trans
 pub(super) async fn open_sink(
     shared: &CopyState,
     job: &mut FileJob,
+    abilities: &Abilities,
 ) -> Result<FileSink, TransferError> {
     if let Some(sink) = job.sink.take() {
         return Ok(sink);
@@ -78,7 +81,7 @@ pub(super) async fn open_sink(
     };
     let opened = match how {
         Some(how) => FileSink::create(local(&job.to), how, false).await,
-        None => resume::open(shared, job).await,
+        None => resume::open(shared, job, abilities).await,
     };
     opened.map_err(|error| TransferError::local("create", &job.to, error))
 }
@@ -86,7 +89,7 @@ pub(super) async fn open_sink(
 /// Checks and publishes a received file.
 pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     let Landed {
-        taken,
+        mut taken,
         sink,
         size,
         proven,
@@ -95,7 +98,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         ..
     } = landed;
     let job = taken.file();
-    let published = async {
+    let confirmed = async {
         let verified = match checksum {
             Some(asked) => asked.digest().await?,
             None => None,
@@ -103,10 +106,25 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         if let Some(after) = after
             && !after.confirm(&job.facts).await?
         {
-            sink.discard();
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
+        Ok(verified)
+    };
+    let verified = match confirmed.await {
+        Ok(verified) => verified,
+        Err(error) => {
+            // The bytes are here, and only the word on them is missing.
+            if leaves_bytes(&error) {
+                resume::keep(shared, job, &sink).await;
+            }
+            let job = taken.file_mut();
+            job.held = resume::resumable(std::mem::take(&mut job.held), size);
+            job.sink = Some(sink);
+            return shared.fail(taken, &error);
+        }
+    };
+    let published = async {
         finish(shared, job, sink, size, &verified).await?;
         compare_part(shared, job, size, verified.as_ref()).await?;
         Ok(verified.or(proven))

@@ -19,6 +19,7 @@ use crate::copy::Stop;
 use crate::copy::algorithm::beside_receipt;
 use crate::copy::job::Item;
 use crate::copy::kept::Digest;
+use crate::copy::outlive::leaves_bytes;
 use crate::copy::reach::Reach;
 use crate::copy::state::CopyState;
 use crate::error::{Chain, ControlError, TransferError};
@@ -54,7 +55,7 @@ impl Receiver<'_> {
             return listed.await.map(|()| None);
         };
         // It was opened before the file was asked for, unless the server does not go on with it.
-        let sink = match open_sink(self.shared, job).await {
+        let sink = match open_sink(self.shared, job, self.abilities).await {
             Ok(sink) => sink,
             Err(error) => {
                 self.shared.fail(asked.taken, &error);
@@ -65,7 +66,7 @@ impl Receiver<'_> {
             .tag(asked.sent.tag)
             .stripes(self.stripes);
         let watch = Watch::new();
-        let before = resume::before(self.shared, job);
+        let before = resume::before(self.shared, job, &sink);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
         let work = transfer.run_with(&watch, data, |reply| {
@@ -147,7 +148,7 @@ impl Receiver<'_> {
                 .as_ref()
                 .is_some_and(DigestQuery::is_needed);
         let source = self.shared.name_source(job);
-        let sink = match open_sink(self.shared, job).await {
+        let sink = match open_sink(self.shared, job, self.abilities).await {
             Ok(sink) => sink,
             Err(error) => {
                 self.shared.fail(asked.taken, &error);
@@ -158,7 +159,7 @@ impl Receiver<'_> {
         let cut = asked.sent.cut.map(|cut| cut.length);
         let plan = plan(self.shared, Mode::Stream, start).until(cut);
         let watch = Watch::new();
-        let before = resume::before(self.shared, job);
+        let before = resume::before(self.shared, job, &sink);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
         let work = async {
@@ -323,7 +324,7 @@ pub(super) async fn end(
         }
     };
     // The same open file goes on at the next attempt, or a later run with it.
-    if !job.changed {
+    if leaves_bytes(&failure.error) {
         resume::keep(shared, job, &sink).await;
     }
     job.sink = Some(sink);

@@ -1,28 +1,36 @@
 //! Downloads that outlive a run: their bytes are recorded on disk, and the next run goes on with them.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
 use gridftp_data::Watch;
-use gridftp_dsi::types::Create;
+use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{ErrorKind, Result, Sink as _};
 use gridftp_dsi_posix::{FileSink, Origin};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::local;
+use crate::abilities::Abilities;
 use crate::copy::job::FileJob;
 use crate::copy::state::CopyState;
+use crate::options::Resume;
+use crate::verify;
 
 /// Shortest time between two records of a file.
 const EVERY: Duration = Duration::from_secs(1);
 /// Fewest new bytes that are worth a record.
 const STEP: u64 = 64 << 20;
+/// Longest wait for the disk when a transfer has failed.
+const KEEPING: Duration = Duration::from_secs(60);
+/// Seconds since the last change of a source from which on its time tells a further one, for
+/// clocks that differ as well.
+const SETTLED: i64 = 3600;
 /// Bytes that are received again of a file which is all there, so that there is a transfer.
 const LAST: u64 = 1 << 20;
 
-/// The version of its source that a file is a copy of, where a later run is to go on with it: only a
-/// server that tells the time of the source lets it be recognized.
+/// The version of its source that a file is a copy of, where a later run is to go on with it: its
+/// size and time have to be known.
 fn origin(shared: &CopyState, job: &FileJob) -> Option<Origin> {
     let size = job
         .facts
@@ -31,16 +39,46 @@ fn origin(shared: &CopyState, job: &FileJob) -> Option<Origin> {
     if shared.is_partial() || shared.through_layers() || shared.destination.is_some() {
         return None;
     }
-    let host = &shared.source.as_ref()?.host;
-    let name = [host.as_bytes(), job.from.as_slice()].concat();
-    Origin::new(&name, size, job.facts.modified?)
+    Origin::new(
+        shared.name_source(job).as_bytes(),
+        size,
+        job.facts.modified?,
+    )
+}
+
+/// The digest that proves a copy which goes on with the bytes of an earlier run.
+pub(super) fn proof(abilities: &Abilities) -> Option<ChecksumAlgorithm> {
+    let mut proofs = verify::PROOFS.into_iter();
+    proofs.find(|proof| abilities.cost(*proof).is_some())
+}
+
+/// Says whether a later run may go on: a digest will prove the copy, or the user has asked for it
+/// and the source is so old that a change would show in its time.
+fn may_outlive(shared: &CopyState, job: &FileJob, abilities: &Abilities) -> bool {
+    let is_old = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let (modified, _) = job.facts.modified?;
+        Some(
+            i64::try_from(since.as_secs())
+                .ok()?
+                .saturating_sub(modified)
+                > SETTLED,
+        )
+    };
+    proof(abilities).is_some()
+        || shared.options.resume == Resume::All && is_old().unwrap_or_default()
 }
 
 /// Opens the file of a download, with the bytes that an earlier run stored of the same source.
-pub(super) async fn open(shared: &CopyState, job: &mut FileJob) -> Result<FileSink> {
+pub(super) async fn open(
+    shared: &CopyState,
+    job: &mut FileJob,
+    abilities: &Abilities,
+) -> Result<FileSink> {
     let (path, size) = (local(&job.to), job.facts.size);
     let anew = Create::Whole { size };
-    let (Some(origin), Some(size)) = (origin(shared, job), size) else {
+    let origin = origin(shared, job).filter(|_| may_outlive(shared, job, abilities));
+    let (Some(origin), Some(size)) = (origin, size) else {
         return FileSink::create(path, anew, false).await;
     };
     let sink = match FileSink::resume(path, origin, false).await {
@@ -57,15 +95,16 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob) -> Result<FileSi
             shared.name_destination(job)
         ));
     }
-    job.held = worth(sink.held(), size);
+    job.held = resumable(sink.held(), size);
     if !job.held.is_empty() {
+        job.recalled = true;
         shared.tell_continuing(job, job.held.total(), size);
     }
     Ok(sink)
 }
 
-/// The held bytes of a file of `size` bytes, but for the last ones where nothing is missing.
-fn worth(held: RangeSet, size: u64) -> RangeSet {
+/// The bytes to go on with of those that are held of a file of `size` bytes, but for the last ones where nothing is missing.
+pub(super) fn resumable(held: RangeSet, size: u64) -> RangeSet {
     let Some(all) = Range64::new(0, size) else {
         return RangeSet::new();
     };
@@ -76,9 +115,15 @@ fn worth(held: RangeSet, size: u64) -> RangeSet {
     held
 }
 
+/// Says whether the bytes of a file are those of the source that its records name.
+fn is_true(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
+    let origin = origin(shared, job);
+    !job.changed && origin.is_some() && origin.as_ref() == sink.origin()
+}
+
 /// The bytes that are held before a transfer, of a file that outlives the run.
-pub(super) fn before(shared: &CopyState, job: &FileJob) -> Option<RangeSet> {
-    origin(shared, job).map(|_| job.held.clone())
+pub(super) fn before(shared: &CopyState, job: &FileJob, sink: &FileSink) -> Option<RangeSet> {
+    is_true(shared, job, sink).then(|| job.held.clone())
 }
 
 /// Runs the transfer `work` to a file that held the bytes `before`, and records those that arrive:
@@ -130,10 +175,9 @@ impl Recorder<'_> {
             }
             match self.sink.checkpoint(&held, true).await {
                 Ok(()) => self.recorded = bytes,
-                // The transfer itself tells what is wrong with the disk.
+                // The transfer itself tells what is wrong with the disk; this may pass.
                 Err(error) => {
                     shared.note(&format!("the received bytes are not recorded: {error}"));
-                    std::future::pending::<()>().await;
                 }
             }
         }
@@ -142,17 +186,20 @@ impl Recorder<'_> {
 
 /// Records what is held of a file whose transfer has failed, for another attempt or another run.
 pub(super) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) {
-    if job.held.is_empty() || origin(shared, job).is_none() {
+    if job.held.is_empty() || !is_true(shared, job, sink) {
         return;
     }
-    if let Err(error) = sink.checkpoint(&job.held, true).await {
-        shared.note(&format!("the received bytes are not kept: {error}"));
-    }
+    let why = match timeout(KEEPING, sink.checkpoint(&job.held, true)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the disk does not answer".to_owned(),
+    };
+    shared.note(&format!("the received bytes are not kept: {why}"));
 }
 
 /// Tells how much is kept of a download that has failed for good.
 pub(crate) fn tell_kept(shared: &CopyState, job: &FileJob) {
-    if origin(shared, job).is_some() && job.sink.as_ref().is_some_and(FileSink::keeps) {
+    if job.sink.as_ref().is_some_and(FileSink::keeps) {
         shared.tell_kept(job);
     }
 }
@@ -164,10 +211,13 @@ mod tests {
     #[test]
     fn a_file_that_is_all_there_is_asked_for_its_end() {
         let size = 3 * LAST;
-        assert_eq!(worth(RangeSet::up_to(size), size).end(), size - LAST);
-        assert_eq!(worth(RangeSet::up_to(size + 9), size).end(), size - LAST);
-        assert_eq!(worth(RangeSet::up_to(LAST), size).end(), LAST);
-        assert!(worth(RangeSet::up_to(5), 5).is_empty());
-        assert!(worth(RangeSet::up_to(5), 0).is_empty());
+        assert_eq!(resumable(RangeSet::up_to(size), size).end(), size - LAST);
+        assert_eq!(
+            resumable(RangeSet::up_to(size + 9), size).end(),
+            size - LAST
+        );
+        assert_eq!(resumable(RangeSet::up_to(LAST), size).end(), LAST);
+        assert!(resumable(RangeSet::up_to(5), 5).is_empty());
+        assert!(resumable(RangeSet::up_to(5), 0).is_empty());
     }
 }

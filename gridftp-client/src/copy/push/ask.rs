@@ -89,6 +89,7 @@ impl Asker<'_> {
             path: to,
             part: (offset, length),
             whole,
+            recalled: job.recalled,
         };
         let path = local(&job.from);
         let original = Original::Here(path);
@@ -150,7 +151,7 @@ impl Asker<'_> {
         self.shared.tell_recalled(job, how.held.total());
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
-        job.note_state();
+        self.shared.renew_note(job, self.abilities).await;
         let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
         let spot = match whole {
             _ if how.append => Spot::End,

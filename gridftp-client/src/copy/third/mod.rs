@@ -413,7 +413,7 @@ impl Pair<'_> {
         shared.tell_recalled(job, request.held.total());
         job.begun = true;
         job.hidden.clone_from(&asked.hidden);
-        job.note_state();
+        shared.renew_note(job, self.abilities.1).await;
         let to = asked.hidden.unwrap_or(to);
         let spot = match shared.options.offset {
             _ if append => Spot::End,

@@ -31,6 +31,7 @@ impl Pair<'_> {
                 self.shared.expected(job)?,
             ),
             whole: !self.shared.is_partial(),
+            recalled: job.recalled,
         };
         let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {
