@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ftp_proto::security::{Demands, Mechanism};
@@ -119,7 +119,10 @@ impl<D: Dsi> Control<D> {
 
     /// Offers what the storage can do now, to sessions that begin after it.
     pub fn examine_storage(&self) {
-        self.shared.set_policy(self.shared.rules().policy);
+        // Under one lock, so that a reload meanwhile stays in force.
+        let mut rules = self.shared.lock_rules();
+        let shared = &self.shared;
+        rules.settings = Arc::new(settings(&shared.config, &rules.policy, &shared.dsi));
     }
 
     /// Returns the number of sessions.
@@ -380,8 +383,11 @@ impl<D: Dsi> Shared<D> {
 
     /// The policy in force.
     pub(crate) fn rules(&self) -> Rules {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.clone()
+        self.lock_rules().clone()
+    }
+
+    fn lock_rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A data side with the limits of this policy, for a user.
@@ -410,9 +416,10 @@ impl<D: Dsi> Shared<D> {
     }
 
     fn set_policy(&self, policy: Arc<Policy>) {
+        let mut rules = self.lock_rules();
         let settings = Arc::new(settings(&self.config, &policy, &self.dsi));
         self.descriptors.set_limit(policy.max_data_descriptors);
-        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Rules { policy, settings };
+        *rules = Rules { policy, settings };
     }
 }
 
