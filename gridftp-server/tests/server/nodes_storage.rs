@@ -174,6 +174,7 @@ fn a_front_end_needs_no_storage_of_its_own() {
     );
     // The other node goes on.
     drop(cluster.nodes.remove(0));
+    cluster.wait_for(1);
     for n in [0, 1, 3] {
         ftp.ok(&format!("MLST d{n}"), 250);
         ftp.ok(&format!("MKD d{n}/new"), 257);
