@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use gridftp_dsi_rpc::{Caller, Peer as StoragePeer};
+use gridftp_dsi_rpc::{Caller, Peer as StoragePeer, VERSION};
 use tokio::time::timeout;
 use tonic::codegen::http::Uri;
 use tracing::{info, warn};
@@ -93,7 +93,7 @@ impl Shared {
             process: first.process,
             client: client.clone(),
             storage,
-            description: first.storage,
+            description: first.storage.filter(|storage| is_spoken(&name, storage)),
             usage: Mutex::new(Use::new(report)),
             placed: AtomicU32::new(0),
         };
@@ -233,6 +233,19 @@ impl Reports<'_> {
     }
 }
 
+/// Whether this end speaks the version of a node's storage; else the node only moves data.
+fn is_spoken(node: &str, storage: &gridftp_dsi_rpc::proto::Description) -> bool {
+    let (is_spoken, own) = (storage.version == VERSION, VERSION);
+    if !is_spoken {
+        let version = storage.version;
+        warn!(
+            node,
+            version, own, "storage of a node not used: another version"
+        );
+    }
+    is_spoken
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -246,6 +259,14 @@ mod tests {
     use crate::member::Member;
 
     /// Two that connect at the same time would otherwise replace each other.
+    #[test]
+    fn only_this_version_of_the_storage_is_used() {
+        let mut storage = gridftp_dsi_rpc::proto::Description::default();
+        assert!(!is_spoken("node", &storage));
+        storage.version = VERSION;
+        assert!(is_spoken("node", &storage));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_table_takes_one_process_of_a_name() {
         let folder = tempfile::tempdir().unwrap();
