@@ -197,7 +197,10 @@ impl<S: Serve> Node<S> {
             let (node, peer) = (self.clone(), peer.clone());
             StorageServer::with_interceptor(
                 Served::new(storage).without_bytes(),
-                move |request: Request<()>| node.check(&peer).map(|()| request),
+                move |request: Request<()>| match node.check(&peer) {
+                    Ok(()) => Ok(request),
+                    Err(why) => Err(gridftp_dsi_rpc::refused(why.message())),
+                },
             )
         });
         let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);

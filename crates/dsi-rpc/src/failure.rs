@@ -14,6 +14,9 @@ const KIND: &str = "storage-error";
 /// The metadata with the number of the operating system, if there is one.
 const NUMBER: &str = "storage-errno";
 
+/// The metadata of a call that the peer refused before it began.
+const REFUSED: &str = "storage-refused";
+
 /// Longest cause in a status, in characters.
 const CAUSE: usize = 1000;
 
@@ -22,8 +25,21 @@ pub(crate) fn is_told(status: &Status, is_open: impl FnOnce() -> bool) -> bool {
     status.metadata().contains_key(KIND) || status.source().is_none() && is_open()
 }
 
-/// Whether the call did not reach the peer.
+/// The status of a call that is refused because of its caller, before it begins: another peer may
+/// take it, and it tells nothing about the file.
+#[must_use]
+pub fn refused(why: &str) -> Status {
+    let mut status = Status::permission_denied(why);
+    let yes = tonic::metadata::MetadataValue::from_static("1");
+    status.metadata_mut().insert(REFUSED, yes);
+    status
+}
+
+/// Whether the peer did not begin the call.
 pub(crate) fn is_unbegun(status: &Status) -> bool {
+    if status.metadata().contains_key(REFUSED) {
+        return true;
+    }
     let mut next = status.source();
     while let Some(cause) = next {
         if let Some(cause) = cause.downcast_ref::<hyper::Error>() {
@@ -96,7 +112,7 @@ fn by_code(code: Code) -> ErrorKind {
         Code::NotFound => ErrorKind::NotFound,
         Code::AlreadyExists => ErrorKind::Exists,
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
-        Code::ResourceExhausted => ErrorKind::NoSpace,
+        Code::ResourceExhausted => ErrorKind::Busy,
         Code::Unimplemented => ErrorKind::Unsupported,
         Code::Unavailable => ErrorKind::Unavailable,
         _ => ErrorKind::Io,
@@ -121,5 +137,7 @@ mod tests {
         assert_eq!(received.source().unwrap().to_string(), "line\\r\\nline");
         let bare = error(&Status::permission_denied("no"), "open");
         assert_eq!(bare.kind(), ErrorKind::Denied);
+        let many = error(&Status::resource_exhausted("calls"), "open");
+        assert_eq!(many.kind(), ErrorKind::Busy);
     }
 }

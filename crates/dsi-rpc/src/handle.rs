@@ -48,7 +48,8 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// A call that may be done twice, so that another peer may get it after a loss.
+    /// A call that changes nothing, so that another peer may get it after a loss: a peer that gave
+    /// no answer in time may still do it later.
     pub(crate) const SAFE: Self = Self {
         limit: SHORT,
         is_repeatable: true,
@@ -248,10 +249,9 @@ impl<P: Peers> Handle<P> {
         })
     }
 
-    /// The handle, for a call that closes the file at its end.
-    pub(crate) fn close_by_call(&mut self) -> u64 {
+    /// Notes that the peer has answered a call that closes the file.
+    pub(crate) const fn was_closed(&mut self) {
         self.is_closed = true;
-        self.number
     }
 
     /// Fetches the descriptor of the file.

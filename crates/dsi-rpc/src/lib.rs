@@ -10,8 +10,8 @@
 //!
 //! # Failures
 //!
-//! A call whose connection fails is repeated at another peer if it did not begin, or if it may be
-//! done twice. Without another peer the error is
+//! A call whose connection fails is repeated at another peer if it did not begin, or if it changes
+//! nothing. Without another peer the error is
 //! [`ErrorKind::Unavailable`](gridftp_dsi::ErrorKind::Unavailable); where the change may have been
 //! made it is [`ErrorKind::Io`](gridftp_dsi::ErrorKind::Io).
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ mod tests;
 
 pub use crate::caller::Caller;
 pub use crate::convert::{MAX_RANGES, VERSION};
+pub use crate::failure::refused;
 pub use crate::objects::{RemoteListing, RemoteSink, RemoteSource};
 pub use crate::peers::{Choice, Peer, Peers};
 pub use crate::remote::Remote;

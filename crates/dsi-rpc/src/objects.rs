@@ -252,8 +252,7 @@ impl<P: Peers> Sink for RemoteSink<P> {
             bytes: 0,
         });
         let request = proto::FinishRequest {
-            // Closed in any case.
-            handle: self.content.handle.close_by_call(),
+            handle: self.content.handle.number,
             modified: done.modified.map(proto::Time::from),
             mode: done.mode,
             checksum,
@@ -266,7 +265,10 @@ impl<P: Peers> Sink for RemoteSink<P> {
             .call("finish", LONG, |mut client| async move {
                 client.finish(request).await
             });
-        Ok(stat(finished.await?, self.content.path().name()))
+        // Without an answer the handle is closed when it is dropped.
+        let facts = finished.await?;
+        self.content.handle.was_closed();
+        Ok(stat(facts, self.content.path().name()))
     }
 }
 

@@ -139,7 +139,7 @@ impl<P: Peers> Dsi for Remote<P> {
             way: way.into(),
             size,
         };
-        let opening = open!(self, at, Rule::SAFE, request, create);
+        let opening = open!(self, at, Rule::ONCE, request, create);
         RemoteSink::new(opening.await?).await
     }
 
@@ -178,22 +178,25 @@ impl<P: Peers> Dsi for Remote<P> {
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
-        if !self.can().resume {
-            return Ok(RangeSet::new());
-        }
         let at = At("look for partial file", user, path);
         let asking = call!(self, at, Rule::SAFE, place(user, path), held);
-        held(&asking.await?.1, path)
+        match asking.await {
+            // The peer alone knows: the capabilities are the least ones while none is connected.
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(RangeSet::new()),
+            asked => held(&asked?.1, path),
+        }
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
         let at = At("remove partial file", user, path);
         must_write(at)?;
-        if !self.can().resume {
-            return Err(at.error(ErrorKind::NotFound));
-        }
         let asking = call!(self, at, Rule::ONCE, place(user, path), drop_held);
-        asking.await.map(drop)
+        match asking.await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(at.error(ErrorKind::NotFound))
+            }
+            asked => asked.map(drop),
+        }
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
@@ -256,7 +259,7 @@ impl<P: Peers> Dsi for Remote<P> {
             mode: meta.mode,
             group: meta.group,
         };
-        let asking = call!(self, at, Rule::SAFE, request, set_meta);
+        let asking = call!(self, at, Rule::ONCE, request, set_meta);
         asking.await.map(drop)
     }
 

@@ -187,6 +187,11 @@ impl Storage for Served {
 
     async fn finish(&self, request: Request<FinishRequest>) -> Answer<Response<Facts>> {
         let request = request.into_inner();
+        // Closed in any case.
+        let sink = self.open.sink(request.handle).map_err(told)?;
+        self.open.remove(request.handle);
+        let sink = sink.write().await.take();
+        let sink = sink.ok_or_else(|| told(closed()))?;
         let mut done = request.size.map_or_else(Finish::as_is, Finish::whole);
         done.modified = request.modified.map(crate::proto::Time::pair);
         done.mode = request.mode;
@@ -194,10 +199,6 @@ impl Storage for Served {
         if let Some(wanted) = request.checksum {
             done.checksum = Some((algorithm(&wanted.algorithm)?, wanted.digest));
         }
-        let sink = self.open.sink(request.handle).map_err(told)?;
-        self.open.remove(request.handle);
-        let sink = sink.write().await.take();
-        let sink = sink.ok_or_else(|| told(closed()))?;
         let stat = sink.finish(done).await.map_err(told)?;
         Ok(Response::new((&stat).into()))
     }

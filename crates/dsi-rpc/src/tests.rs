@@ -12,7 +12,9 @@ use gridftp_dsi::{
 use gridftp_dsi_posix::Posix;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tonic::Request;
 
 use crate::proto::Description;
 use crate::proto::storage_server::StorageServer;
@@ -194,4 +196,93 @@ async fn bytes_do_not_cross_a_connection_for_control() {
     let source = remote.read(&ann, &path("/file")).await.unwrap();
     let refused = source.read_at(0, bytes::BytesMut::with_capacity(1)).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+/// A peer whose connection ends with its first call, or that refuses all calls.
+async fn failing(refuses: &'static str) -> (Peer, JoinHandle<()>) {
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let end = Arc::new(Notify::new());
+    let called = Arc::clone(&end);
+    let served = Served::new(Arc::new(Memory::new()));
+    let service = StorageServer::with_interceptor(served, move |request: Request<()>| {
+        if !refuses.is_empty() {
+            return Err(crate::refused(refuses));
+        }
+        called.notify_one();
+        Ok(request)
+    });
+    let serving = tokio::spawn(async move {
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(there), TowerToHyperService::new(service));
+        tokio::select! {
+            biased;
+            () = end.notified() => {}
+            served = server => drop(served),
+        }
+    });
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .handshake(TokioIo::new(here))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    (Peer::new("failing", Caller::new(sender)), serving)
+}
+
+/// The storage of such a peer, and of one that answers.
+async fn behind(failing: (Peer, JoinHandle<()>)) -> Remote<Arc<Local>> {
+    let (remote, local) = remote(Memory::new(), 1).await;
+    local.peers.lock().unwrap().insert(0, failing);
+    remote
+}
+
+#[tokio::test]
+async fn only_calls_that_change_nothing_are_repeated_after_a_loss() {
+    let remote = behind(failing("").await).await;
+    remote.stat(&ann(), &DsiPath::root()).await.unwrap();
+    for how in [Create::Whole { size: None }, Create::Append] {
+        let remote = behind(failing("").await).await;
+        let lost = remote.write(&ann(), &path("/file"), how).await;
+        assert_eq!(lost.unwrap_err().kind(), ErrorKind::Io, "{how:?}");
+    }
+    let remote = behind(failing("").await).await;
+    let lost = remote.make_dir(&ann(), &path("/new")).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Io);
+}
+
+#[tokio::test]
+async fn a_call_refused_because_of_its_caller_goes_to_another_peer() {
+    let remote = behind(failing("revoked").await).await;
+    remote.make_dir(&ann(), &path("/new")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_malformed_finish_closes_the_file() {
+    let (remote, local) = remote(Memory::new(), 1).await;
+    let file = path("/file");
+    let sink = remote.write(&ann(), &file, Create::Append).await.unwrap();
+    let mut client = local.peers.lock().unwrap()[0].0.client();
+    let request = crate::proto::FinishRequest {
+        handle: 1,
+        checksum: Some(crate::proto::Digest {
+            algorithm: "UNKNOWN".into(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    client.finish(request).await.unwrap_err();
+    remote.write(&ann(), &file, Create::Append).await.unwrap();
+    drop(sink);
+}
+
+#[tokio::test]
+async fn without_a_peer_nothing_is_said_of_partial_files() {
+    let local = Arc::new(Local {
+        can: Capabilities::new("none", gridftp_dsi::WriteModel::Random),
+        peers: Mutex::default(),
+    });
+    let (remote, file) = (Remote::new(local), path("/file"));
+    let held = remote.held(&ann(), &file).await.unwrap_err();
+    assert_eq!(held.kind(), ErrorKind::Unavailable);
+    let dropped = remote.drop_held(&ann(), &file).await.unwrap_err();
+    assert_eq!(dropped.kind(), ErrorKind::Unavailable);
 }
