@@ -244,9 +244,18 @@ fn an_interrupted_upload_is_continued_through_the_nodes() {
     drop((data, ftp));
     let mut ftp = cluster.login();
     ftp.ok("MODE E", 200);
-    let mut data = ftp.data();
-    ftp.ok("REST 0-200000", 350);
-    ftp.ok("STOR part", 150);
+    let begun = Instant::now();
+    let mut data = loop {
+        let data = ftp.data();
+        ftp.ok("REST 0-200000", 350);
+        let reply = ftp.cmd("STOR part");
+        if reply.code == 150 {
+            break data;
+        }
+        // A node may still be about to end the first upload.
+        let waits = reply.code == 450 && begun.elapsed() < PATIENCE;
+        assert!(waits, "{reply:?}");
+    };
     data.block(0, 200_000, &content[200_000..]);
     data.end(1);
     let reply = ftp.outcome();
