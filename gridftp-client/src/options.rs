@@ -231,6 +231,11 @@ pub enum Verify {
 }
 
 impl CopyOptions {
+    /// Whether a file that appears at the destination meanwhile stays.
+    pub(crate) fn keeps_existing(&self) -> bool {
+        self.no_clobber || self.manner.immutable
+    }
+
     /// Says whether to try again after so many failures, the first of them so long ago; `gone` says
     /// whether it was the server that was not there.
     pub(crate) fn goes_on(&self, failures: u32, since: Duration, gone: bool) -> bool {

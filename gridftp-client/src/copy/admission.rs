@@ -147,6 +147,10 @@ impl CopyState {
         let Some(to) = self.aside(path) else {
             return Ok(());
         };
+        if to == path {
+            let what = "--backup-dir: it is the directory of the destination itself";
+            return Err(TransferError::request(what, "name another one"));
+        }
         match destination {
             None => {
                 let (from, into) = (local(path).to_owned(), local(&to).to_owned());

@@ -282,7 +282,7 @@ impl Hidden {
         shared: &CopyState,
         taken: Taken,
     ) -> Option<Taken> {
-        match self.rename(control, shared.options.no_clobber).await {
+        match self.rename(control, shared.options.keeps_existing()).await {
             Ok(renaming) => renaming.publish(control, shared, taken).await,
             Err(error) => {
                 shared.fail(taken, &error);

@@ -148,20 +148,29 @@ fn check(
         return refuse("the names of --files-from are of one source directory", "");
     }
     let trees = options.recursive && options.choice.names.is_none();
-    if options.manner.delete && !(trees && sources.iter().all(is_directory)) {
-        let what = "--delete compares whole directories with their sources";
+    if options.manner.delete && !(trees && sources.len() == 1 && sources.iter().all(is_directory)) {
+        let what = "--delete compares a whole directory with its source";
         return refuse(
             what,
-            "name source directories, with --recursive and without wildcards",
+            "name one source directory, with --recursive and without wildcards",
         );
     }
     if options.recursive && (options.offset.is_some() || options.length.is_some()) {
         let what = "--offset and --length copy a part of a file, not of a tree";
         return refuse(what, "");
     }
-    if options.manner.backup_dir.as_deref() == Some(b"") {
+    let is_plain = |dir: &[u8]| {
+        let mut parts = dir.split(|b| *b == b'/');
+        !names::trim_slashes(dir).is_empty() && parts.all(|part| !matches!(part, b"." | b".."))
+    };
+    if options
+        .manner
+        .backup_dir
+        .as_deref()
+        .is_some_and(|dir| !is_plain(dir))
+    {
         return refuse(
-            "--backup-dir: no name",
+            "--backup-dir: no name of a directory without . and ..",
             "name a directory of the destination's end",
         );
     }
@@ -380,6 +389,11 @@ impl Destination {
     ) -> Result<Option<(u64, u64)>, TransferError> {
         if self.kin == Kin::Apart {
             return Ok(None);
+        }
+        if shared.options.manner.delete && tree && shared.lies_in(from, target) {
+            let source = shared.describe_source(from);
+            let what = "it lies in the destination, where --delete would remove it";
+            return Err(TransferError::source(source, what, "copy it elsewhere"));
         }
         let ancestry = Ancestry::at(target, tree, self.client.as_deref()).await?;
         ancestry.refuse(source, tree, self.kin, &shared.describe_source(from))

@@ -126,7 +126,7 @@ impl Object {
 
 /// The path without `.`, `..` and empty components; one that begins at a home directory is
 /// nobody's.
-fn normal(path: &[u8]) -> Vec<u8> {
+pub(super) fn normal(path: &[u8]) -> Vec<u8> {
     match FtpPath::new(path) {
         Some(path) if path.is_absolute() => path.normalized().as_bytes().to_vec(),
         _ => Vec::new(),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,8 +18,11 @@ use super::inventory::Inventory;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
 use super::lock;
+use super::pull::local;
 use super::queue::Queue;
 use super::reach::Reach;
+use super::same::normal;
+use super::surplus::is_below;
 use crate::control::{Control, Replies};
 use crate::error::{Class, ControlError, TransferError};
 use crate::names::trim_slashes;
@@ -73,6 +77,8 @@ pub(crate) struct CopyState {
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
     taken: Mutex<HashSet<u64>>,
+    /// The same in small letters, for `--delete`.
+    folded: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
 
@@ -90,6 +96,16 @@ impl Targets {
     fn take(&self, path: &[u8]) -> bool {
         let mut taken = lock(&self.taken);
         taken.insert(self.hasher.hash_one(path))
+    }
+
+    /// Notes a path for an end that does not tell large letters from small ones.
+    fn fold(&self, path: &[u8]) {
+        let folded = self.hasher.hash_one(folded(path));
+        lock(&self.folded).insert(folded);
+    }
+
+    fn has_folded(&self, path: &[u8]) -> bool {
+        lock(&self.folded).contains(&self.hasher.hash_one(folded(path)))
     }
 
     fn has(&self, path: &[u8]) -> bool {
@@ -186,7 +202,7 @@ impl CopyState {
         if !self.options.manner.delete {
             return;
         }
-        let holds = |pair: &&mut Pair| from.starts_with(&pair.from) && from != pair.from;
+        let holds = |pair: &&mut Pair| from != pair.from && is_below(from, &pair.from);
         let mut pairs = lock(&self.pairs);
         for pair in pairs.iter_mut().filter(|pair| !pair.filled).filter(holds) {
             pair.filled = true;
@@ -197,13 +213,30 @@ impl CopyState {
     pub(super) fn note_dir_entry(&self, from: &[u8], to: &[u8]) {
         if let (true, Some(targets)) = (self.options.manner.delete, &self.targets) {
             targets.take(trim_slashes(to));
+            targets.fold(trim_slashes(to));
             self.note_entry(from);
         }
     }
 
     /// Says whether a source has the name of `path` at the destination.
     pub(super) fn is_sourced(&self, path: &[u8]) -> bool {
-        self.targets.as_ref().is_some_and(|all| all.has(path))
+        self.targets
+            .as_ref()
+            .is_some_and(|all| all.has(path) || all.has_folded(path))
+    }
+
+    /// Says whether the source directory `from` lies in the directory `target`, on one server or one
+    /// machine.
+    pub(super) fn lies_in(&self, from: &[u8], target: &[u8]) -> bool {
+        let whole = |site: &Option<Site>, path: &[u8]| match site {
+            Some(_) => normal(path),
+            None => {
+                let path = std::path::absolute(local(path)).unwrap_or_default();
+                normal(path.as_os_str().as_bytes())
+            }
+        };
+        let (from, target) = (whole(&self.source, from), whole(&self.destination, target));
+        from != target && is_below(&from, &target)
     }
 
     /// The directories at the destination that took those of the sources; an empty source has failed,
@@ -225,6 +258,9 @@ impl CopyState {
     /// Adds a file to the work.
     pub(crate) fn found(&self, mut job: FileJob) {
         self.note_entry(&job.from);
+        if let (true, Some(targets)) = (self.options.manner.delete, &self.targets) {
+            targets.fold(&job.to);
+        }
         if self.targets.as_ref().is_some_and(|all| !all.take(&job.to)) {
             let what = format!("another source is copied to {} already", show(&job.to));
             let error = TransferError::source(show(&job.from), what, "copy it elsewhere");
@@ -373,7 +409,7 @@ impl CopyState {
         self.describe(self.source.as_ref(), &job.from)
     }
 
-    pub(super) fn name_item(&self, item: &Item) -> String {
+    pub(crate) fn name_item(&self, item: &Item) -> String {
         match item {
             Item::File(job) => self.name_source(job),
             Item::Dir(job) => match &job.pattern {
@@ -449,6 +485,11 @@ impl CopyState {
         let count = |bytes| self.totals.moved(bytes);
         control.watched(watch, count, work).await
     }
+}
+
+/// A path in small letters.
+fn folded(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).to_lowercase()
 }
 
 /// The failure of a part that is not there.

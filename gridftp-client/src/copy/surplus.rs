@@ -66,6 +66,11 @@ pub(super) async fn remove(
         Some(site) => Some(connect(site, &shared.options, &shared.observer).await?),
         None => None,
     };
+    if client.as_ref().is_some_and(|client| !client.abilities.mlst) {
+        let path = shared.describe_destination(&shared.root);
+        let what = "its server has no MLSD, and LIST does not tell links and hidden names";
+        return Err(TransferError::source(path, what, "copy without --delete"));
+    }
     let mut search = Search {
         shared,
         client,
@@ -233,7 +238,7 @@ fn is_ours(name: &[u8]) -> bool {
 }
 
 /// Says whether `path` is `dir`, or in it.
-fn is_below(path: &[u8], dir: &[u8]) -> bool {
+pub(super) fn is_below(path: &[u8], dir: &[u8]) -> bool {
     let rest = path.strip_prefix(names::trim_slashes(dir));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || dir == b"/")
 }

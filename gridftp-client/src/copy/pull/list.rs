@@ -60,6 +60,12 @@ impl Receiver<'_> {
             (Ok(false), _) => {}
             (Err(error), _) => self.shared.fail(asked.taken, &error.into()),
             (Ok(true), Some(error)) => self.shared.fail(asked.taken, &error),
+            (Ok(true), None) if form != Form::Facts && self.shared.options.manner.delete => {
+                let what = "its server has no MLSD, and LIST does not show hidden names";
+                let source = self.shared.name_item(asked.taken.item());
+                let error = TransferError::source(source, what, "copy without --delete");
+                self.shared.fail(asked.taken, &error);
+            }
             (Ok(true), None) => self.listed(asked.taken, listed.rest),
         }
         Ok(())

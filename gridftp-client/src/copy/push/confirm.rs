@@ -158,7 +158,7 @@ async fn prove(asker: &Asker<'_>, mut file: Sent, proven: Option<Digest>) -> Opt
     let to = FtpPath::new(job.to.clone())?;
     // It is judged under the name that it has, and gets its own when it is good.
     let at = store.hidden.clone().unwrap_or_else(|| to.clone());
-    let knows = !shared.options.no_clobber && shared.hiding.is_new(&to);
+    let knows = !shared.options.keeps_existing() && shared.hiding.is_new(&to);
     let hidden = store.hidden.clone().map(|at| match knows {
         true => Hidden::new(at, to),
         false => Hidden::ask(control, asker.abilities.mlst, at, to),
@@ -243,7 +243,11 @@ pub(super) async fn settle_following(
             None => verified,
         };
         let renaming = match hidden {
-            Some(hidden) => Some(hidden.rename(control, shared.options.no_clobber).await?),
+            Some(hidden) => Some(
+                hidden
+                    .rename(control, shared.options.keeps_existing())
+                    .await?,
+            ),
             None => None,
         };
         Ok::<_, TransferError>((digest, renaming))
