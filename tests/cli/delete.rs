@@ -177,7 +177,7 @@ fn one_source_directory_is_compared_and_not_one_in_the_destination() -> Result<(
     bed.there.file("to/A", 1, 1)?;
     bed.cp(&["-r", "--delete", "one/", &bed.url("to")])?.ok()?;
     ensure!(there(&bed.there)? == ["A", "a"]);
-    std::fs::remove_file(bed.there.path("to/A"))?;
+    fs::remove_file(bed.there.path("to/A"))?;
     bed.there.file("to/b", 1, 1)?;
     // A directory that is copied itself is the only one that is compared.
     bed.there.file("to/one/old", 1, 1)?;
