@@ -1,6 +1,7 @@
 //! `Manner`: the choice between copying a file and leaving the one that is at its destination.
 
 use crate::copy::Facts;
+use crate::names;
 
 /// What becomes of files that are at their destination already; all are replaced by default.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +66,15 @@ const DIFFERS: &str = "its copy differs, and --immutable keeps that";
 const NO_FILE: &str = "its destination is no file, and --immutable keeps that";
 
 impl Manner {
+    /// Whether the backup directory, where there is one, is named without `.` and `..`.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Some(dir) = &self.backup_dir else {
+            return true;
+        };
+        let mut parts = dir.split(|b| *b == b'/');
+        !names::trim_slashes(dir).is_empty() && parts.all(|part| !matches!(part, b"." | b".."))
+    }
+
     /// Whether destinations are looked at.
     pub(crate) fn looks(&self) -> bool {
         self.comparison().is_some() || self.backup_dir.is_some()

@@ -159,16 +159,7 @@ fn check(
         let what = "--offset and --length copy a part of a file, not of a tree";
         return refuse(what, "");
     }
-    let is_plain = |dir: &[u8]| {
-        let mut parts = dir.split(|b| *b == b'/');
-        !names::trim_slashes(dir).is_empty() && parts.all(|part| !matches!(part, b"." | b".."))
-    };
-    if options
-        .manner
-        .backup_dir
-        .as_deref()
-        .is_some_and(|dir| !is_plain(dir))
-    {
+    if !options.manner.is_plain() {
         return refuse(
             "--backup-dir: no name of a directory without . and ..",
             "name a directory of the destination's end",
