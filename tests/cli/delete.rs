@@ -198,17 +198,27 @@ fn one_source_directory_is_compared_and_not_one_in_the_destination() -> Result<(
 fn a_link_in_the_guise_of_a_directory_keeps_what_it_leads_to() -> Result<()> {
     let tree = Tree::new()?;
     tree.file("tree/a", 10, 1)?;
-    let server = ScriptedServer::start(|line| match line {
-        "DELE /to/link" => Reaction::say("250 gone"),
-        _ => Reaction::Usual,
-    })?;
-    server.file("/to/a", "old");
-    server.file("/to/link/kept", "kept");
+    let serve = |feat: &'static str| {
+        let server = ScriptedServer::start(move |line| match line {
+            "DELE /to/link" => Reaction::say("250 gone"),
+            "FEAT" => Reaction::say(feat),
+            _ if line.starts_with("MLS") => Reaction::Execute,
+            _ => Reaction::Usual,
+        })?;
+        server.file("/to/a", "old");
+        server.file("/to/link/kept", "kept");
+        Ok::<_, anyhow::Error>(server)
+    };
+    let kept = |server: &ScriptedServer| {
+        let kept = server.bytes("/to/link/kept").is_some();
+        ensure!(kept, "{:?}", server.commands());
+        Ok(())
+    };
+    let server = serve("211-features\r\n MLST Type*;Size*;Modify*;\r\n211 end")?;
     cp_in(&tree, &["-r", "--delete", "tree/", &server.url("to")])?.ok()?;
-    ensure!(
-        server.bytes("/to/link/kept").is_some(),
-        "{:?}",
-        server.commands()
-    );
-    Ok(())
+    kept(&server)?;
+    let server = serve("211-features\r\n SIZE\r\n211 end")?;
+    let refused = cp_in(&tree, &["-r", "--delete", "tree/", &server.url("to")])?;
+    fails(&refused, 1, &["its server has no MLSD"])?;
+    kept(&server)
 }
