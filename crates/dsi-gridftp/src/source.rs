@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex as Slot, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use ftp_wire::facts::{Entry, Fact, FactSet, TimeVal};
+use gridftp_client::error::TransferError;
 use gridftp_client::file::{ReadOptions, Reader};
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Result, Source, User};
 use tokio::sync::Mutex;
@@ -196,7 +197,14 @@ impl GatewaySource {
             return Err(self.changed("the file ended before its size"));
         };
         let at = reader.position();
-        let piece = reader.piece().await;
+        let mut piece = reader.piece().await.map_err(of_io);
+        // A data connection that breaks says nothing of the file: the rest comes over another.
+        if piece.as_ref().is_err_and(TransferError::is_transient) {
+            Box::pin(self.begin(lane, at)).await?;
+            if let Some((reader, _)) = &mut lane.reader {
+                piece = reader.piece().await.map_err(of_io);
+            }
+        }
         let mut to = at;
         let done = match piece {
             Ok(piece) => {
@@ -210,7 +218,7 @@ impl GatewaySource {
                     _ => Ok(()),
                 }
             }
-            Err(error) => Err(self.up.failed("read", &self.path, of_io(error))),
+            Err(error) => Err(self.up.failed("read", &self.path, error)),
         };
         let is_last = to >= self.opened.size || done.is_err();
         if is_last && let Some((mut reader, place)) = lane.reader.take() {
