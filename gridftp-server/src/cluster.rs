@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 /// The name and version of this program, for the lists of other members.
 const PROGRAM: &str = concat!("gridftp-server ", env!("CARGO_PKG_VERSION"));
 
-/// Interval of looking whether the transfers of a draining node have ended.
+/// Interval of looking whether the transfers and storage calls of a draining node have ended.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Commands about the cluster.
@@ -164,8 +164,8 @@ async fn reload(member: Arc<Member>, mut signal: Signal) {
     }
 }
 
-/// Serves the sessions that front ends place here, until `shutdown` completes and the transfers have
-/// ended, or `hurry` completes as well.
+/// Serves the sessions that front ends place here, until `shutdown` completes and the transfers and
+/// storage calls have ended, or `hurry` completes as well.
 pub(crate) async fn run_node(
     config: Config,
     dsi: Arc<dyn DynDsi>,
@@ -213,7 +213,7 @@ pub(crate) async fn run_node(
     shutdown.await;
     serve.drain(true);
     let ended = async {
-        while serve.running() > 0 {
+        while serve.running() > 0 || node.storage_uses() > 0 {
             tokio::time::sleep(LOOK).await;
         }
     };

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
+use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 use tonic::codegen::{Bytes, Service, StdError, http};
 use tonic::server::NamedService;
@@ -18,11 +19,13 @@ type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>
 pub(crate) struct Beside<M, B> {
     main: M,
     beside: Option<B>,
+    uses: TaskTracker,
 }
 
 impl<M, B> Beside<M, B> {
-    pub(crate) const fn new(main: M, beside: Option<B>) -> Self {
-        Self { main, beside }
+    /// Counts the calls of `beside` in progress as tasks of `uses`.
+    pub(crate) const fn new(main: M, beside: Option<B>, uses: TaskTracker) -> Self {
+        Self { main, beside, uses }
     }
 }
 
@@ -46,7 +49,7 @@ where
         let service = call.uri().path().split('/').nth(1);
         match &mut self.beside {
             Some(beside) if service == Some(B::NAME) => {
-                let answering = beside.call(call);
+                let answering = self.uses.track_future(beside.call(call));
                 Box::pin(async move { Ok(answering.await?.map(Body::new)) })
             }
             _ => Box::pin(self.main.call(call)),

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::Stream;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
@@ -107,6 +108,8 @@ pub struct Node<S> {
     pub(crate) version: Version,
     /// A random number, by which front ends tell this process from another one of the same name.
     process: u64,
+    /// Calls and open files of the storage.
+    storage_uses: TaskTracker,
 }
 
 impl<S> Clone for Node<S> {
@@ -116,6 +119,7 @@ impl<S> Clone for Node<S> {
             serve: Arc::clone(&self.serve),
             version: self.version.clone(),
             process: self.process,
+            storage_uses: self.storage_uses.clone(),
         }
     }
 }
@@ -138,7 +142,14 @@ impl<S: Serve> Node<S> {
             serve,
             version: Version::of_program(program),
             process: u64::from_ne_bytes(random()?),
+            storage_uses: TaskTracker::new(),
         })
+    }
+
+    /// Returns the number of open files and calls in progress of front ends at the storage: they
+    /// fail when the node ends before them.
+    pub fn storage_uses(&self) -> usize {
+        self.storage_uses.len()
     }
 
     /// Keeps a connection to the front end at `address` (`HOST:PORT`), dialled again for ever.
@@ -196,7 +207,9 @@ impl<S: Serve> Node<S> {
         let storage = self.serve.storage().map(|storage| {
             let (node, peer) = (self.clone(), peer.clone());
             StorageServer::with_interceptor(
-                Served::new(storage).without_bytes(),
+                Served::new(storage)
+                    .without_bytes()
+                    .counted_by(self.storage_uses.clone()),
                 move |request: Request<()>| match node.check(&peer) {
                     Ok(()) => Ok(request),
                     Err(why) => Err(gridftp_dsi_rpc::refused(why.message())),
@@ -204,7 +217,7 @@ impl<S: Serve> Node<S> {
             )
         });
         let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);
-        let service = Beside::new(service, storage);
+        let service = Beside::new(service, storage, self.storage_uses.clone());
         let served = tokio::select! {
             served = link::serve(stream, service, &MEMBERS) => served,
             // Calls in progress end with the connection.

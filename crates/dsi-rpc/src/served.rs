@@ -11,6 +11,7 @@ use gridftp_dsi::{
     Listing as _, Meta, Progress, Sink as _, Source as _, Staging, User,
 };
 use tokio::sync::RwLock;
+use tokio_util::task::TaskTracker;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -38,17 +39,26 @@ pub struct Served {
     dsi: Arc<dyn DynDsi>,
     open: Table,
     has_bytes: bool,
+    uses: TaskTracker,
 }
 
 impl Served {
     /// Serves every call.
     pub fn new(dsi: Arc<dyn DynDsi>) -> Self {
-        let open = Table::default();
+        let uses = TaskTracker::new();
         Self {
             dsi,
-            open,
+            open: Table::default(),
             has_bytes: true,
+            uses,
         }
+    }
+
+    /// Counts the open files, and the listings and checksums in progress, as tasks of `uses`.
+    #[must_use]
+    pub fn counted_by(mut self, uses: TaskTracker) -> Self {
+        self.uses = uses;
+        self
     }
 
     /// Serves no call that moves bytes of files.
@@ -74,7 +84,7 @@ impl Served {
         let (held, order) = (RangeList::from(&sink.held()), sink.order().into());
         let sink = Open::Sink(Arc::new(RwLock::new(Some(sink))));
         Ok(Response::new(Opened {
-            handle: self.open.insert(sink).map_err(told)?,
+            handle: self.open.insert(sink, self.uses.token()).map_err(told)?,
             in_calls: true,
             size: 0,
             held: Some(held),
@@ -148,10 +158,11 @@ impl Storage for Served {
     async fn list(&self, request: Request<Place>) -> Answer<Response<BoxStream<Entries>>> {
         let (user, path) = at(Some(request.into_inner()))?;
         let listing = self.dsi.list(&user, &path).await.map_err(told)?;
-        let entries = try_unfold(listing, |mut listing: BoxListing| async move {
-            let batch = listing.next().await.map_err(told)?;
+        let listed = (listing, self.uses.token());
+        let entries = try_unfold(listed, |mut listed: (BoxListing, _)| async move {
+            let batch = listed.0.next().await.map_err(told)?;
             let entries = batch.iter().map(Facts::from).collect::<Vec<_>>();
-            Ok((!entries.is_empty()).then_some((Entries { entries }, listing)))
+            Ok((!entries.is_empty()).then_some((Entries { entries }, listed)))
         });
         Ok(Response::new(Box::pin(entries)))
     }
@@ -162,7 +173,7 @@ impl Storage for Served {
         let size = source.size();
         let source = Open::Source(Arc::new(source));
         Ok(Response::new(Opened {
-            handle: self.open.insert(source).map_err(told)?,
+            handle: self.open.insert(source, self.uses.token()).map_err(told)?,
             in_calls: true,
             size,
             held: None,
@@ -189,7 +200,7 @@ impl Storage for Served {
         let request = request.into_inner();
         // Closed in any case.
         let sink = self.open.sink(request.handle).map_err(told)?;
-        self.open.remove(request.handle);
+        let _removed = self.open.remove(request.handle);
         let sink = sink.write().await.take();
         let sink = sink.ok_or_else(|| told(closed()))?;
         let mut done = request.size.map_or_else(Finish::as_is, Finish::whole);
@@ -204,7 +215,7 @@ impl Storage for Served {
     }
 
     async fn close(&self, request: Request<Handle>) -> Answer<Response<Done>> {
-        if let Some(Open::Sink(sink)) = self.open.remove(request.into_inner().handle) {
+        if let Some((Open::Sink(sink), _token)) = self.open.remove(request.into_inner().handle) {
             // The upload has ended when this is answered.
             drop(sink.write().await.take());
         }
@@ -255,10 +266,10 @@ impl Storage for Served {
         let (dsi, progress) = (Arc::clone(&self.dsi), Progress::new());
         let counted = progress.clone();
         let (offset, length) = (request.offset, request.length);
-        let hashing = Box::pin(async move {
+        let hashing = Box::pin(self.uses.track_future(async move {
             let hashed = dsi.checksum(&user, &path, algorithm, offset, length, &counted);
             hashed.await.map_err(told)
-        });
+        }));
         let digests = try_unfold(Some(hashing), move |hashing| {
             let progress = progress.clone();
             async move {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridftp_dsi::{BoxSink, BoxSource, Error, ErrorKind, Result};
 use tokio::sync::RwLock;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Most open files of one connection.
 pub const MAX_HANDLES: usize = 4096;
@@ -24,7 +25,7 @@ pub(crate) enum Open {
 /// The open files.
 #[derive(Default)]
 pub(crate) struct Table {
-    open: Mutex<BTreeMap<u64, Open>>,
+    open: Mutex<BTreeMap<u64, (Open, TaskTrackerToken)>>,
     last: AtomicU64,
 }
 
@@ -35,22 +36,22 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (Open, TaskTrackerToken)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a file its handle.
+    /// Gives a file its handle, and counts it with this token.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] with too many.
-    pub(crate) fn insert(&self, file: Open) -> Result<u64> {
+    pub(crate) fn insert(&self, file: Open, token: TaskTrackerToken) -> Result<u64> {
         let mut open = self.lock();
         if open.len() >= MAX_HANDLES {
             let why = format!("{MAX_HANDLES} files are open on this connection");
             return Err(Error::new(ErrorKind::Busy, "open").because(why));
         }
         let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        open.insert(handle, file);
+        open.insert(handle, (file, token));
         Ok(handle)
     }
 
@@ -60,7 +61,8 @@ impl Table {
     /// [`ErrorKind::Changed`] if it is closed.
     pub(crate) fn get(&self, handle: u64) -> Result<Open> {
         let open = self.lock();
-        open.get(&handle).cloned().ok_or_else(closed)
+        let file = open.get(&handle).map(|(file, _)| file.clone());
+        file.ok_or_else(closed)
     }
 
     /// The file of a handle, open for writing.
@@ -72,7 +74,7 @@ impl Table {
     }
 
     /// Closes a handle.
-    pub(crate) fn remove(&self, handle: u64) -> Option<Open> {
+    pub(crate) fn remove(&self, handle: u64) -> Option<(Open, TaskTrackerToken)> {
         self.lock().remove(&handle)
     }
 }

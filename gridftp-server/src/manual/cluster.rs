@@ -77,7 +77,8 @@
 //! A front end uses every node that is connected, the one with the fewest transfers for its
 //! `--capacity` first, and at most `--stripes` of them for one transfer. Nodes come and go without a
 //! restart: the sessions of a busy node move to one that joins with their next `PASV` or `SPAS`. `--drain` places no more sessions on a node, so that it can be stopped once `running` is 0;
-//! SIGTERM at the node does the same by itself and waits `--drain-timeout`.
+//! SIGTERM at the node does the same by itself and waits `--drain-timeout`, also for files and calls that
+//! front ends have open at its storage.
 //!
 //! ```sh
 //! gridftp-server nodes --cluster front --front dtn.example.org:2812 --drain node1

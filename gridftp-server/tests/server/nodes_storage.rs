@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::nodes::{BLOCK, spas};
 use crate::process::program;
+use crate::staged::archive_storage;
 use crate::support::{Data, Ftp, PATIENCE, bytes};
 
 /// A member of the cluster as a process, killed when dropped.
@@ -42,6 +43,12 @@ impl Drop for Member {
         drop(self.0.kill());
         drop(self.0.wait());
     }
+}
+
+fn signal(member: &Member, name: &str) {
+    let mut kill = Command::new("kill");
+    let sent = kill.args([&format!("-{name}"), &member.0.id().to_string()]);
+    assert!(sent.status().unwrap().success());
 }
 
 /// A front end without a root, and the nodes over one tree.
@@ -76,6 +83,11 @@ impl Cluster {
     }
 
     fn add_node(&mut self) {
+        let tree = self.folder.path().join("tree").display().to_string();
+        self.add_node_over(&["--root", &tree]);
+    }
+
+    fn add_node_over(&mut self, storage: &[&str]) {
         let (folder, name) = (self.folder.path(), format!("node{}", self.nodes.len() + 1));
         let mut token = program();
         token.args(["cluster", "token", "--cluster"]);
@@ -88,7 +100,7 @@ impl Cluster {
         let mut node = program();
         node.args(["node", "--bind", "127.0.0.1", "--front", &self.inner]);
         node.arg("--cluster").arg(folder.join(&name));
-        node.arg("--root").arg(folder.join("tree"));
+        node.args(storage);
         let (node, _) = Member::start(&mut node, &["serving as a data node"]);
         self.nodes.push(node);
         self.wait_for(self.nodes.len());
@@ -96,16 +108,14 @@ impl Cluster {
 
     /// Waits until so many nodes are connected.
     fn wait_for(&self, wanted: usize) {
-        let begun = Instant::now();
-        loop {
-            let mut list = program();
-            list.args(["nodes", "--front", &self.inner, "--cluster"]);
-            let listed = run(list.arg(self.folder.path().join("front")));
-            if listed.lines().count() == wanted {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{listed}");
-        }
+        wait_until(|| self.listed().lines().count() == wanted);
+    }
+
+    /// The list of the nodes.
+    fn listed(&self) -> String {
+        let mut list = program();
+        list.args(["nodes", "--front", &self.inner, "--cluster"]);
+        run(list.arg(self.folder.path().join("front")))
     }
 
     fn login(&self) -> Ftp {
@@ -126,6 +136,14 @@ fn cluster(folder: &Path, command: &str, name: &str) -> Command {
     program.args(["cluster", command, "--name", name, "--cluster"]);
     program.arg(folder.join(name));
     program
+}
+
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come");
+        std::thread::yield_now();
+    }
 }
 
 fn run(command: &mut Command) -> String {
@@ -189,6 +207,22 @@ fn a_front_end_needs_no_storage_of_its_own() {
 }
 
 #[test]
+fn a_node_that_is_stopped_ends_its_storage_calls_first() {
+    let mut cluster = Cluster::start();
+    let folder = cluster.folder.path().to_owned();
+    cluster.add_node_over(&["--storage", &archive_storage(&folder)]);
+    let mut ftp = cluster.login();
+    ftp.send("SITE STAGE 60 f");
+    wait_until(|| folder.join("calls").exists());
+    signal(&cluster.nodes[0], "TERM");
+    wait_until(|| cluster.listed().contains("draining"));
+    fs::write(folder.join("tape"), "").unwrap();
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 250, "{reply:?}");
+    assert!(cluster.nodes[0].0.wait().unwrap().success());
+}
+
+#[test]
 fn stripes_and_a_frozen_node() {
     let mut cluster = Cluster::start();
     cluster.add_node();
@@ -211,9 +245,7 @@ fn stripes_and_a_frozen_node() {
     for n in 0..8 {
         ftp.ok(&format!("MKD d{n}"), 257);
     }
-    let frozen = cluster.nodes[0].0.id().to_string();
-    let stopped = Command::new("kill").args(["-STOP", &frozen]).status();
-    assert!(stopped.unwrap().success());
+    signal(&cluster.nodes[0], "STOP");
     // What may be done twice is repeated at the other node; within seconds all calls go there.
     for n in 0..8 {
         ftp.ok(&format!("MLST d{n}"), 250);

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use crate::process::Daemon;
 
-/// A server over the file `f`, which is at hand once `tape` is in the folder.
-fn archive(folder: &Path, flags: &[&str]) -> Daemon {
+/// The storage of the file `tree/f`, which is at hand once `tape` is in the folder.
+pub(crate) fn archive_storage(folder: &Path) -> String {
     let root = folder.join("tree");
-    fs::create_dir(&root).unwrap();
     fs::write(root.join("f"), "content").unwrap();
     let program = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -26,10 +25,17 @@ fn archive(folder: &Path, flags: &[&str]) -> Daemon {
         "recall",
         "echo \"$GRIDFTP_TASK $1\" >> calls; while ! test -e tape; do sleep 0.05; done; mkdir -p here; touch here$1",
     );
-    let storage = format!(
+    format!(
         "posix:root={},staged:status={status};recall={recall}",
         root.display()
-    );
+    )
+}
+
+/// A server of it.
+fn archive(folder: &Path, flags: &[&str]) -> Daemon {
+    let root = folder.join("tree");
+    fs::create_dir(&root).unwrap();
+    let storage = archive_storage(folder);
     let all = [&["--storage", &storage, "--anonymous", "ro"], flags].concat();
     Daemon::start(&root, &all)
 }

@@ -84,3 +84,29 @@ async fn a_node_that_drains_serves_only_without_another() {
     };
     assert_eq!((listed(&one).await, listed(&two).await), (1, 8));
 }
+
+#[tokio::test]
+async fn calls_and_open_files_keep_the_storage_of_a_node_in_use() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _events) = Double::new();
+    let node = lab.node("one", &double);
+    let _one = dial(&node, address);
+    until(&nodes, &["one"]).await;
+    let ann = User::new("ann", DsiPath::root(), true);
+    let (storage, whole) = (Remote::new(nodes.clone()), Create::Whole { size: None });
+    let (published, given_up) = (path("/a".into()), path("/b".into()));
+    let published = storage.write(&ann, &published, whole).await.unwrap();
+    let given_up = storage.write(&ann, &given_up, whole).await.unwrap();
+    assert_eq!(node.storage_uses(), 2);
+    soon(published.finish(Finish::whole(0))).await.unwrap();
+    drop(given_up);
+    // The closing call is on its way.
+    soon(async {
+        while node.storage_uses() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
