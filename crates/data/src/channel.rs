@@ -315,7 +315,7 @@ impl DataChannel {
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<Received> {
-        let order = InOrder::new(plan.start, self.options.ahead);
+        let order = InOrder::new(plan.start, self.options.ahead, consumer.is_patient());
         let stall = self.options.stall;
         let moved = async {
             let order = &order;

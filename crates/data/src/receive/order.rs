@@ -23,7 +23,8 @@ const PIECE: usize = 128;
 
 /// A consumer of bytes in order, such as the parser of a listing or standard output.
 pub trait Consumer: Send {
-    /// Takes the next bytes.
+    /// Takes the next bytes. They may be a block of the pool that all transfers share, unless the
+    /// consumer is [patient](Self::is_patient): then they are its own to keep.
     fn take(&mut self, bytes: Bytes) -> impl Future<Output = Result<(), StorageError>> + Send;
 
     /// Whether taking bytes may take any time, as a terminal does; else the stall deadline holds.
@@ -43,6 +44,8 @@ pub(crate) struct InOrder {
     state: Mutex<State>,
     /// Most memory of pieces that are not next.
     ahead: usize,
+    /// The consumer may take any time.
+    patient: bool,
     /// A piece was added, or the queue is complete.
     added: Notify,
     /// A piece was consumed.
@@ -82,8 +85,10 @@ enum Ready {
 }
 
 impl InOrder {
-    /// Starts at the wire offset `start`; at most `ahead` bytes of memory wait for earlier ones.
-    pub(crate) fn new(start: u64, ahead: usize) -> Self {
+    /// Starts at the wire offset `start`; at most `ahead` bytes of memory wait for earlier ones. A
+    /// `patient` consumer gets bytes that keep no block of the pool: it may hold them for any time,
+    /// and other transfers need the blocks.
+    pub(crate) fn new(start: u64, ahead: usize, patient: bool) -> Self {
         let state = State {
             next: start,
             waiting: BTreeMap::new(),
@@ -95,6 +100,7 @@ impl InOrder {
         Self {
             state: Mutex::new(state),
             ahead,
+            patient,
             added: Notify::new(),
             taken: Notify::new(),
             failed: Notify::new(),
@@ -114,7 +120,7 @@ impl InOrder {
     /// [`StorageKind::Mismatch`] for repeated bytes: the first ones may be gone, so they cannot be
     /// compared.
     pub(crate) async fn write(&self, offset: u64, mut data: Bytes) -> Result<(), StorageError> {
-        if offset > self.state().next {
+        if self.patient || offset > self.state().next {
             data = Bytes::copy_from_slice(&data);
         }
         loop {
@@ -353,7 +359,7 @@ mod tests {
     #[test]
     fn tiny_pieces_out_of_order_take_bounded_memory() {
         const AHEAD: usize = 1 << 20;
-        let order = InOrder::new(0, AHEAD);
+        let order = InOrder::new(0, AHEAD, false);
         let mut cx = Context::from_waker(Waker::noop());
         let mut let_in = 0_usize;
         // Backwards, so that no piece is next and none are merged.

@@ -31,6 +31,54 @@ impl Consumer for Text {
     }
 }
 
+/// Keeps what it takes, and takes nothing more once it has `room` pieces.
+struct Kept {
+    pieces: Vec<Bytes>,
+    room: usize,
+}
+
+impl Consumer for Kept {
+    async fn take(&mut self, bytes: Bytes) -> Result<(), StorageError> {
+        self.pieces.push(bytes);
+        match self.pieces.len() < self.room {
+            true => Ok(()),
+            false => std::future::pending().await,
+        }
+    }
+}
+
+/// A file that is read slowly, or not at all, must not stop the transfers beside it.
+#[tokio::test(start_paused = true)]
+async fn a_patient_consumer_holds_no_block_of_the_pool() {
+    for mode in [Mode::Stream, Mode::Extended] {
+        let pool = Pool::new(64 << 10, 16);
+        let (mut from, mut to) = (channel(), with_pool(pool.clone()));
+        let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+        from.connect_to(tcp(), vec![address]);
+        let watches = (Watch::new(), Watch::new());
+        let mut kept = Kept {
+            pieces: Vec::new(),
+            room: 2,
+        };
+        let bytes = vec![Bytes::from(vec![7; pool.block_size()]); 16];
+        let mut chunks = Lines(bytes.into_iter());
+        let (send, receive) = (
+            SendPlan::new(mode, Type::Image, RangeSet::new()),
+            incoming(mode),
+        );
+        {
+            let sending = from.send_chunks(&mut chunks, &send, &watches.0);
+            let receiving = to.receive_chunks(&mut kept, &receive, &watches.1);
+            let both = std::pin::pin!(async { tokio::join!(sending, receiving) });
+            // Time passes once nothing moves any more.
+            let ended = tokio::time::timeout(Duration::from_secs(30), both).await;
+            assert!(ended.is_err(), "the consumer took all");
+            assert_eq!(pool.available(), pool.blocks(), "{mode:?}");
+        }
+        assert_eq!(kept.pieces.len(), 2);
+    }
+}
+
 fn lines(n: usize) -> Vec<Bytes> {
     (0..n)
         .map(|n| Bytes::from(format!("type=file;size={n}; name {n}\r\n")))
