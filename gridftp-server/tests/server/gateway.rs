@@ -93,7 +93,6 @@ async fn read(source: &impl Source, offset: u64, len: usize) -> Vec<u8> {
 
 /// Connections of one download read their blocks each in its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a known defect: in about one run of six a read stalls until the server gives up"]
 async fn distant_parts_of_a_file_are_read_at_once() {
     const PART: usize = 3 << 20;
     let dir = tempfile::tempdir().unwrap();
