@@ -18,6 +18,7 @@ def told(method):
     def call(self, request, context):
         try:
             answer = method(self, request)
+            isinstance(answer, messages.Opened) and (context.is_active() or self.close(request))  # cancelled meanwhile
             return messages.Done() if answer is None else answer
         except OSError as error:
             kind, why = KINDS.get(error.errno, "IO"), error.strerror or "failed"
@@ -27,8 +28,7 @@ def told(method):
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
     return call
 
-def change(operation):
-    return told(lambda self, place: operation(self.path(place)))
+change = lambda operation: told(lambda self, place: operation(self.path(place)))
 
 class Folder(services.StorageServicer):
     def __init__(self, root):
@@ -36,7 +36,7 @@ class Folder(services.StorageServicer):
         self.new = self.root + b".new"
         shutil.rmtree(self.new, ignore_errors=True)  # of an earlier process
         os.makedirs(self.new)
-        self.open, self.handles = {}, itertools.count(1)  # handle: descriptor, unfinished file, final path
+        self.open, self.names = {}, itertools.count(1)  # handle: descriptor, unfinished file, final path
     def path(self, place):
         """The path of this machine; its directory is within the root, whatever links are on it."""
         path = os.path.join(self.root, getattr(place, "path", place).strip(b"/")).rstrip(b"/")
@@ -59,10 +59,9 @@ class Folder(services.StorageServicer):
         if request.HasField("modified"):
             time = request.modified.seconds * 10**9 + request.modified.nanos
             os.utime(path, ns=(read, time))
-    def keep(self, descriptor, unfinished=None, path=None):
-        handle = next(self.handles)
-        self.open[handle] = (descriptor, unfinished, path)
-        return messages.Opened(handle=handle)
+    def keep(self, request, descriptor, unfinished=None, path=None):
+        self.open[request.handle] = (descriptor, unfinished, path)
+        return messages.Opened()
     def regular(self, path):
         """Opens a file that is neither a link nor a device."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -87,7 +86,7 @@ class Folder(services.StorageServicer):
             with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                 yield messages.Entries(entries=[self.facts(entry.path, entry.stat(follow_symlinks=False))])
     List = told(lambda self, place: self.entries(os.scandir(self.path(place))))
-    Open = told(lambda self, place: self.keep(self.regular(self.path(place))))
+    Open = told(lambda self, request: self.keep(request, self.regular(self.path(request.place))))
     @told
     def Create(self, request):
         path = self.path(request.place)
@@ -95,8 +94,8 @@ class Folder(services.StorageServicer):
             raise Refused("NOT_DIRECTORY")
         if os.path.isdir(path):
             raise Refused("IS_DIRECTORY")
-        unfinished = os.path.join(self.new, b"%d" % next(self.handles))
-        return self.keep(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), unfinished, path)
+        unfinished = os.path.join(self.new, b"%d" % next(self.names))
+        return self.keep(request, os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), unfinished, path)
     @told
     def Finish(self, request):
         descriptor, unfinished, path = self.open.pop(request.handle)
@@ -114,7 +113,8 @@ class Folder(services.StorageServicer):
         os.close(descriptor)
         if unfinished and os.path.lexists(unfinished):
             os.unlink(unfinished)
-    Close = told(lambda self, request: request.handle in self.open and self.end(*self.open.pop(request.handle)) or None)
+    close = lambda self, request: request.handle in self.open and self.end(*self.open.pop(request.handle)) or None
+    Close = told(close)
     MakeDir, RemoveDir, Remove = change(os.mkdir), change(os.rmdir), change(os.unlink)
     RemoveTree = change(lambda path: shutil.rmtree(path) if stat.S_ISDIR(os.lstat(path).st_mode) else os.unlink(path))
     Rename = told(lambda self, request: os.rename(self.path(getattr(request, "from")), self.path(request.to)))

@@ -1,13 +1,13 @@
 //! `Shared` and `Handle`: calls at a peer that is chosen, and at the one that opened a file.
 
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Result, User};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Response, Status};
 
 use crate::Client;
@@ -19,10 +19,10 @@ use crate::proto;
 /// Longest call that hashes, removes or retrieves much.
 pub(crate) const LONG: Duration = Duration::from_secs(24 * 3600);
 
-/// Longest call of any other kind.
+/// Longest call of any other kind, with all attempts.
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
 
-/// Time for an opening that is given up, whose handle is closed then.
+/// Longest wait for a close at the path of a call.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Operation, user and path of a call.
@@ -85,19 +85,16 @@ enum Failed {
 }
 
 /// Makes one call at one peer.
-async fn call_at<T, F>(
+async fn call_at<T>(
     peer: &Peer,
     op: &'static str,
-    limit: Duration,
-    call: impl FnOnce(Client) -> F,
-) -> Result<T, Failed>
-where
-    F: Future<Output = Result<Response<T>, Status>>,
-{
+    until: Instant,
+    calling: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Failed> {
     if peer.is_closed() {
         return Err(Failed::Unbegun("the connection has ended".into()));
     }
-    match timeout(limit, call(peer.client())).await {
+    match timeout_at(until, calling).await {
         Ok(Ok(done)) => Ok(done.into_inner()),
         Ok(Err(status)) if is_unbegun(&status) => Err(Failed::Unbegun(status.to_string())),
         Ok(Err(status)) if is_told(&status, || !peer.is_closed()) => {
@@ -131,30 +128,49 @@ impl<P: Peers> Shared<P> {
         rule: Rule,
         request: R,
         call: impl Fn(Client, R) -> F,
-    ) -> Result<(Peer, T)>
+    ) -> Result<T>
     where
         R: Clone,
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.closing.wait(at.2).await;
+        self.attempt(at, rule, |peer, until| {
+            let calling = call(peer.client(), request.clone());
+            async move { call_at(&peer, at.0, until, calling).await }
+        })
+        .await
+    }
+
+    /// Makes attempts at peers until one succeeds, the rule forbids another, or the time is over.
+    async fn attempt<T, F>(
+        &self,
+        at: At<'_>,
+        rule: Rule,
+        attempt: impl Fn(Peer, Instant) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let until = Instant::now() + rule.limit;
+        // A peer that does not answer a close may yet answer a call.
+        let _ = timeout(GRACE.min(rule.limit), self.closing.wait(at.2)).await;
         let (mut tried, mut last) = (Vec::new(), None);
         loop {
             let by = match rule.is_placed {
                 true => Choice::Place(at.1, at.2),
                 false => Choice::Load,
             };
-            let peer = match self.peers.peer(by, &tried).await {
-                Ok(peer) => peer,
-                Err(why) => {
-                    let none = at.error(ErrorKind::Unavailable);
-                    return Err(last.unwrap_or_else(|| none.because(why)));
+            let peer = match timeout_at(until, self.peers.peer(by, &tried)).await {
+                Ok(Ok(peer)) if last.is_none() || Instant::now() < until => peer,
+                Ok(Err(why)) if last.is_none() => {
+                    return Err(at.error(ErrorKind::Unavailable).because(why));
+                }
+                _ => {
+                    let late = || at.error(ErrorKind::Unavailable).because("no peer in time");
+                    return Err(last.unwrap_or_else(late));
                 }
             };
-            let calling = call_at(&peer, at.0, rule.limit, |client| {
-                call(client, request.clone())
-            });
-            let (why, kind) = match calling.await {
-                Ok(done) => return Ok((peer, done)),
+            let (why, kind) = match attempt(peer.clone(), until).await {
+                Ok(done) => return Ok(done),
                 Err(Failed::Told(error)) => return Err(error.at(at.2)),
                 Err(Failed::Lost(why)) if !rule.is_repeatable => {
                     return Err(lost(&peer, &why, at.error(ErrorKind::Io)));
@@ -166,51 +182,40 @@ impl<P: Peers> Shared<P> {
         }
     }
 
-    /// Opens a file by a call.
+    /// Opens a file by a call, whose request is made with the handle.
     ///
     /// # Cancel safety
     /// A file that is opened after the future is dropped is closed.
     pub(crate) async fn open<R, F>(
         self: &Arc<Self>,
-        At(op, user, path): At<'_>,
+        at: At<'_>,
         rule: Rule,
-        request: R,
-        call: impl Fn(Client, R) -> F + Send + Sync + 'static,
+        request: impl Fn(u64) -> R,
+        call: impl Fn(Client, R) -> F,
     ) -> Result<(Handle<P>, proto::Opened)>
     where
-        R: Clone + Send + Sync + 'static,
-        F: Future<Output = Result<Response<proto::Opened>, Status>> + Send + 'static,
+        F: Future<Output = Result<Response<proto::Opened>, Status>>,
     {
-        let (shared, user, at) = (Arc::clone(self), user.clone(), path.clone());
-        let opening = async move {
-            let at = At(op, &user, &at);
-            let (peer, opened) = shared.call(at, rule, request, call).await?;
-            let handle = Handle {
-                number: opened.handle,
-                path: at.2.clone(),
-                is_closed: false,
-                shared,
+        self.attempt(at, rule, |peer, until| {
+            let mut handle = Handle {
+                shared: Arc::clone(self),
                 peer,
+                path: at.2.clone(),
+                // A process may have several callers, which choose from the same numbers.
+                number: RandomState::new().hash_one(0_u8),
+                is_closed: false,
             };
-            Ok((handle, opened))
-        };
-        let (mut tell, told) = oneshot::channel();
-        tokio::spawn(async move {
-            let mut opening = std::pin::pin!(opening);
-            let opened = tokio::select! {
-                opened = &mut opening => Some(opened),
-                () = tell.closed() => timeout(GRACE, opening).await.ok(),
-            };
-            if let Some(opened) = opened {
-                // Where nobody waits, the handle is closed with this value.
-                drop(tell.send(opened));
+            let calling = call(handle.peer.client(), request(handle.number));
+            async move {
+                let opened = call_at(&handle.peer, at.0, until, calling).await;
+                // After a loss the file may be open.
+                handle.is_closed = matches!(opened, Err(Failed::Told(_) | Failed::Unbegun(_)));
+                opened.map(|opened| (handle, opened))
             }
-        });
-        let ended = |_| Err(Error::new(ErrorKind::Io, op).at(path));
-        told.await.unwrap_or_else(ended)
+        })
+        .await
     }
 }
-
 /// The error of a call whose connection failed.
 fn lost(peer: &Peer, why: &str, error: Error) -> Error {
     error.because(format!("{}: {}", peer.name(), why.escape_debug()))
@@ -241,7 +246,8 @@ impl<P: Peers> Handle<P> {
         F: Future<Output = Result<Response<T>, Status>>,
     {
         let error = |kind| Error::new(kind, op).at(&self.path);
-        let called = call_at(&self.peer, op, limit, call).await;
+        let until = Instant::now() + limit;
+        let called = call_at(&self.peer, op, until, call(self.peer.client())).await;
         called.map_err(|failed| match failed {
             Failed::Told(told) => told.at(&self.path),
             Failed::Unbegun(why) => lost(&self.peer, &why, error(ErrorKind::Unavailable)),
@@ -283,11 +289,10 @@ impl<P: Peers> Drop for Handle<P> {
         let ending = self.shared.closing.begin(&self.path);
         let (peer, handle) = (self.peer.clone(), self.number);
         runtime.spawn(async move {
-            let closing = call_at(&peer, "close", SHORT, |mut client| async move {
-                client.close(proto::Handle { handle }).await
-            });
+            let (mut client, until) = (peer.client(), Instant::now() + SHORT);
+            let closing = client.close(proto::Handle { handle });
             // It forgets its handles when the connection ends.
-            drop(closing.await);
+            drop(call_at(&peer, "close", until, closing).await);
             drop(ending);
         });
     }

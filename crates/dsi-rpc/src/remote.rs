@@ -63,7 +63,7 @@ macro_rules! call {
     };
 }
 
-/// Opens a file by a call of this name.
+/// Opens a file by a call of this name, whose request is made with the handle.
 macro_rules! open {
     ($own:expr, $at:expr, $rule:expr, $request:expr, $method:ident) => {
         $own.shared
@@ -101,7 +101,7 @@ impl<P: Peers> Dsi for Remote<P> {
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         let at = At("stat", user, path);
         let asking = call!(self, at, Rule::SAFE, place(user, path), stat);
-        Ok(stat(asking.await?.1, path.name()))
+        Ok(stat(asking.await?, path.name()))
     }
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<RemoteListing> {
@@ -117,12 +117,16 @@ impl<P: Peers> Dsi for Remote<P> {
                 Ok(Response::new((first, entries)))
             },
         );
-        Ok(RemoteListing::new(asking.await?.1, path))
+        Ok(RemoteListing::new(asking.await?, path))
     }
 
     async fn read(&self, user: &User, path: &DsiPath) -> Result<RemoteSource<P>> {
         let (at, rule) = (At("open", user, path), Rule::SAFE.within(LONG));
-        let opening = open!(self, at, rule, place(user, path), open);
+        let request = |handle| proto::OpenRequest {
+            place: Some(place(user, path)),
+            handle,
+        };
+        let opening = open!(self, at, rule, request, open);
         RemoteSource::new(opening.await?).await
     }
 
@@ -134,10 +138,11 @@ impl<P: Peers> Dsi for Remote<P> {
             return Err(self.no_part(user, path).await);
         }
         let (way, size) = way(how);
-        let request = proto::CreateRequest {
+        let request = |handle| proto::CreateRequest {
             place: Some(place(user, path)),
             way: way.into(),
             size,
+            handle,
         };
         let opening = open!(self, at, Rule::ONCE, request, create);
         RemoteSink::new(opening.await?).await
@@ -146,9 +151,10 @@ impl<P: Peers> Dsi for Remote<P> {
     async fn join(&self, user: &User, path: &DsiPath, token: &[u8]) -> Result<RemoteSink<P>> {
         let at = At("join", user, path);
         must_write(at)?;
-        let request = proto::JoinRequest {
+        let request = |handle| proto::JoinRequest {
             place: Some(place(user, path)),
             token: token.to_vec(),
+            handle,
         };
         let opening = open!(self, at, Rule::SAFE, request, join);
         RemoteSink::new(opening.await?).await
@@ -171,7 +177,7 @@ impl<P: Peers> Dsi for Remote<P> {
         };
         let rule = Rule::SAFE.within(within.saturating_add(SHORT).min(LONG));
         let asking = call!(self, At("stage", user, path), rule, request, stage);
-        Ok(match asking.await?.1.here {
+        Ok(match asking.await?.here {
             true => Staging::Here,
             false => Staging::Retrieving,
         })
@@ -183,7 +189,7 @@ impl<P: Peers> Dsi for Remote<P> {
         match asking.await {
             // The peer alone knows: the capabilities are the least ones while none is connected.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(RangeSet::new()),
-            asked => held(&asked?.1, path),
+            asked => held(&asked?, path),
         }
     }
 
@@ -304,6 +310,6 @@ impl<P: Peers> Dsi for Remote<P> {
                     }
                 }
             });
-        Ok(hashing.await?.1.to_ascii_lowercase())
+        Ok(hashing.await?.to_ascii_lowercase())
     }
 }

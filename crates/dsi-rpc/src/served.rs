@@ -10,7 +10,6 @@ use gridftp_dsi::{
     BoxListing, BoxSink, ChecksumAlgorithm, Dsi, DsiPath, DynDsi, Error, ErrorKind, Finish,
     Listing as _, Meta, Progress, Sink as _, Source as _, Staging, User,
 };
-use tokio::sync::RwLock;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
@@ -21,11 +20,11 @@ use crate::failure::status;
 use crate::proto::storage_server::Storage;
 use crate::proto::{
     Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply, DescribeRequest,
-    Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest, Opened, Place,
-    RangeList, ReadRequest, RenameRequest, SetMetaRequest, StageRequest, Staged, SymlinkRequest,
-    Token, TruncateRequest, WriteRequest,
+    Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest, OpenRequest,
+    Opened, Place, RangeList, ReadRequest, RenameRequest, SetMetaRequest, StageRequest, Staged,
+    SymlinkRequest, Token, TruncateRequest, WriteRequest,
 };
-use crate::table::{Open, OpenSink, Table, closed};
+use crate::table::{Open, Opening, Table, closed};
 
 /// Interval of the byte counts of a checksum.
 const COUNT: Duration = Duration::from_secs(1);
@@ -39,25 +38,23 @@ pub struct Served {
     dsi: Arc<dyn DynDsi>,
     open: Table,
     has_bytes: bool,
-    uses: TaskTracker,
 }
 
 impl Served {
     /// Serves every call.
     pub fn new(dsi: Arc<dyn DynDsi>) -> Self {
-        let uses = TaskTracker::new();
+        let open = Table::default();
         Self {
             dsi,
-            open: Table::default(),
+            open,
             has_bytes: true,
-            uses,
         }
     }
 
     /// Counts the open files, and the listings and checksums in progress, as tasks of `uses`.
     #[must_use]
     pub fn counted_by(mut self, uses: TaskTracker) -> Self {
-        self.uses = uses;
+        self.open.uses = uses;
         self
     }
 
@@ -79,18 +76,18 @@ impl Served {
             }
         }
     }
+}
 
-    fn keep_sink(&self, sink: BoxSink) -> Answer<Response<Opened>> {
-        let (held, order) = (RangeList::from(&sink.held()), sink.order().into());
-        let sink = Open::Sink(Arc::new(RwLock::new(Some(sink))));
-        Ok(Response::new(Opened {
-            handle: self.open.insert(sink, self.uses.token()).map_err(told)?,
-            in_calls: true,
-            size: 0,
-            held: Some(held),
-            order: Some(order),
-        }))
-    }
+/// Gives a handle its file, open for writing.
+fn opened(opening: Opening<'_>, sink: BoxSink) -> Response<Opened> {
+    let (held, order) = (RangeList::from(&sink.held()), sink.order().into());
+    opening.fill(Open::Sink(sink));
+    Response::new(Opened {
+        in_calls: true,
+        size: 0,
+        held: Some(held),
+        order: Some(order),
+    })
 }
 
 /// A result with the status of the failure.
@@ -130,16 +127,6 @@ fn algorithm(name: &str) -> Answer<ChecksumAlgorithm> {
     name.parse().map_err(unknown)
 }
 
-/// Uses a sink that is not finished.
-macro_rules! with {
-    ($sink:expr, $open:ident => $use:expr) => {{
-        let sink: OpenSink = $sink;
-        let guard = sink.read().await;
-        let $open = guard.as_ref().ok_or_else(|| told(closed()))?;
-        $use
-    }};
-}
-
 #[tonic::async_trait]
 impl Storage for Served {
     type ListStream = BoxStream<Entries>;
@@ -158,7 +145,7 @@ impl Storage for Served {
     async fn list(&self, request: Request<Place>) -> Answer<Response<BoxStream<Entries>>> {
         let (user, path) = at(Some(request.into_inner()))?;
         let listing = self.dsi.list(&user, &path).await.map_err(told)?;
-        let listed = (listing, self.uses.token());
+        let listed = (listing, self.open.uses.token());
         let entries = try_unfold(listed, |mut listed: (BoxListing, _)| async move {
             let batch = listed.0.next().await.map_err(told)?;
             let entries = batch.iter().map(Facts::from).collect::<Vec<_>>();
@@ -167,13 +154,14 @@ impl Storage for Served {
         Ok(Response::new(Box::pin(entries)))
     }
 
-    async fn open(&self, request: Request<Place>) -> Answer<Response<Opened>> {
-        let (user, path) = at(Some(request.into_inner()))?;
+    async fn open(&self, request: Request<OpenRequest>) -> Answer<Response<Opened>> {
+        let request = request.into_inner();
+        let (user, path) = at(request.place)?;
+        let opening = self.open.reserve(request.handle).map_err(told)?;
         let source = self.dsi.read(&user, &path).await.map_err(told)?;
         let size = source.size();
-        let source = Open::Source(Arc::new(source));
+        opening.fill(Open::Source(source));
         Ok(Response::new(Opened {
-            handle: self.open.insert(source, self.uses.token()).map_err(told)?,
             in_calls: true,
             size,
             held: None,
@@ -185,24 +173,25 @@ impl Storage for Served {
         let request = request.into_inner();
         let how = create(request.way(), request.size);
         let (user, path) = at(request.place)?;
+        let opening = self.open.reserve(request.handle).map_err(told)?;
         let sink = self.dsi.write(&user, &path, how).await.map_err(told)?;
-        self.keep_sink(sink)
+        Ok(opened(opening, sink))
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Answer<Response<Opened>> {
         let request = request.into_inner();
         let (user, path) = at(request.place)?;
+        let opening = self.open.reserve(request.handle).map_err(told)?;
         let joined = self.dsi.join(&user, &path, &request.token).await;
-        self.keep_sink(joined.map_err(told)?)
+        Ok(opened(opening, joined.map_err(told)?))
     }
 
     async fn finish(&self, request: Request<FinishRequest>) -> Answer<Response<Facts>> {
         let request = request.into_inner();
         // Closed in any case.
-        let sink = self.open.sink(request.handle).map_err(told)?;
-        let _removed = self.open.remove(request.handle);
-        let sink = sink.write().await.take();
-        let sink = sink.ok_or_else(|| told(closed()))?;
+        let Some(Open::Sink(sink)) = self.open.close(request.handle).await else {
+            return Err(told(closed()));
+        };
         let mut done = request.size.map_or_else(Finish::as_is, Finish::whole);
         done.modified = request.modified.map(crate::proto::Time::pair);
         done.mode = request.mode;
@@ -215,10 +204,8 @@ impl Storage for Served {
     }
 
     async fn close(&self, request: Request<Handle>) -> Answer<Response<Done>> {
-        if let Some((Open::Sink(sink), _token)) = self.open.remove(request.into_inner().handle) {
-            // The upload has ended when this is answered.
-            drop(sink.write().await.take());
-        }
+        // An upload has ended when this is answered.
+        drop(self.open.close(request.into_inner().handle).await);
         Ok(Response::new(Done {}))
     }
 
@@ -266,7 +253,7 @@ impl Storage for Served {
         let (dsi, progress) = (Arc::clone(&self.dsi), Progress::new());
         let counted = progress.clone();
         let (offset, length) = (request.offset, request.length);
-        let hashing = Box::pin(self.uses.track_future(async move {
+        let hashing = Box::pin(self.open.uses.track_future(async move {
             let hashed = dsi.checksum(&user, &path, algorithm, offset, length, &counted);
             hashed.await.map_err(told)
         }));
@@ -327,13 +314,13 @@ impl Storage for Served {
     async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Answer<Response<Done>> {
         let request = request.into_inner();
         let held = set(request.held)?;
-        let sink = self.open.sink(request.handle).map_err(told)?;
-        with!(sink, open => done(open.checkpoint(&held, request.durable).await))
+        let sink = self.open.sink(request.handle).await.map_err(told)?;
+        done(sink.checkpoint(&held, request.durable).await)
     }
 
     async fn share(&self, request: Request<Handle>) -> Answer<Response<Token>> {
-        let sink = self.open.sink(request.into_inner().handle).map_err(told)?;
-        let token = with!(sink, open => open.share().await.map_err(told)?);
+        let sink = self.open.sink(request.into_inner().handle).await;
+        let token = sink.map_err(told)?.share().await.map_err(told)?;
         Ok(Response::new(Token { token }))
     }
 
@@ -342,16 +329,14 @@ impl Storage for Served {
         let request = request.into_inner();
         let (offset, length) = (request.offset, request.length);
         let length = usize::try_from(length).unwrap_or(BLOCK).min(BLOCK);
-        let bytes = match self.open.get(request.handle).map_err(told)? {
+        let bytes = match &*self.open.file(request.handle).await.map_err(told)? {
             Open::Source(source) => {
                 let into = BytesMut::with_capacity(length);
                 let read = source.read_at(offset, into).await.map_err(told)?;
                 let read = read.freeze();
                 read.slice(..read.len().min(length))
             }
-            Open::Sink(sink) => {
-                with!(sink, open => open.read_back(offset, length).await.map_err(told)?)
-            }
+            Open::Sink(sink) => sink.read_back(offset, length).await.map_err(told)?,
         };
         Ok(Response::new(Block { bytes }))
     }
@@ -359,27 +344,28 @@ impl Storage for Served {
     async fn write(&self, request: Request<WriteRequest>) -> Answer<Response<Done>> {
         self.must_have_bytes()?;
         let request = request.into_inner();
-        let sink = self.open.sink(request.handle).map_err(told)?;
-        with!(sink, open => {
-            if !request.will_check.is_empty() {
-                open.will_check(algorithm(&request.will_check)?);
-            }
-            done(open.write_at(request.offset, request.bytes).await)
-        })
+        let sink = self.open.sink(request.handle).await.map_err(told)?;
+        if !request.will_check.is_empty() {
+            sink.will_check(algorithm(&request.will_check)?);
+        }
+        done(sink.write_at(request.offset, request.bytes).await)
     }
 
     async fn data(&self, request: Request<Handle>) -> Answer<Response<DataReply>> {
-        let data = match self.open.get(request.into_inner().handle).map_err(told)? {
-            Open::Source(source) => source.data().await.map_err(told)?,
-            Open::Sink(sink) => with!(sink, open => open.data().await.map_err(told)?),
+        let file = self.open.file(request.into_inner().handle).await;
+        let data = match &*file.map_err(told)? {
+            Open::Source(source) => source.data().await,
+            Open::Sink(sink) => sink.data().await,
         };
+        let data = data.map_err(told)?;
         let data = data.filter(|data| data.len() <= crate::MAX_RANGES);
         let data = data.as_ref().map(RangeList::from);
         Ok(Response::new(DataReply { data }))
     }
 
     async fn unchanged(&self, request: Request<Handle>) -> Answer<Response<Done>> {
-        match self.open.get(request.into_inner().handle).map_err(told)? {
+        let file = self.open.file(request.into_inner().handle).await;
+        match &*file.map_err(told)? {
             Open::Source(source) => done(source.unchanged().await),
             Open::Sink(_) => done(Err(Error::new(ErrorKind::Unsupported, "read"))),
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -10,12 +11,18 @@ use gridftp_dsi::{
     User,
 };
 use gridftp_dsi_posix::Posix;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::DuplexStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tonic::Request;
+use tonic::codegen::Service;
 
+use crate::convert::place;
+use crate::handle::SHORT;
 use crate::proto::Description;
 use crate::proto::storage_server::StorageServer;
 use crate::{Caller, Choice, MAX_HANDLES, Peer, Peers, Remote, Served};
@@ -34,12 +41,16 @@ async fn connect(name: &str, served: Served) -> (Peer, JoinHandle<()>) {
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(there), service);
     let serving = tokio::spawn(async move { drop(server.await) });
+    (Peer::new(name, caller(here).await), serving)
+}
+
+async fn caller(stream: DuplexStream) -> Caller {
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .handshake(TokioIo::new(here))
+        .handshake(TokioIo::new(stream))
         .await
         .unwrap();
     tokio::spawn(connection);
-    (Peer::new(name, Caller::new(sender)), serving)
+    Caller::new(sender)
 }
 
 impl Local {
@@ -153,6 +164,9 @@ async fn another_peer_gets_the_calls_of_one_that_is_gone() {
 async fn handles_are_bounded_and_end_with_their_connection() {
     let (remote, local) = remote(Memory::new(), 2).await;
     let (ann, append) = (ann(), Create::Append);
+    let full = remote.write(&ann, &path("/full"), append).await.unwrap();
+    full.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    full.finish(Finish::whole(1)).await.unwrap();
     let held = remote.write(&ann, &path("/busy"), append).await.unwrap();
     let mut open = Vec::new();
     for _ in 1..MAX_HANDLES {
@@ -165,10 +179,18 @@ async fn handles_are_bounded_and_end_with_their_connection() {
     open.push(remote.read(&ann, &path("/busy")).await.unwrap());
     let refused = remote.write(&ann, &path("/busy"), append).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
+    // The storage was not called: the file would be empty.
+    let emptied = Create::InPlace { truncate: true };
+    let refused = remote.write(&ann, &path("/full"), emptied).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
+    let full = remote.stat(&ann, &path("/full")).await.unwrap();
+    assert_eq!(full.size, 1);
     local.kill("0");
     let begun = std::time::Instant::now();
     while let Err(error) = remote.write(&ann, &path("/busy"), append).await {
-        assert_eq!(error.kind(), ErrorKind::Busy);
+        // The end of the connection may be noticed by the call.
+        let kinds = [ErrorKind::Busy, ErrorKind::Io];
+        assert!(kinds.contains(&error.kind()), "{error}");
         assert!(begun.elapsed().as_secs() < 60, "the lock stays");
         tokio::task::yield_now().await;
     }
@@ -220,12 +242,7 @@ async fn failing(refuses: &'static str) -> (Peer, JoinHandle<()>) {
             served = server => drop(served),
         }
     });
-    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .handshake(TokioIo::new(here))
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    (Peer::new("failing", Caller::new(sender)), serving)
+    (Peer::new("failing", caller(here).await), serving)
 }
 
 /// The storage of such a peer, and of one that answers.
@@ -259,8 +276,16 @@ async fn a_call_refused_because_of_its_caller_goes_to_another_peer() {
 async fn a_malformed_finish_closes_the_file() {
     let (remote, local) = remote(Memory::new(), 1).await;
     let file = path("/file");
-    let sink = remote.write(&ann(), &file, Create::Append).await.unwrap();
     let mut client = local.peers.lock().unwrap()[0].0.client();
+    let request = crate::proto::CreateRequest {
+        place: Some(place(&ann(), &file)),
+        way: crate::proto::Way::Append.into(),
+        size: None,
+        handle: 1,
+    };
+    client.create(request.clone()).await.unwrap();
+    let again = client.create(request).await.unwrap_err();
+    assert!(again.message().contains("in use"), "{again}");
     let request = crate::proto::FinishRequest {
         handle: 1,
         checksum: Some(crate::proto::Digest {
@@ -271,18 +296,79 @@ async fn a_malformed_finish_closes_the_file() {
     };
     client.finish(request).await.unwrap_err();
     remote.write(&ann(), &file, Create::Append).await.unwrap();
-    drop(sink);
+}
+
+/// A storage whose first reply to this call is held back, which the second value tells.
+async fn holding_back(call: &'static str) -> (Remote<Arc<Local>>, Arc<Notify>) {
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let server = StorageServer::new(Served::new(Arc::new(Memory::new())));
+    let (called, is_over) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let tell = Arc::clone(&called);
+    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        let (mut server, tell, is_over) = (server.clone(), tell.clone(), is_over.clone());
+        let is_it = request.uri().path().ends_with(call);
+        async move {
+            let reply = server.call(request).await;
+            if is_it && !is_over.swap(true, Ordering::Relaxed) {
+                tell.notify_one();
+                return std::future::pending().await;
+            }
+            reply
+        }
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(there), service);
+    let serving = tokio::spawn(async move { drop(server.await) });
+    (
+        over(vec![(Peer::new("0", caller(here).await), serving)]),
+        called,
+    )
+}
+
+/// A storage of these peers.
+fn over(peers: Vec<(Peer, JoinHandle<()>)>) -> Remote<Arc<Local>> {
+    Remote::new(Arc::new(Local {
+        can: Capabilities::new("remote", gridftp_dsi::WriteModel::Random),
+        peers: Mutex::new(peers),
+    }))
 }
 
 #[tokio::test]
-async fn without_a_peer_nothing_is_said_of_partial_files() {
-    let local = Arc::new(Local {
-        can: Capabilities::new("none", gridftp_dsi::WriteModel::Random),
-        peers: Mutex::default(),
-    });
-    let (remote, file) = (Remote::new(local), path("/file"));
-    let held = remote.held(&ann(), &file).await.unwrap_err();
-    assert_eq!(held.kind(), ErrorKind::Unavailable);
-    let dropped = remote.drop_held(&ann(), &file).await.unwrap_err();
-    assert_eq!(dropped.kind(), ErrorKind::Unavailable);
+async fn a_file_whose_opening_has_no_reply_is_closed() {
+    let (remote, called) = holding_back("/Create").await;
+    let (ann, file) = (ann(), path("/file"));
+    tokio::select! {
+        _ = remote.write(&ann, &file, Create::Append) => panic!("there is no reply"),
+        () = called.notified() => {}
+    }
+    // An append excludes other writers.
+    remote.write(&ann, &file, Create::Append).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_without_a_reply_delays_calls_by_seconds() {
+    let (remote, called) = holding_back("/Close").await;
+    let (ann, file) = (ann(), path("/file"));
+    drop(remote.write(&ann, &file, Create::Append).await.unwrap());
+    called.notified().await;
+    let begun = Instant::now();
+    remote.stat(&ann, &file).await.unwrap();
+    assert!(begun.elapsed() < SHORT / 10, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_attempts_of_a_call_have_one_deadline() {
+    let mut peers = Vec::new();
+    for name in ["0", "1"] {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        let silent = tokio::spawn(async move {
+            let _there = there;
+            std::future::pending().await
+        });
+        peers.push((Peer::new(name, caller(here).await), silent));
+    }
+    let begun = Instant::now();
+    let late = over(peers).stat(&ann(), &DsiPath::root()).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(begun.elapsed() < 2 * SHORT, "{:?}", begun.elapsed());
 }
