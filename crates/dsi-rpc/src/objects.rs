@@ -19,6 +19,9 @@ use crate::handle::{Handle, LONG, SHORT};
 use crate::peers::Peers;
 use crate::proto;
 
+/// Most ranges with data of a file.
+const MAX_DATA: usize = 1 << 20;
+
 /// The set of a message, or an error.
 fn ranges(list: Option<&proto::RangeList>, op: &'static str, path: &DsiPath) -> Result<RangeSet> {
     let Some(list) = list else {
@@ -41,15 +44,35 @@ async fn data<P: Peers>(content: &Content<P>) -> Result<Option<RangeSet>> {
     if content.file.is_some() {
         return Ok(None);
     }
-    let handle = content.handle.number;
-    let asking = content
-        .handle
-        .call("find data", SHORT, |mut client| async move {
-            client.data(proto::Handle { handle }).await
-        });
-    let data = asking.await?.data;
-    let data = data.map(|data| ranges(Some(&data), "find data", content.path()));
-    data.transpose()
+    let (handle, op) = (&content.handle, "find data");
+    let mut data = RangeSet::new();
+    loop {
+        let request = proto::DataRequest {
+            handle: handle.number,
+            offset: data.end(),
+        };
+        let asking = handle.call(
+            op,
+            SHORT,
+            |mut client| async move { client.data(request).await },
+        );
+        let reply = asking.await?;
+        let Some(page) = reply.data else {
+            return Ok(None);
+        };
+        let page = ranges(Some(&page), op, content.path())?;
+        if !reply.more {
+            data.extend(&page);
+            return Ok(Some(data));
+        }
+        if page.end() <= data.end() || data.len() > MAX_DATA {
+            let why = "the peer sent ranges without end";
+            return Err(Error::new(ErrorKind::Io, op)
+                .at(content.path())
+                .because(why));
+        }
+        data.extend(&page);
+    }
 }
 
 /// A file of a peer open for reading.

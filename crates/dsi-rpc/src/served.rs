@@ -19,15 +19,18 @@ use crate::convert::create;
 use crate::failure::status;
 use crate::proto::storage_server::Storage;
 use crate::proto::{
-    Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply, DescribeRequest,
-    Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest, OpenRequest,
-    Opened, Place, RangeList, ReadRequest, RenameRequest, SetMetaRequest, StageRequest, Staged,
-    SymlinkRequest, Token, TruncateRequest, WriteRequest,
+    Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply, DataRequest,
+    DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest,
+    OpenRequest, Opened, Place, RangeList, ReadRequest, RenameRequest, SetMetaRequest,
+    StageRequest, Staged, SymlinkRequest, Token, TruncateRequest, WriteRequest,
 };
 use crate::table::{Open, Opening, Table, closed};
 
 /// Interval of the byte counts of a checksum.
 const COUNT: Duration = Duration::from_secs(1);
+
+/// Most ranges in a reply about data.
+const PAGE: usize = if cfg!(test) { 4 } else { crate::MAX_RANGES };
 
 /// Longest wait for a file from an archive.
 const STAGING: Duration = Duration::from_secs(24 * 3600);
@@ -351,16 +354,22 @@ impl Storage for Served {
         done(sink.write_at(request.offset, request.bytes).await)
     }
 
-    async fn data(&self, request: Request<Handle>) -> Answer<Response<DataReply>> {
-        let file = self.open.file(request.into_inner().handle).await;
+    async fn data(&self, request: Request<DataRequest>) -> Answer<Response<DataReply>> {
+        let request = request.into_inner();
+        let file = self.open.file(request.handle).await;
         let data = match &*file.map_err(told)? {
             Open::Source(source) => source.data().await,
             Open::Sink(sink) => sink.data().await,
         };
-        let data = data.map_err(told)?;
-        let data = data.filter(|data| data.len() <= crate::MAX_RANGES);
-        let data = data.as_ref().map(RangeList::from);
-        Ok(Response::new(DataReply { data }))
+        let Some(data) = data.map_err(told)? else {
+            return Ok(Response::new(DataReply::default()));
+        };
+        let mut ranges = data.iter().filter(|range| range.end() > request.offset);
+        let page: RangeSet = ranges.by_ref().take(PAGE).collect();
+        Ok(Response::new(DataReply {
+            data: Some(RangeList::from(&page)),
+            more: ranges.next().is_some(),
+        }))
     }
 
     async fn unchanged(&self, request: Request<Handle>) -> Answer<Response<Done>> {

@@ -372,3 +372,18 @@ async fn all_attempts_of_a_call_have_one_deadline() {
     assert_eq!(late.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(begun.elapsed() < 2 * SHORT, "{:?}", begun.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_of_data_beyond_one_reply_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (remote, _) = remote(Posix::open(dir.path()).unwrap(), 1).await;
+    let (ann, file, stride) = (ann(), path("/file"), 1 << 20);
+    let whole = Create::Whole { size: None };
+    let sink = remote.write(&ann, &file, whole).await.unwrap();
+    for n in 0..10 {
+        let block = Bytes::from_static(&[1; 1 << 16]);
+        sink.write_at(n * stride, block).await.unwrap();
+    }
+    let data = sink.data().await.unwrap().unwrap();
+    assert_eq!((data.len(), data.end()), (10, 9 * stride + (1 << 16)));
+}
