@@ -34,23 +34,27 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Bounds of a connection.
 #[derive(Debug)]
 pub(crate) struct Bounds {
-    /// Bytes in flight on it. A session that reads slowly delays the others beyond it.
-    window: u32,
     /// Bytes in flight on one stream.
     stream_window: u32,
     /// Most calls in progress.
     calls: u32,
 }
 
+impl Bounds {
+    /// Bytes in flight on a connection: those of all streams, so that streams that nobody reads
+    /// delay no other one.
+    const fn window(&self) -> u32 {
+        self.calls.saturating_mul(self.stream_window)
+    }
+}
+
 /// Between a front end and a node.
 pub(crate) const MEMBERS: Bounds = Bounds {
-    window: 8 << 20,
-    stream_window: 256 << 10,
+    stream_window: 64 << 10,
     calls: 16_384,
 };
 /// Of a peer that may have no certificate.
 pub(crate) const STRANGERS: Bounds = Bounds {
-    window: 64 << 10,
     stream_window: 64 << 10,
     calls: 1,
 };
@@ -78,7 +82,7 @@ pub(crate) async fn call(
         .keep_alive_interval(PING)
         .keep_alive_timeout(GRACE)
         .keep_alive_while_idle(true)
-        .initial_connection_window_size(MEMBERS.window)
+        .initial_connection_window_size(MEMBERS.window())
         .initial_stream_window_size(MEMBERS.stream_window)
         .max_header_list_size(HEADERS)
         .handshake(TokioIo::new(stream))
@@ -106,7 +110,7 @@ where
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .keep_alive_timeout(GRACE)
-        .initial_connection_window_size(bounds.window)
+        .initial_connection_window_size(bounds.window())
         .initial_stream_window_size(bounds.stream_window)
         .max_concurrent_streams(bounds.calls)
         .max_header_list_size(HEADERS)

@@ -19,6 +19,11 @@ use tokio::time::timeout;
 /// Longest wait for a connection or a descriptor.
 const OPENING: Duration = Duration::from_secs(30);
 
+/// Bytes in flight of one call, and of all: calls that nobody reads, as the listing of a slow
+/// client, delay no other one below 8191 of them.
+const STREAM: u32 = 256 << 10;
+const CONNECTION: u32 = i32::MAX.cast_unsigned();
+
 /// Pause before a full queue of the process is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -90,7 +95,10 @@ impl Peers for Connection {
 /// Begins to call over a connection to a socket.
 pub(crate) async fn call(socket: &Path) -> io::Result<Caller> {
     let stream = connect(socket).await?;
-    let shaking = Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream));
+    let shaking = Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(STREAM)
+        .initial_connection_window_size(CONNECTION)
+        .handshake(TokioIo::new(stream));
     let (sender, carrying) = shaking.await.map_err(io::Error::other)?;
     // Its end is told by the calls.
     tokio::spawn(carrying);

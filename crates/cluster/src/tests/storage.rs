@@ -110,3 +110,25 @@ async fn calls_and_open_files_keep_the_storage_of_a_node_in_use() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn listings_that_nobody_reads_delay_no_call() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let (double, _events) = Double::new();
+    let ann = User::new("ann", DsiPath::root(), true);
+    for n in 0..2000 {
+        let name = path(format!("/{n:0200}"));
+        double.storage.make_dir(&ann, &name).await.unwrap();
+    }
+    let _one = dial(&lab.node("one", &double), address);
+    until(&nodes, &["one"]).await;
+    let storage = Remote::new(nodes.clone());
+    let mut unread = Vec::new();
+    for _ in 0..200 {
+        let listing = soon(storage.list(&ann, &DsiPath::root())).await.unwrap();
+        unread.push(listing);
+    }
+    soon(storage.stat(&ann, &DsiPath::root())).await.unwrap();
+}
