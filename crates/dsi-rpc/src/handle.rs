@@ -247,6 +247,8 @@ impl<P: Peers> Handle<P> {
     {
         let error = |kind| Error::new(kind, op).at(&self.path);
         let until = Instant::now() + limit;
+        // The upload that this one is a part of may end there.
+        let _ = timeout(GRACE.min(limit), self.shared.closing.wait(&self.path)).await;
         let called = call_at(&self.peer, op, until, call(self.peer.client())).await;
         called.map_err(|failed| match failed {
             Failed::Told(told) => told.at(&self.path),
