@@ -182,7 +182,7 @@ impl<P: Peers> Shared<P> {
         }
     }
 
-    /// Opens a file by a call, whose request is made with the handle.
+    /// Opens a file by a call; `request` makes its message from the handle.
     ///
     /// # Cancel safety
     /// A file that is opened after the future is dropped is closed.

@@ -63,7 +63,7 @@ macro_rules! call {
     };
 }
 
-/// Opens a file by a call of this name, whose request is made with the handle.
+/// Opens a file by the call of this name; the message has the handle.
 macro_rules! open {
     ($own:expr, $at:expr, $rule:expr, $request:expr, $method:ident) => {
         $own.shared

@@ -100,7 +100,7 @@ impl Table {
     }
 }
 
-/// A handle whose file is being opened. Dropped without one, the handle is free again.
+/// A reserved handle, without its file yet. Dropped so, the handle is free again.
 pub(crate) struct Opening<'a> {
     table: &'a Table,
     handle: u64,

@@ -298,7 +298,7 @@ async fn a_malformed_finish_closes_the_file() {
     remote.write(&ann(), &file, Create::Append).await.unwrap();
 }
 
-/// A storage whose first reply to this call is held back, which the second value tells.
+/// A storage that holds back its first reply to `call`, and the notice of that.
 async fn holding_back(call: &'static str) -> (Remote<Arc<Local>>, Arc<Notify>) {
     let (here, there) = tokio::io::duplex(1 << 16);
     let server = StorageServer::new(Served::new(Arc::new(Memory::new())));
@@ -386,4 +386,13 @@ async fn ranges_of_data_beyond_one_reply_are_asked_for() {
     }
     let data = sink.data().await.unwrap().unwrap();
     assert_eq!((data.len(), data.end()), (10, 9 * stride + (1 << 16)));
+}
+
+#[tokio::test]
+async fn without_a_peer_nothing_is_said_of_partial_files() {
+    let (remote, file) = (over(Vec::new()), path("/file"));
+    let held = remote.held(&ann(), &file).await.unwrap_err();
+    assert_eq!(held.kind(), ErrorKind::Unavailable);
+    let dropped = remote.drop_held(&ann(), &file).await.unwrap_err();
+    assert_eq!(dropped.kind(), ErrorKind::Unavailable);
 }

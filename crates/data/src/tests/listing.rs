@@ -31,7 +31,7 @@ impl Consumer for Text {
     }
 }
 
-/// Keeps what it takes, and takes nothing more once it has `room` pieces.
+/// A consumer that keeps its pieces, and stalls at the last of `room`.
 struct Kept {
     pieces: Vec<Bytes>,
     room: usize,
