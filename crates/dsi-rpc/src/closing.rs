@@ -1,4 +1,4 @@
-//! `Closing`: the files whose close is on its way, for which later calls at their paths wait.
+//! `Closing`: the files whose close is on its way, for which later calls at their paths and at directories above them wait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,11 +23,11 @@ impl Closing {
         ending
     }
 
-    /// Waits for the closes at `path` that have begun.
+    /// Waits for the closes at `path` and below it that have begun.
     pub(crate) async fn wait(&self, path: &DsiPath) {
         let begun: Vec<_> = {
             let closing = self.lock();
-            let here = closing.iter().filter(|(at, _)| at == path);
+            let here = closing.iter().filter(|(at, _)| at.below(path).is_some());
             here.map(|(_, ended)| ended.clone()).collect()
         };
         for mut ended in begun {

@@ -23,7 +23,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const SHORT: Duration = Duration::from_secs(60);
 
 /// Longest wait for a close at the path of a call.
-const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// Operation, user and path of a call.
 #[derive(Debug, Clone, Copy)]

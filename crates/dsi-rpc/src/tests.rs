@@ -22,7 +22,7 @@ use tonic::Request;
 use tonic::codegen::Service;
 
 use crate::convert::place;
-use crate::handle::SHORT;
+use crate::handle::{GRACE, SHORT};
 use crate::proto::Description;
 use crate::proto::storage_server::StorageServer;
 use crate::{Caller, Choice, MAX_HANDLES, Peer, Peers, Remote, Served};
@@ -351,9 +351,19 @@ async fn a_close_without_a_reply_delays_calls_by_seconds() {
     let (ann, file) = (ann(), path("/file"));
     drop(remote.write(&ann, &file, Create::Append).await.unwrap());
     called.notified().await;
-    let begun = Instant::now();
-    remote.stat(&ann, &file).await.unwrap();
-    assert!(begun.elapsed() < SHORT / 10, "{:?}", begun.elapsed());
+    let waited = async |at: &str| {
+        let begun = Instant::now();
+        remote.stat(&ann, &path(at)).await.unwrap();
+        begun.elapsed()
+    };
+    // The close of a file changes its directory as well.
+    for at in ["/file", "/"] {
+        let waited = waited(at).await;
+        assert!((GRACE..SHORT / 10).contains(&waited), "{at}: {waited:?}");
+    }
+    remote.make_dir(&ann, &path("/beside")).await.unwrap();
+    let waited = waited("/beside").await;
+    assert!(waited < GRACE, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,6 +75,17 @@ impl DsiPath {
         )
     }
 
+    /// This path as seen from `dir`: the root for `dir` itself, and `None` for a path outside it.
+    pub fn below(&self, dir: &Self) -> Option<Self> {
+        if dir.is_root() {
+            return Some(self.clone());
+        }
+        match self.0.strip_prefix(dir.as_bytes())? {
+            b"" => Some(Self::root()),
+            rest => rest.starts_with(b"/").then(|| Self(rest.to_vec())),
+        }
+    }
+
     /// The entry `name` of this directory; `None` unless that is one component.
     pub fn child(&self, name: &[u8]) -> Option<Self> {
         if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
@@ -389,6 +400,17 @@ mod tests {
         assert_eq!(path.child(b".."), None);
         assert_eq!(path.child(b"c/d"), None);
         assert_eq!(path.parts().collect::<Vec<_>>(), [b"a", b"b"]);
+        let below = |dir| path.below(&DsiPath::new(dir).unwrap());
+        assert_eq!(below(b"/"), Some(path.clone()));
+        assert_eq!(below(b"/a"), DsiPath::new(b"/b"));
+        assert_eq!(below(b"/a/b"), Some(DsiPath::root()));
+        assert_eq!(below(b"/a/b/c"), None);
+        assert_eq!(
+            DsiPath::new(b"/ab")
+                .unwrap()
+                .below(&DsiPath::new(b"/a").unwrap()),
+            None
+        );
         assert_eq!(
             format!("{}", DsiPath::new(b"/a\n\x1b").unwrap()),
             "/a\\n\\x1b"

@@ -69,19 +69,6 @@ impl Mount {
         self
     }
 
-    /// The path within this storage; `None` for a path outside it.
-    fn below(&self, path: &DsiPath) -> Option<DsiPath> {
-        if self.at.is_root() {
-            return Some(path.clone());
-        }
-        let rest = path.as_bytes().strip_prefix(self.at.as_bytes())?;
-        match rest.first() {
-            None => Some(DsiPath::root()),
-            Some(b'/') => DsiPath::new(rest),
-            Some(_) => None,
-        }
-    }
-
     /// The user of a request, with the rules of this mount point.
     fn user(&self, user: &User) -> User {
         let mut user = user.clone();
@@ -141,7 +128,7 @@ impl Mounts {
     fn find(&self, user: &User, path: &DsiPath) -> Option<Place<'_>> {
         self.mounts.iter().find_map(|mount| {
             Some(Place {
-                path: mount.below(path)?,
+                path: path.below(&mount.at)?,
                 user: mount.user(user),
                 mount,
             })
