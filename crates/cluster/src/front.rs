@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::server::Acceptor;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 
 use crate::connections::{self, State, connect};
@@ -67,10 +67,6 @@ impl Nodes {
                 .client_hello()
                 .alpn()
                 .is_some_and(|mut protocols| protocols.any(|protocol| protocol == AUTHORITY));
-            if authority && !self.shared.requests.admit(address.ip(), Instant::now()) {
-                let fact = "too many requests for certificates in a minute";
-                return Err(Error::connection(address.to_string(), fact));
-            }
             let current = member.for_handshake().await;
             let config = match authority {
                 true => &current.issue,

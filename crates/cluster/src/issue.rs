@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
@@ -76,6 +76,12 @@ impl Calls {
     ) -> Result<Response<proto::Issued>, Status> {
         if self.used.swap(true, Ordering::Relaxed) {
             return Err(Status::resource_exhausted("one call a connection"));
+        }
+        let requests = &self.nodes.shared.requests;
+        if !requests.admit(self.address.ip(), Instant::now()) {
+            warn!(address = %self.address, "certificate refused: too many requests");
+            let reason = "too many requests for certificates from this host: try again in a minute";
+            return Err(Status::resource_exhausted(reason));
         }
         let (member, permit) = (Arc::clone(self.nodes.member()), Arc::clone(&self.permit));
         let work = tokio::task::spawn_blocking(move || {

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tempfile::TempDir;
 
@@ -215,11 +215,7 @@ fn a_node_that_is_stopped_ends_its_storage_calls_first() {
     ftp.send("SITE STAGE 60 f");
     wait_until(|| folder.join("calls").exists());
     signal(&cluster.nodes[0], "TERM");
-    wait_until(|| {
-        // A front end answers 30 lists of a host in a minute.
-        std::thread::sleep(Duration::from_millis(200));
-        cluster.listed().contains("draining")
-    });
+    wait_until(|| cluster.listed().contains("draining"));
     fs::write(folder.join("tape"), "").unwrap();
     let reply = ftp.outcome();
     assert_eq!(reply.code, 250, "{reply:?}");

@@ -91,6 +91,29 @@ async fn a_token_is_for_its_name_and_its_cluster() {
     join(lab.path("one"), &token, "one").await.unwrap();
 }
 
+#[tokio::test]
+async fn requests_for_certificates_are_limited_and_lists_are_not() {
+    let lab = Lab::new();
+    let (address, _front) = serve(&lab.nodes()).await;
+    let token = lab.token(&address.to_string(), Some("one"));
+    for _ in 0..30 {
+        let other = join(lab.path("two"), &token, "two").await.unwrap_err();
+        assert!(refusal(other).contains("for a member of another name"));
+    }
+    let limited = join(lab.path("one"), &token, "one").await.unwrap_err();
+    assert!(refusal(limited).contains("try again in a minute"));
+    let front = lab.front();
+    for _ in 0..31 {
+        assert!(
+            front
+                .nodes_of(&address.to_string())
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
+
 #[test]
 fn an_expired_token_is_refused_and_removed() {
     let lab = Lab::new();
