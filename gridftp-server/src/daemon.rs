@@ -137,9 +137,10 @@ async fn offer<D: Dsi>(
     storage: Arc<dyn DynDsi>,
     control: Control<D>,
 ) {
-    let mut offered = storage.capabilities();
+    // What was offered at the start may be of an earlier moment.
+    let mut offered = None;
     loop {
-        let can = storage.capabilities();
+        let can = Some(storage.capabilities());
         if can != offered {
             control.examine_storage();
             offered = can;

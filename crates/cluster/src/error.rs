@@ -107,6 +107,17 @@ pub enum Error {
         /// The address of the first one.
         address: String,
     },
+    /// The storage of a node is not that of the front end and of the other nodes.
+    #[error(
+        "cluster: node {name} has another storage than {other}: give a front end and all its nodes \
+         the same storage"
+    )]
+    Storage {
+        /// The name of the node.
+        name: String,
+        /// The front end, or the node that was there first.
+        other: String,
+    },
     /// The certificate was revoked.
     #[error("cluster: the certificate of {0} is revoked: it joins again with a token")]
     Revoked(String),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use gridftp_dsi::{Dsi as _, DynDsi};
 use gridftp_dsi_rpc::Served;
+use gridftp_dsi_rpc::proto::Description;
 use gridftp_dsi_rpc::proto::storage_server::StorageServer;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -108,6 +109,8 @@ pub struct Node<S> {
     pub(crate) version: Version,
     /// A random number, by which front ends tell this process from another one of the same name.
     process: u64,
+    /// The identity of the storage; empty without one.
+    identity: String,
     /// Calls and open files of the storage.
     storage_uses: TaskTracker,
 }
@@ -119,6 +122,7 @@ impl<S> Clone for Node<S> {
             serve: Arc::clone(&self.serve),
             version: self.version.clone(),
             process: self.process,
+            identity: self.identity.clone(),
             storage_uses: self.storage_uses.clone(),
         }
     }
@@ -137,7 +141,9 @@ impl<S: Serve> Node<S> {
                 expected: Role::Node,
             });
         }
+        let storage = serve.storage().and_then(|storage| storage.identity());
         Ok(Self {
+            identity: storage.unwrap_or_default(),
             member,
             serve,
             version: Version::of_program(program),
@@ -401,7 +407,10 @@ impl<S: Serve> Stream for Reports<S> {
             report.version = Some(self.node.version.clone().into());
             report.process = self.node.process;
             let storage = self.node.serve.storage();
-            report.storage = storage.map(|storage| (&storage.capabilities()).into());
+            report.storage = storage.map(|storage| Description {
+                identity: self.node.identity.clone(),
+                ..Description::from(&storage.capabilities())
+            });
         }
         Poll::Ready(Some(Ok(report)))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gridftp_dsi_rpc::Caller;
 use gridftp_dsi_rpc::proto::Description;
@@ -19,6 +19,7 @@ use crate::member::Member;
 use crate::message::Open;
 use crate::proto;
 use crate::proto::node_client::NodeClient;
+use crate::registration::is_another;
 use crate::report::{Report, Version};
 use crate::session::{NodeSession, silent};
 
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) version: Version,
     table: Mutex<BTreeMap<String, Arc<Connected>>>,
     pub(crate) changes: watch::Sender<()>,
+    /// The identity of the front end's own storage.
+    pub(crate) storage: OnceLock<String>,
     /// Limits requests for certificates.
     pub(crate) requests: Rate,
 }
@@ -138,6 +141,7 @@ impl Nodes {
                 version: Version::of_program(program),
                 table: Mutex::default(),
                 changes: watch::Sender::new(()),
+                storage: OnceLock::new(),
                 requests: Rate::default(),
             }),
         })
@@ -152,6 +156,14 @@ impl Nodes {
     pub fn list(&self) -> Vec<NodeInfo> {
         let nodes = self.shared.snapshot();
         nodes.iter().map(|node| node.info()).collect()
+    }
+
+    /// Refuses nodes whose storage has another identity than this one, of the front end itself.
+    pub fn expect_storage(&self, identity: String) {
+        let own = Some(self.shared.storage.get_or_init(|| identity).as_str());
+        let mut table = self.shared.lock();
+        // One that was faster is dropped, and refused when it dials again.
+        table.retain(|_, node| !is_another(own, node.storage_identity()));
     }
 
     /// Tells of every node that comes, goes or reports something else.
@@ -270,6 +282,12 @@ impl Connected {
 
     pub(crate) fn name(&self) -> &str {
         &self.peer.identity.name
+    }
+
+    /// The identity of its storage, if it tells one.
+    pub(crate) fn storage_identity(&self) -> Option<&str> {
+        let identity = self.description.as_ref()?.identity.as_str();
+        (!identity.is_empty()).then_some(identity)
     }
 
     fn candidate<'a>(&'a self, usage: &'a Use) -> Candidate<'a> {

@@ -12,7 +12,7 @@ use crate::connections::{Registration, State};
 use crate::error::{Error, Result};
 use crate::identity::Peer;
 use crate::link::{self, Io, OPENING, SILENCE};
-use crate::message::MAX_MESSAGE;
+use crate::message::{MAX_MESSAGE, Malformed, text};
 use crate::nodes::{Connected, Nodes, Shared, Use};
 use crate::proto;
 use crate::proto::node_client::NodeClient;
@@ -82,10 +82,13 @@ impl Shared {
         };
         let first = reports.next().await?;
         let (report, first) = first.ok_or_else(|| Error::Ended { peer: name.clone() })?;
-        let version = Version::try_from(first.version).map_err(|source| Error::Malformed {
-            peer: name.clone(),
-            source,
-        })?;
+        let version = Version::try_from(first.version);
+        let version = version.map_err(|source| malformed(&name, source))?;
+        let description = first.storage.filter(|storage| is_spoken(&name, storage));
+        if let Some(storage) = &description {
+            let text = text(storage.identity.clone(), "report.storage.identity");
+            text.map_err(|source| malformed(&name, source))?;
+        }
         let node = Connected {
             peer: peer.clone(),
             address: address.into(),
@@ -93,7 +96,7 @@ impl Shared {
             process: first.process,
             client: client.clone(),
             storage,
-            description: first.storage.filter(|storage| is_spoken(&name, storage)),
+            description,
             usage: Mutex::new(Use::new(report)),
             placed: AtomicU32::new(0),
         };
@@ -148,7 +151,7 @@ impl Shared {
     }
 
     /// Enters a node in the table, in place of an earlier connection of the same process, or of
-    /// another one of the same name that is silent.
+    /// another one of the same name that is silent. Its storage must be the one of all others.
     fn register(self: &Arc<Self>, node: Connected) -> Result<Registered> {
         let (name, node) = (node.peer.identity.name.clone(), Arc::new(node));
         let mut table = self.lock();
@@ -158,6 +161,15 @@ impl Shared {
         {
             let address = first.address.clone();
             return Err(Error::Rival { name, address });
+        }
+        let others = table.values().filter(|other| other.name() != name);
+        let others = others.map(|other| (other.storage_identity(), other.name()));
+        let own = (self.storage.get().map(String::as_str), "the front end");
+        let mut known = std::iter::once(own).chain(others);
+        let another = known.find(|(identity, _)| is_another(node.storage_identity(), *identity));
+        if let Some((_, other)) = another {
+            let other = other.to_owned();
+            return Err(Error::Storage { name, other });
         }
         table.insert(name, Arc::clone(&node));
         drop(table);
@@ -225,12 +237,19 @@ impl Reports<'_> {
             return Ok(None);
         };
         let report = Report::of_message(&message, self.name);
-        let report = report.map_err(|source| Error::Malformed {
-            peer: self.name.into(),
-            source,
-        })?;
+        let report = report.map_err(|source| malformed(self.name, source))?;
         Ok(Some((report, message)))
     }
+}
+
+/// Whether these are identities of two storages; one that is not known may be any.
+pub(crate) fn is_another(one: Option<&str>, other: Option<&str>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
+fn malformed(peer: &str, source: Malformed) -> Error {
+    let peer = peer.into();
+    Error::Malformed { peer, source }
 }
 
 /// Whether this end speaks the version of a node's storage; else the node only moves data.

@@ -66,6 +66,12 @@ impl Dsi for Objects {
             .with_times(false)
     }
 
+    /// The URL of the bucket and the prefix; a local directory has another one on each host.
+    fn identity(&self) -> Option<String> {
+        let url = &self.store.url;
+        (!url.starts_with("file:")).then(|| url.to_owned())
+    }
+
     async fn stat(&self, _: &User, path: &DsiPath) -> Result<Stat> {
         match self.store.entry("stat", path).await? {
             Some(Entry::File(meta)) => Ok(stat_of(path.name(), &meta)),

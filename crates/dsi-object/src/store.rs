@@ -171,7 +171,7 @@ pub(crate) struct Store {
     pub(crate) late: Duration,
     part: Option<u64>,
     memory: u64,
-    url: String,
+    pub(crate) url: String,
 }
 
 /// The interfaces of one store.

@@ -161,6 +161,10 @@ impl Dsi for Posix {
             .with_shared_uploads(true)
     }
 
+    fn identity(&self) -> Option<String> {
+        self.root.index().identity()
+    }
+
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         self.on(user, Work::Brief, "stat", path, |root, path| {
             visible(path)?;

@@ -25,6 +25,9 @@ use crate::partial::{ATTEMPTS, random};
 use crate::remove::OPEN_DIR;
 use crate::unnamed;
 
+/// Name of the symbolic link whose target is the identity of the tree.
+const IDENTITY: &str = "identity";
+
 /// Suffix of a second entry while a directory above the partial file is renamed.
 const MOVING: char = '~';
 
@@ -59,6 +62,19 @@ impl Index {
             elsewhere: Some(dir.to_path_buf()),
             ..Self::within(root)
         }
+    }
+
+    /// The identity of the tree, which the first process that asks for it chooses; `None` for an
+    /// index that is elsewhere, or not writable.
+    pub(crate) fn identity(&self) -> Option<String> {
+        let index = match &self.elsewhere {
+            None => self.dir(true).ok()?,
+            Some(_) => return None,
+        };
+        // It may be there already.
+        let _ = rustix::fs::symlinkat(format!("{:016x}", random()), &*index, IDENTITY);
+        let identity = rustix::fs::readlinkat(&*index, IDENTITY, Vec::new()).ok()?;
+        identity.into_string().ok()
     }
 
     /// Adds an entry for the partial file `name` of `dir`, which is created next; `None` if the

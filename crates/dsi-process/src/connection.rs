@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gridftp_dsi::Capabilities;
+use gridftp_dsi_rpc::proto::Description;
 use gridftp_dsi_rpc::{Caller, Choice, Peer, Peers};
 use hyper::client::conn::http2::Builder;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -33,18 +34,21 @@ pub struct Connection {
     calls: PathBuf,
     descriptors: PathBuf,
     capabilities: Capabilities,
+    identity: Option<String>,
     caller: Mutex<Option<Caller>>,
 }
 
 impl Connection {
     /// The sockets at `path` and behind it; nothing is connected yet.
-    pub(crate) fn new(path: &Path, capabilities: Capabilities) -> Self {
+    pub(crate) fn new(path: &Path, described: &Description) -> Self {
+        let identity = described.identity.clone();
         let mut descriptors = path.as_os_str().to_owned();
         descriptors.push(".fd");
         Self {
             calls: path.to_path_buf(),
             descriptors: descriptors.into(),
-            capabilities,
+            capabilities: described.capabilities("process"),
+            identity: (!identity.is_empty()).then_some(identity),
             caller: Mutex::new(None),
         }
     }
@@ -70,6 +74,10 @@ impl Connection {
 impl Peers for Connection {
     fn capabilities(&self) -> Capabilities {
         self.capabilities.clone()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.identity.clone()
     }
 
     async fn peer(&self, _: Choice<'_>, tried: &[Peer]) -> io::Result<Peer> {
@@ -157,8 +165,7 @@ mod tests {
     async fn a_process_that_does_not_answer_has_a_deadline() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let can = Capabilities::new("process", gridftp_dsi::WriteModel::Random);
-        let connection = Connection::new(&path, can);
+        let connection = Connection::new(&path, &Description::default());
         let _calls = silent(&path, 0);
         let _descriptors = silent(&dir.path().join("socket.fd"), 0);
         // The first connection fills each queue.

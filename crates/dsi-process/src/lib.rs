@@ -58,8 +58,7 @@ pub fn open(socket: &Path) -> Result<Process> {
         let why = format!("{at} speaks version {other} of the service, this server {VERSION}");
         return Err(Error::new(ErrorKind::Unsupported, "open").because(why));
     }
-    let capabilities = described.capabilities("process");
-    Ok(Remote::new(Connection::new(socket, capabilities)))
+    Ok(Remote::new(Connection::new(socket, &described)))
 }
 
 /// Asks over a connection of its own.

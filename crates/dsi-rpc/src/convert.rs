@@ -194,6 +194,7 @@ impl From<&Capabilities> for proto::Description {
             stages: can.stages,
             discards: !can.keeps,
             order: Some(can.writes.into()),
+            identity: String::new(),
         }
     }
 }

@@ -59,7 +59,10 @@ pub(crate) fn error(status: &Status, op: &'static str) -> Error {
     match text(NUMBER).and_then(|number| number.parse().ok()) {
         Some(number) => error.because(io::Error::from_raw_os_error(number)),
         None if status.message().is_empty() => error,
-        None => error.because(status.message().escape_debug().to_string()),
+        None => {
+            let cause: String = status.message().chars().take(CAUSE).collect();
+            error.because(cause.escape_debug().to_string())
+        }
     }
 }
 

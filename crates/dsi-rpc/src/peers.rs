@@ -56,6 +56,11 @@ pub trait Peers: fmt::Debug + Send + Sync + 'static {
     /// The capabilities that all of them have.
     fn capabilities(&self) -> Capabilities;
 
+    /// The identity of the storage, if they tell it.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// Chooses a connected peer whose name is not in `tried`.
     ///
     /// # Errors

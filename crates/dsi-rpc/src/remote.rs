@@ -98,6 +98,10 @@ impl<P: Peers> Dsi for Remote<P> {
         self.can()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.shared.peers.identity()
+    }
+
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         let at = At("stat", user, path);
         let asking = call!(self, at, Rule::SAFE, place(user, path), stat);
@@ -310,6 +314,13 @@ impl<P: Peers> Dsi for Remote<P> {
                     }
                 }
             });
-        Ok(hashing.await?.to_ascii_lowercase())
+        let digest = hashing.await?;
+        let is_hex = digest.bytes().all(|b| b.is_ascii_hexdigit());
+        match is_hex && digest.len() == algorithm.hex_len() {
+            true => Ok(digest.to_ascii_lowercase()),
+            false => Err(at
+                .error(ErrorKind::Malformed)
+                .because(format!("a peer told no {} digest", algorithm.name()))),
+        }
     }
 }

@@ -136,7 +136,9 @@ impl Storage for Served {
     type ChecksumStream = BoxStream<Digest>;
 
     async fn describe(&self, _: Request<DescribeRequest>) -> Answer<Response<Description>> {
-        Ok(Response::new((&self.dsi.capabilities()).into()))
+        let mut description = Description::from(&self.dsi.capabilities());
+        description.identity = self.dsi.identity().unwrap_or_default();
+        Ok(Response::new(description))
     }
 
     async fn stat(&self, request: Request<Place>) -> Answer<Response<Facts>> {

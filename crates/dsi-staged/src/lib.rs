@@ -240,6 +240,10 @@ impl<D: Dsi> Dsi for Staged<D> {
         self.below.capabilities().with_stages(true)
     }
 
+    fn identity(&self) -> Option<String> {
+        self.below.identity()
+    }
+
     /// A file whose status cannot be told has none.
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         let mut stat = self.below.stat(user, path).await?;

@@ -29,6 +29,12 @@ pub trait Dsi: Send + Sync + 'static {
     /// The capabilities of this backend.
     fn capabilities(&self) -> Capabilities;
 
+    /// The identity of the storage: the same in each process that serves it, and of no other
+    /// storage. `None` if it has none to tell. It may block for a moment.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// Facts of one object, links followed; a dangling link is described itself.
     fn stat(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<Stat>> + Send;
 

@@ -23,7 +23,7 @@ pub(crate) use self::security::{Requirements, TlsPolicy};
 pub(crate) use self::storage::Storages;
 pub use self::storage::{StorageOption, StorageSection};
 use gridftp_cluster::StoreRules;
-use gridftp_dsi::DynDsi;
+use gridftp_dsi::{Dsi as _, DynDsi};
 use tokio::sync::watch;
 use xio::{ByteSize, Entry, PortRange};
 
@@ -219,7 +219,13 @@ impl Config {
     /// The storage that cannot be opened.
     pub fn open_storage(&self) -> gridftp_dsi::Result<Option<Arc<dyn DynDsi>>> {
         let front = self.front.as_ref();
-        self.storages.open(front.map(|front| front.storage()))
+        let opened = self.storages.open(front.map(|front| front.storage()))?;
+        if let (Some(front), Some(storage)) = (front, &opened)
+            && let Some(identity) = storage.identity()
+        {
+            front.nodes.expect_storage(identity);
+        }
+        Ok(opened)
     }
 }
 

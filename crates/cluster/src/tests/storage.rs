@@ -1,9 +1,14 @@
 //! The storage of nodes, as a front end uses it.
 
+use std::sync::Arc;
+
 use gridftp_dsi::{Create, Dsi as _, DsiPath, ErrorKind, Finish, Sink as _, User};
+use gridftp_dsi_posix::Posix;
 use gridftp_dsi_rpc::Remote;
 
 use super::{Double, Lab, dial, serve, soon, until};
+use crate::connections::{Registration, State};
+use crate::node::Node;
 
 fn path(text: String) -> DsiPath {
     DsiPath::new(text.as_bytes()).unwrap()
@@ -52,6 +57,40 @@ async fn calls_go_to_the_nodes_that_are_there() {
             .await
             .unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_node_with_another_storage_is_refused() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    for tree in ["tree", "other"] {
+        std::fs::create_dir(lab.path(tree)).unwrap();
+    }
+    let over = |name: &str, tree: &str| {
+        let (mut double, _) = Double::new();
+        double.storage = Arc::new(Posix::open(&lab.path(tree)).unwrap());
+        lab.node(name, &double)
+    };
+    let is_refused = async |node: &Node<Double>| {
+        let state = State::default();
+        let _ = soon(node.dial_once(&address.to_string(), Arc::clone(&state))).await;
+        *state.borrow() == Registration::Refused
+    };
+    let (one, other) = (over("one", "tree"), over("other", "other"));
+    let first = dial(&one, address);
+    until(&nodes, &["one"]).await;
+    assert!(is_refused(&other).await);
+    let _two = dial(&over("two", "tree"), address);
+    until(&nodes, &["one", "two"]).await;
+    // The front end itself has the other one.
+    let own = Posix::open(&lab.path("other")).unwrap();
+    nodes.expect_storage(own.identity().unwrap());
+    until(&nodes, &[]).await;
+    drop(first);
+    assert!(is_refused(&one).await);
+    let _other = dial(&other, address);
+    until(&nodes, &["other"]).await;
 }
 
 #[tokio::test]

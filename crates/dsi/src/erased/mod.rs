@@ -29,6 +29,7 @@ pub type BoxResult<'a, T> = BoxFuture<'a, Result<T>>;
 #[expect(missing_docs, reason = "each method is its namesake in `Dsi`")]
 pub trait DynDsi: Send + Sync + 'static {
     fn capabilities_dyn(&self) -> Capabilities;
+    fn identity_dyn(&self) -> Option<String>;
     fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, Stat>;
     fn list_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxListing>;
     fn read_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxSource>;
@@ -96,6 +97,10 @@ pub trait DynDsi: Send + Sync + 'static {
 impl<D: Dsi> DynDsi for D {
     fn capabilities_dyn(&self) -> Capabilities {
         self.capabilities()
+    }
+
+    fn identity_dyn(&self) -> Option<String> {
+        self.identity()
     }
 
     fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, Stat> {
@@ -222,6 +227,10 @@ impl Dsi for Arc<dyn DynDsi> {
 
     fn capabilities(&self) -> Capabilities {
         (**self).capabilities_dyn()
+    }
+
+    fn identity(&self) -> Option<String> {
+        (**self).identity_dyn()
     }
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
