@@ -98,7 +98,6 @@
 )]
 
 mod authority;
-mod beside;
 mod choice;
 mod connections;
 mod error;
@@ -117,6 +116,7 @@ mod proto;
 mod registration;
 mod report;
 mod revocations;
+mod services;
 mod session;
 mod storage;
 #[cfg(test)]

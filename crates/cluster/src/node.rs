@@ -19,7 +19,6 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::authority::random;
-use crate::beside::Beside;
 use crate::connections::{self, Registration, State, connect};
 use crate::error::{Error, Result};
 use crate::identity::{Peer, Role};
@@ -29,6 +28,7 @@ use crate::message::{self, FromNode, MAX_MESSAGE, Open, ToNode, text};
 use crate::proto::node_server::{Node as Service, NodeServer};
 use crate::proto::{self, from_node};
 use crate::report::{Report, Version};
+use crate::services::Services;
 
 /// Requests that a session has not taken yet.
 const REQUESTS: usize = 16;
@@ -223,7 +223,7 @@ impl<S: Serve> Node<S> {
             )
         });
         let service = NodeServer::new(calls).max_decoding_message_size(MAX_MESSAGE);
-        let service = Beside::new(service, storage, self.storage_uses.clone());
+        let service = Services::new(service, storage, self.storage_uses.clone());
         let served = tokio::select! {
             served = link::serve(stream, service, &MEMBERS) => served,
             // Calls in progress end with the connection.

@@ -21,7 +21,7 @@ const REFUSED: &str = "storage-refused";
 const CAUSE: usize = 1000;
 
 /// Whether the peer told the status; without a kind, only a connection that `is_open` has told it.
-pub(crate) fn is_told(status: &Status, is_open: impl FnOnce() -> bool) -> bool {
+pub(crate) fn is_answered(status: &Status, is_open: impl FnOnce() -> bool) -> bool {
     status.metadata().contains_key(KIND) || status.source().is_none() && is_open()
 }
 
@@ -36,7 +36,7 @@ pub fn refused(why: &str) -> Status {
 }
 
 /// Whether the peer did not begin the call.
-pub(crate) fn is_unbegun(status: &Status) -> bool {
+pub(crate) fn is_not_begun(status: &Status) -> bool {
     if status.metadata().contains_key(REFUSED) {
         return true;
     }

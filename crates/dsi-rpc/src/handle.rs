@@ -12,7 +12,7 @@ use tonic::{Response, Status};
 
 use crate::Client;
 use crate::closing::Closing;
-use crate::failure::{error, is_told, is_unbegun};
+use crate::failure::{error, is_answered, is_not_begun};
 use crate::peers::{Choice, Peer, Peers};
 use crate::proto;
 
@@ -77,9 +77,9 @@ impl Rule {
 /// A failed call.
 enum Failed {
     /// The peer refused it, or did it and failed.
-    Told(Error),
+    Answered(Error),
     /// The peer did not get it.
-    Unbegun(String),
+    NotBegun(String),
     /// The connection failed, or there was no answer in time.
     Lost(String),
 }
@@ -92,13 +92,13 @@ async fn call_at<T>(
     calling: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Failed> {
     if peer.is_closed() {
-        return Err(Failed::Unbegun("the connection has ended".into()));
+        return Err(Failed::NotBegun("the connection has ended".into()));
     }
     match timeout_at(until, calling).await {
         Ok(Ok(done)) => Ok(done.into_inner()),
-        Ok(Err(status)) if is_unbegun(&status) => Err(Failed::Unbegun(status.to_string())),
-        Ok(Err(status)) if is_told(&status, || !peer.is_closed()) => {
-            Err(Failed::Told(error(&status, op)))
+        Ok(Err(status)) if is_not_begun(&status) => Err(Failed::NotBegun(status.to_string())),
+        Ok(Err(status)) if is_answered(&status, || !peer.is_closed()) => {
+            Err(Failed::Answered(error(&status, op)))
         }
         Ok(Err(status)) => Err(Failed::Lost(status.to_string())),
         Err(_) => Err(Failed::Lost("no answer in time".into())),
@@ -171,11 +171,11 @@ impl<P: Peers> Shared<P> {
             };
             let (why, kind) = match attempt(peer.clone(), until).await {
                 Ok(done) => return Ok(done),
-                Err(Failed::Told(error)) => return Err(error.at(at.2)),
+                Err(Failed::Answered(error)) => return Err(error.at(at.2)),
                 Err(Failed::Lost(why)) if !rule.is_repeatable => {
                     return Err(lost(&peer, &why, at.error(ErrorKind::Io)));
                 }
-                Err(Failed::Lost(why) | Failed::Unbegun(why)) => (why, ErrorKind::Unavailable),
+                Err(Failed::Lost(why) | Failed::NotBegun(why)) => (why, ErrorKind::Unavailable),
             };
             last = Some(lost(&peer, &why, at.error(kind)));
             tried.push(peer);
@@ -209,7 +209,7 @@ impl<P: Peers> Shared<P> {
             async move {
                 let opened = call_at(&handle.peer, at.0, until, calling).await;
                 // After a loss the file may be open.
-                handle.is_closed = matches!(opened, Err(Failed::Told(_) | Failed::Unbegun(_)));
+                handle.is_closed = matches!(opened, Err(Failed::Answered(_) | Failed::NotBegun(_)));
                 opened.map(|opened| (handle, opened))
             }
         })
@@ -251,8 +251,8 @@ impl<P: Peers> Handle<P> {
         let _ = timeout(GRACE.min(limit), self.shared.closing.wait(&self.path)).await;
         let called = call_at(&self.peer, op, until, call(self.peer.client())).await;
         called.map_err(|failed| match failed {
-            Failed::Told(told) => told.at(&self.path),
-            Failed::Unbegun(why) => lost(&self.peer, &why, error(ErrorKind::Unavailable)),
+            Failed::Answered(told) => told.at(&self.path),
+            Failed::NotBegun(why) => lost(&self.peer, &why, error(ErrorKind::Unavailable)),
             Failed::Lost(why) => lost(&self.peer, &why, error(ErrorKind::Io)),
         })
     }

@@ -1,4 +1,4 @@
-//! `Beside`: the services of one connection, chosen by the path of the call.
+//! `Services`: the services of one connection, chosen by the path of the call.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,20 +16,24 @@ type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>
 
 /// Calls of one service go to it, if it is there, and all others to the main one.
 #[derive(Debug, Clone)]
-pub(crate) struct Beside<M, B> {
+pub(crate) struct Services<M, B> {
     main: M,
-    beside: Option<B>,
+    storage: Option<B>,
     uses: TaskTracker,
 }
 
-impl<M, B> Beside<M, B> {
-    /// Counts the calls of `beside` in progress as tasks of `uses`.
-    pub(crate) const fn new(main: M, beside: Option<B>, uses: TaskTracker) -> Self {
-        Self { main, beside, uses }
+impl<M, B> Services<M, B> {
+    /// Counts the calls of `storage` in progress as tasks of `uses`.
+    pub(crate) const fn new(main: M, storage: Option<B>, uses: TaskTracker) -> Self {
+        Self {
+            main,
+            storage,
+            uses,
+        }
     }
 }
 
-impl<M, B, T> Service<Call> for Beside<M, B>
+impl<M, B, T> Service<Call> for Services<M, B>
 where
     M: Service<Call, Response = Answer, Error = Infallible, Future: Send + 'static>,
     B: Service<Call, Response = http::Response<T>, Error = Infallible, Future: Send + 'static>
@@ -47,9 +51,9 @@ where
 
     fn call(&mut self, call: Call) -> Answering {
         let service = call.uri().path().split('/').nth(1);
-        match &mut self.beside {
-            Some(beside) if service == Some(B::NAME) => {
-                let answering = self.uses.track_future(beside.call(call));
+        match &mut self.storage {
+            Some(storage) if service == Some(B::NAME) => {
+                let answering = self.uses.track_future(storage.call(call));
                 Box::pin(async move { Ok(answering.await?.map(Body::new)) })
             }
             _ => Box::pin(self.main.call(call)),
