@@ -1,13 +1,13 @@
 //! `PartMemory`: the memory in which all transfers together collect parts for their storages.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, WriteModel};
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Shares, WriteModel};
 use tokio::time::timeout;
 
 use crate::channel::DataChannel;
@@ -18,26 +18,17 @@ use crate::error::{Error, Result};
 /// A transfer begins once there is room for one part, in turn. That room stays its own, so that no
 /// transfer waits for another one in the middle. More room is taken while it is free, up to an equal
 /// share for each transfer, and returned with every stored part. The transfers of one user together
-/// take at most half of the bytes that other users leave, or one part, so that slow ones leave room
-/// for the next user.
+/// have the user's share ([`Shares`]), or one part.
 #[derive(Clone)]
 pub struct PartMemory {
-    shared: Arc<Shared>,
+    state: Arc<Mutex<State>>,
     user: Arc<str>,
 }
 
-struct Shared {
-    total: u64,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
 struct State {
-    taken: u64,
+    shares: Shares,
     /// Transfers with room.
     transfers: u64,
-    /// The bytes of each user that has some.
-    users: HashMap<Arc<str>, u64>,
     /// Transfers that wait for their first room.
     queue: VecDeque<Waiting>,
     next: u64,
@@ -68,12 +59,15 @@ struct Turn<'m> {
 impl PartMemory {
     /// At most `total` bytes for the parts of all transfers.
     pub fn new(total: u64) -> Self {
-        let shared = Shared {
-            total,
-            state: Mutex::default(),
+        let state = State {
+            shares: Shares::new(total),
+            transfers: 0,
+            queue: VecDeque::new(),
+            next: 0,
+            waiting: Vec::new(),
         };
         Self {
-            shared: Arc::new(shared),
+            state: Arc::new(Mutex::new(state)),
             user: "".into(),
         }
     }
@@ -82,40 +76,36 @@ impl PartMemory {
     #[must_use]
     pub fn of(&self, user: &str) -> Self {
         Self {
-            shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.state),
             user: user.into(),
         }
     }
 
     /// All bytes.
     pub fn total(&self) -> u64 {
-        self.shared.total
+        self.state().shares.total()
     }
 
     /// The bytes in use.
     pub fn taken(&self) -> u64 {
-        self.state().taken
+        self.state().shares.taken()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for room for one part; for ever, if a part has more than all bytes.
     pub(crate) async fn room(&self, size: u64) -> PartRoom {
         let turn = Turn::new(self, size);
-        let total = self.total();
         poll_fn(|cx| {
             let mut state = self.state();
-            let next = state.next_in_turn(total).map(|waiting| waiting.number);
-            if next != Some(turn.number) || size > total.saturating_sub(state.taken) {
+            let next = state.next_in_turn().map(|waiting| waiting.number);
+            if next != Some(turn.number) || size > state.shares.free() {
                 state.wait(cx);
                 return Poll::Pending;
             }
-            state.take(&self.user, size);
+            state.shares.take(&self.user, size);
             state.transfers += 1;
             Poll::Ready(PartRoom {
                 memory: self.clone(),
@@ -133,32 +123,10 @@ impl PartMemory {
 }
 
 impl State {
-    /// Whether a user may have so many bytes more.
-    fn may_have(&self, total: u64, user: &str, more: u64) -> bool {
-        let own = self.users.get(user).copied().unwrap_or(0);
-        let others = self.taken - own;
-        own == 0 || own.saturating_add(more) <= total.saturating_sub(others) / 2
-    }
-
     /// The transfer that has the next room: the first of a user that may have it.
-    fn next_in_turn(&self, total: u64) -> Option<&Waiting> {
-        let may = |waiting: &&Waiting| self.may_have(total, &waiting.user, waiting.size);
+    fn next_in_turn(&self) -> Option<&Waiting> {
+        let may = |waiting: &&Waiting| self.shares.admits(&waiting.user, waiting.size);
         self.queue.iter().find(may)
-    }
-
-    fn take(&mut self, user: &Arc<str>, bytes: u64) {
-        self.taken += bytes;
-        *self.users.entry(Arc::clone(user)).or_default() += bytes;
-    }
-
-    fn give_back(&mut self, user: &str, bytes: u64) {
-        self.taken -= bytes;
-        if let Some(own) = self.users.get_mut(user) {
-            *own -= bytes;
-            if *own == 0 {
-                self.users.remove(user);
-            }
-        }
     }
 
     fn wait(&mut self, cx: &Context<'_>) {
@@ -198,16 +166,15 @@ impl PartRoom {
         let mut state = self.memory.state();
         while *places < wanted {
             let own = (*places as u64 + 1).saturating_mul(self.size);
-            let (total, user) = (self.memory.total(), &self.memory.user);
-            let share = total / state.transfers.max(1);
-            let free = total.saturating_sub(state.taken);
-            let is_free = own <= share && self.size <= free;
-            let is_first = state.next_in_turn(total).is_none();
-            if !is_first || !is_free || !state.may_have(total, user, self.size) {
+            let user = &self.memory.user;
+            let share = state.shares.total() / state.transfers.max(1);
+            let is_free = own <= share && self.size <= state.shares.free();
+            let is_first = state.next_in_turn().is_none();
+            if !is_first || !is_free || !state.shares.admits(user, self.size) {
                 state.wait(cx);
                 return false;
             }
-            state.take(user, self.size);
+            state.shares.take(user, self.size);
             *places += 1;
         }
         true
@@ -221,7 +188,7 @@ impl PartRoom {
             let many = (*places - wanted) as u64;
             *places = wanted;
             let mut state = self.memory.state();
-            state.give_back(&self.memory.user, many * self.size);
+            state.shares.give_back(&self.memory.user, many * self.size);
             drop(state);
             self.memory.wake();
         }
@@ -243,7 +210,9 @@ impl Drop for PartRoom {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         let mut state = self.memory.state();
-        state.give_back(&self.memory.user, places as u64 * self.size);
+        state
+            .shares
+            .give_back(&self.memory.user, places as u64 * self.size);
         state.transfers -= 1;
         drop(state);
         self.memory.wake();
@@ -360,7 +329,6 @@ mod tests {
         assert!(one.admits(cx, 2));
         drop((one, two, three));
         assert_eq!(memory.taken(), 0);
-        assert!(memory.state().users.is_empty());
     }
 
     /// As many uploads as there are parts.

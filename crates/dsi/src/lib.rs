@@ -58,6 +58,7 @@ pub mod file;
 pub mod hasher;
 pub mod memory;
 pub mod mounts;
+pub mod shares;
 pub mod types;
 
 pub use dsi::Dsi;
@@ -66,6 +67,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{Finish, Listing, Sink, Source};
 pub use memory::Memory;
 pub use mounts::{Mount, Mounts};
+pub use shares::{Budget, Place, Shares};
 pub use types::{
     Capabilities, ChecksumAlgorithm, Create, Delegated, DsiPath, Kind, Meta, Progress, Staging,
     Stat, User, WriteModel,
