@@ -149,6 +149,19 @@ impl<S: Source> Source for Chaotic<S> {
         Ok(read)
     }
 
+    fn lends(&self) -> bool {
+        self.object.lends()
+    }
+
+    async fn lend(&self, offset: u64, len: u64) -> Result<Bytes> {
+        self.faults.step("read").await?;
+        let mut lent = self.object.lend(offset, len).await?;
+        if self.faults.options.short && !lent.is_empty() {
+            lent.truncate(self.faults.draw(|random| random.up_to(lent.len())));
+        }
+        Ok(lent)
+    }
+
     async fn data(&self) -> Result<Option<RangeSet>> {
         self.faults.step("read").await?;
         self.object.data().await

@@ -95,6 +95,16 @@ enum Piece {
     Lent(Bytes),
 }
 
+impl Piece {
+    /// The lent bytes from `at` on; a block returns to its pool.
+    fn rest(self, at: usize) -> Option<Bytes> {
+        match self {
+            Self::Block(_) => None,
+            Self::Lent(bytes) => Some(bytes.slice(at..)).filter(|rest| !rest.is_empty()),
+        }
+    }
+}
+
 impl Deref for Piece {
     type Target = [u8];
 
@@ -136,6 +146,8 @@ impl<S: Source> Feed<'_, S> {
             stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
         // Bytes that the connection took in the last write.
         let mut room = u64::MAX;
+        // The rest of a short write: the storage lends its bytes once.
+        let mut lent = None;
         while len > 0 {
             let proven = self.watch.to_digest(offset);
             if sends_file && len > SMALL && proven == 0 {
@@ -152,8 +164,13 @@ impl<S: Source> Feed<'_, S> {
             } else {
                 len
             };
-            let block = self.next(offset, len.min(whole).min(room)).await;
-            let block = block.map_err(|e| Error::storage("send", e))?;
+            let block = match lent.take() {
+                Some(rest) => Piece::Lent(rest),
+                None => {
+                    let next = self.next(offset, len.min(whole).min(room)).await;
+                    next.map_err(|e| Error::storage("send", e))?
+                }
+            };
             let got = block.len() as u64;
             let again = usize::try_from(shown - offset).unwrap_or(usize::MAX);
             self.watch
@@ -184,7 +201,7 @@ impl<S: Source> Feed<'_, S> {
             let few: Vec<u8> = rest.copied().collect();
             let out = (taken + few.len()).saturating_sub(before);
             let moved = out.min(payload);
-            drop(block);
+            lent = block.rest(moved);
             pieces(stream, [&few]).await?;
             let moved = moved as u64;
             self.watch.moved(moved);
