@@ -84,9 +84,9 @@ impl Dsi for Objects {
         ObjectListing::open(&self.store, path).await
     }
 
-    async fn read(&self, _: &User, path: &DsiPath) -> Result<ObjectSource> {
+    async fn read(&self, user: &User, path: &DsiPath) -> Result<ObjectSource> {
         let meta = self.store.file("open", path).await?;
-        Ok(ObjectSource::new(&self.store, path, meta))
+        Ok(ObjectSource::new(&self.store, &user.name, path, meta))
     }
 
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<ObjectSink> {

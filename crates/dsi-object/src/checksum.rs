@@ -92,7 +92,7 @@ pub(crate) async fn check_published(
         let why = "another client replaced or removed the object before its digest was known";
         return Err(refused(ErrorKind::Changed, "publish", path, why));
     };
-    let source = ObjectSource::new(store, path, meta.clone());
+    let source = ObjectSource::new(store, "", path, meta.clone());
     let digest = of_source(&source, *algorithm, (0, None), path, &Progress::new()).await?;
     let compared = compare(path, &digest, expected);
     if compared.is_err() {

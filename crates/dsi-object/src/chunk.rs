@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use gridftp_dsi::{Error, Result};
+use gridftp_dsi::{Error, Place, Result};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -17,6 +17,8 @@ const LEAST: usize = 64 << 10;
 pub(crate) struct Chunk {
     arrived: Arc<Arrived>,
     task: JoinHandle<()>,
+    /// Its bytes in the budget of all downloads; `None` for one of the source's own chunks.
+    pub(crate) place: Option<Place>,
 }
 
 /// The bytes of a chunk that are here.
@@ -28,8 +30,10 @@ pub(crate) struct Arrived {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The pieces and their offsets in the chunk, in order.
+    /// The pieces and their offsets in the chunk, in order; empty once read.
     pieces: Vec<(u64, Bytes)>,
+    /// Number of pieces not yet read.
+    unread: usize,
     /// Short pieces behind those.
     short: BytesMut,
     len: u64,
@@ -39,32 +43,42 @@ struct State {
 }
 
 impl Chunk {
-    /// Begins to read by `request`, which pushes the arriving pieces.
-    pub(crate) fn begin<R>(request: impl FnOnce(Arc<Arrived>) -> R) -> Self
+    /// Begins to read by `request`, which pushes the pieces from `start` in the chunk on.
+    pub(crate) fn begin<R>(
+        start: u64,
+        place: Option<Place>,
+        request: impl FnOnce(Arc<Arrived>) -> R,
+    ) -> Self
     where
         R: Future<Output = Result<()>> + Send + 'static,
     {
         let arrived = Arc::<Arrived>::default();
+        arrived.state().len = start;
         let request = request(Arc::clone(&arrived));
         let ending = Arc::clone(&arrived);
         let task = tokio::spawn(async move {
             let ended = request.await;
             ending.end(ended.err());
         });
-        Self { arrived, task }
+        Self {
+            arrived,
+            task,
+            place,
+        }
     }
 
-    /// The bytes from `offset` in the chunk on, as many as one piece has, once they are here.
+    /// The bytes from `offset` in the chunk on, as many as one piece has and at most `len`, once
+    /// they are here. A piece read to its end is freed.
     ///
     /// # Errors
-    /// That of the request, or none if another reader has got it.
-    pub(crate) async fn read(&self, offset: u64) -> Result<Bytes, Option<Error>> {
+    /// That of the request; none if another reader took the error or these bytes.
+    pub(crate) async fn read(&self, offset: u64, len: usize) -> Result<Bytes, Option<Error>> {
         loop {
             let moved = self.arrived.moved.notified();
             {
                 let mut state = self.arrived.state();
-                if let Some(bytes) = state.from(offset) {
-                    return Ok(bytes);
+                if offset < state.len {
+                    return state.take(offset, len).ok_or(None);
                 }
                 if state.is_over {
                     return Err(state.error.take());
@@ -72,6 +86,12 @@ impl Chunk {
             }
             moved.await;
         }
+    }
+
+    /// Whether all its bytes were read.
+    pub(crate) fn is_read(&self) -> bool {
+        let state = self.arrived.state();
+        state.is_over && state.unread == 0 && state.error.is_none()
     }
 }
 
@@ -126,14 +146,20 @@ impl State {
         let at = self.len;
         self.len += piece.len() as u64;
         self.pieces.push((at, piece));
+        self.unread += 1;
     }
 
-    /// The rest of the piece in which `offset` is.
-    fn from(&self, offset: u64) -> Option<Bytes> {
+    /// The rest of the piece in which `offset` is, at most `len` bytes, unless it was read.
+    fn take(&mut self, offset: u64, len: usize) -> Option<Bytes> {
         let behind = self.pieces.partition_point(|(at, _)| *at <= offset);
-        let (at, piece) = self.pieces.get(behind.checked_sub(1)?)?;
-        let skip = usize::try_from(offset - at).ok()?;
-        (skip < piece.len()).then(|| piece.slice(skip..))
+        let (at, piece) = self.pieces.get_mut(behind.checked_sub(1)?)?;
+        let skip = usize::try_from(offset - *at).ok()?;
+        let left = piece.len().checked_sub(skip).filter(|left| *left > 0)?;
+        if len < left {
+            return Some(piece.slice(skip..skip + len));
+        }
+        self.unread -= 1;
+        Some(std::mem::take(piece).split_off(skip))
     }
 }
 
@@ -144,10 +170,12 @@ mod tests {
 
     use super::*;
 
+    const ALL: usize = usize::MAX;
+
     /// A chunk of the pieces that are sent, which fails at their end.
     fn chunk() -> (mpsc::UnboundedSender<Bytes>, Chunk) {
         let (pieces, mut sent) = mpsc::unbounded_channel();
-        let chunk = Chunk::begin(|arrived| async move {
+        let chunk = Chunk::begin(0, None, |arrived| async move {
             while let Some(piece) = sent.recv().await {
                 arrived.push(piece);
             }
@@ -162,8 +190,8 @@ mod tests {
         let long = Bytes::from(vec![7; 2 * LEAST]);
         pieces.send(Bytes::from_static(b"short")).unwrap();
         pieces.send(long.clone()).unwrap();
-        assert_eq!(chunk.read(2).await.unwrap(), "ort");
-        let read = chunk.read(5 + 9).await.unwrap();
+        assert_eq!(chunk.read(2, ALL).await.unwrap(), "ort");
+        let read = chunk.read(5 + 9, ALL).await.unwrap();
         assert_eq!(read.as_ptr(), long[9..].as_ptr());
         assert_eq!(read.len(), long.len() - 9);
     }
@@ -175,12 +203,12 @@ mod tests {
             pieces.send(Bytes::from_static(b"ab")).unwrap();
         }
         pieces.send(Bytes::from_static(b"end")).unwrap();
-        assert_eq!(chunk.read(0).await.unwrap().len(), LEAST);
+        assert_eq!(chunk.read(0, ALL).await.unwrap().len(), LEAST);
         drop(pieces);
-        assert_eq!(chunk.read(2 * LEAST as u64).await.unwrap(), "end");
+        assert_eq!(chunk.read(2 * LEAST as u64, ALL).await.unwrap(), "end");
         let behind = 2 * LEAST as u64 + 3;
-        let error = chunk.read(behind).await.unwrap_err();
+        let error = chunk.read(behind, ALL).await.unwrap_err();
         assert_eq!(error.unwrap().kind(), ErrorKind::Io);
-        assert!(chunk.read(behind).await.unwrap_err().is_none());
+        assert!(chunk.read(behind, ALL).await.unwrap_err().is_none());
     }
 }

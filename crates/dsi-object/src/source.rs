@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use gridftp_dsi::{DsiPath, Error, ErrorKind, Result, Source};
-use object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStoreExt as _};
+use gridftp_dsi::{DsiPath, Error, ErrorKind, Place, Result, Source};
+use object_store::{GetOptions, GetResult, GetResultPayload, ObjectMeta, ObjectStoreExt as _};
 
 use crate::chunk::{Arrived, Chunk};
 use crate::error::{kind, of, refused};
@@ -15,6 +15,15 @@ use crate::store::Store;
 
 /// Bytes of one request.
 const CHUNK: u64 = 4 << 20;
+
+/// Chunks of one source outside the budget: the current one and the next.
+const OWN: usize = 2;
+
+/// Most bytes of a request without a chunk.
+const LITTLE: u64 = 256 << 10;
+
+/// Number of uses of other chunks after which a chunk may be dropped.
+const STALE: u64 = 256;
 
 /// An object open for reading.
 ///
@@ -25,6 +34,8 @@ pub struct ObjectSource {
     chunks: Mutex<Chunks>,
     /// Most chunks in memory.
     most: u64,
+    /// The reader, charged in the budget of all downloads.
+    user: Arc<str>,
 }
 
 struct Opened {
@@ -33,15 +44,17 @@ struct Opened {
     meta: ObjectMeta,
 }
 
-/// The chunks in memory or on their way.
+/// The chunks in memory or on their way, until they are read.
 #[derive(Default)]
 struct Chunks {
     /// Each with its last use.
     known: BTreeMap<u64, (Arc<Chunk>, u64)>,
     /// Number of uses, which dates the chunks.
     uses: u64,
-    /// The chunk after the last one that was asked for.
+    /// The chunk after the last requested one.
     next: u64,
+    /// The chunk after all begun ones.
+    begun: u64,
     /// Number of chunks read ahead; it grows while the reader continues.
     ahead: u64,
 }
@@ -55,8 +68,9 @@ impl fmt::Debug for ObjectSource {
 }
 
 impl ObjectSource {
-    pub(crate) fn new(store: &Arc<Store>, path: &DsiPath, meta: ObjectMeta) -> Self {
+    pub(crate) fn new(store: &Arc<Store>, user: &str, path: &DsiPath, meta: ObjectMeta) -> Self {
         Self {
+            user: user.into(),
             most: (store.read_ahead / CHUNK).max(1),
             object: Arc::new(Opened {
                 store: Arc::clone(store),
@@ -71,48 +85,73 @@ impl ObjectSource {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The chunk `index`, and begins to read those after it. One that is not kept is read as long
-    /// as the caller has it.
-    fn chunk(&self, index: u64) -> Arc<Chunk> {
+    /// The chunk `index` for a reader at `offset` in it, with the next ones begun behind it; `None`
+    /// without room for it.
+    fn chunk(&self, index: u64, offset: u64) -> Option<Arc<Chunk>> {
         let mut chunks = self.chunks();
         let chunks = &mut *chunks;
         chunks.uses += 1;
+        chunks.known.retain(|_, (chunk, _)| !chunk.is_read());
+        let is_behind = index < chunks.next && index + self.most >= chunks.next;
         if index == chunks.next {
             chunks.ahead = (chunks.ahead * 2 + 1).min(self.most - 1);
             chunks.next = index + 1;
-        } else if !chunks.known.contains_key(&index) {
+        } else if !is_behind && !chunks.known.contains_key(&index) {
             chunks.ahead = 0;
-            chunks.next = index + 1;
+            (chunks.next, chunks.begun) = (index + 1, index);
         }
-        let uses = chunks.uses;
-        let mut get = |wanted| {
-            let (chunk, used) = chunks.known.entry(wanted).or_insert_with(|| {
-                let object = Arc::clone(&self.object);
-                let request = move |arrived: Arc<Arrived>| async move {
-                    object.fetch(wanted, &arrived).await
-                };
-                (Arc::new(Chunk::begin(request)), uses)
-            });
-            *used = uses;
-            Arc::clone(chunk)
-        };
-        let asked = get(index);
+        let asked = self.begin(chunks, index, offset).or_else(|| {
+            let oldest = chunks.known.iter().min_by_key(|(_, (_, used))| *used);
+            let (oldest, used) = oldest.map(|(at, (_, used))| (*at, *used))?;
+            if chunks.uses - used < STALE {
+                return None;
+            }
+            chunks.known.remove(&oldest);
+            self.begin(chunks, index, offset)
+        });
         let end = self.object.meta.size.div_ceil(CHUNK);
         for wanted in index + 1..end.min(index + chunks.ahead + 1) {
-            get(wanted);
-        }
-        while chunks.known.len() as u64 > self.most {
-            let others = chunks.known.iter().filter(|(at, _)| **at != index);
-            let oldest = others.min_by_key(|(at, (_, used))| (*used, **at));
-            let Some(oldest) = oldest.map(|(at, _)| *at) else {
+            let is_passed = wanted < chunks.begun && !chunks.known.contains_key(&wanted);
+            if !is_passed && self.begin(chunks, wanted, 0).is_none() {
                 break;
-            };
-            chunks.known.remove(&oldest);
+            }
         }
         asked
     }
 
-    /// Forgets a chunk that failed, which is then read anew if another reader has got its error.
+    /// The chunk `index`, begun if there is room: from its start, or from `offset` in it behind other
+    /// readers.
+    fn begin(&self, chunks: &mut Chunks, index: u64, offset: u64) -> Option<Arc<Chunk>> {
+        if let Some((chunk, used)) = chunks.known.get_mut(&index) {
+            *used = chunks.uses;
+            return Some(Arc::clone(chunk));
+        }
+        let place = self.room(chunks)?;
+        let start = if index < chunks.begun { offset } else { 0 };
+        chunks.begun = chunks.begun.max(index + 1);
+        let object = Arc::clone(&self.object);
+        let request =
+            move |arrived: Arc<Arrived>| async move { object.fetch(index, start, &arrived).await };
+        let chunk = Arc::new(Chunk::begin(start, place, request));
+        let known = (Arc::clone(&chunk), chunks.uses);
+        chunks.known.insert(index, known);
+        Some(chunk)
+    }
+
+    /// Room for one more chunk: one of the own ones, or a place in the budget.
+    fn room(&self, chunks: &Chunks) -> Option<Option<Place>> {
+        if chunks.known.len() as u64 >= self.most {
+            return None;
+        }
+        let own = |(chunk, _): &&(Arc<Chunk>, u64)| chunk.place.is_none();
+        if chunks.known.values().filter(own).count() < OWN {
+            return Some(None);
+        }
+        let memory = &self.object.store.read_memory;
+        memory.take(&self.user, CHUNK).map(Some)
+    }
+
+    /// Forgets a failed chunk, or one with these bytes read: the next reader requests it anew.
     fn forget(&self, index: u64, failed: &Arc<Chunk>, error: Option<Error>) -> Result<()> {
         let mut chunks = self.chunks();
         let is_it = |(known, _): &(Arc<Chunk>, u64)| Arc::ptr_eq(known, failed);
@@ -130,33 +169,54 @@ impl Opened {
         tag.filter(|tag| !tag.starts_with("W/"))
     }
 
-    /// Reads the chunk `index`.
-    async fn fetch(&self, index: u64, into: &Arrived) -> Result<()> {
-        let start = index * CHUNK;
-        let end = self.meta.size.min(start.saturating_add(CHUNK));
+    /// Requests a range.
+    async fn get(&self, start: u64, end: u64) -> Result<GetResult> {
         let options = GetOptions {
             range: Some((start..end).into()),
             if_match: self.tag().map(str::to_owned),
             ..GetOptions::default()
         };
-        let failed = |error| match kind(&error) {
+        let got = self.store.objects.get_opts(&self.meta.location, options);
+        got.await.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: object_store::Error) -> Error {
+        match kind(&error) {
             ErrorKind::NotFound => self.changed(error),
             _ => of("read", &self.path, error),
-        };
-        let got = self.store.objects.get_opts(&self.meta.location, options);
-        let got = got.await.map_err(failed)?;
-        let mut len = 0;
+        }
+    }
+
+    /// Reads the chunk `index` from `start` in it on.
+    async fn fetch(&self, index: u64, start: u64, into: &Arrived) -> Result<()> {
+        let base = index * CHUNK;
+        let end = self.meta.size.min(base.saturating_add(CHUNK));
+        let got = self.get(base + start, end).await?;
+        let mut len = start;
         if let GetResultPayload::File(..) = got.payload {
-            len = into.push(got.bytes().await.map_err(failed)?);
+            len = into.push(got.bytes().await.map_err(|error| self.failed(error))?);
         } else {
             let mut pieces = got.into_stream();
             while let Some(piece) = pieces.next().await
-                && len <= end - start
+                && len <= end - base
             {
-                len = into.push(piece.map_err(failed)?);
+                len = into.push(piece.map_err(|error| self.failed(error))?);
             }
         }
-        match len == end - start {
+        self.must_be(len, end - base)
+    }
+
+    /// Reads at most `len` bytes from `offset`, too few to need room.
+    async fn little(&self, offset: u64, len: u64) -> Result<Bytes> {
+        let end = self.meta.size.min(offset + len.min(LITTLE));
+        let got = self.get(offset, end).await?;
+        let bytes = got.bytes().await.map_err(|error| self.failed(error))?;
+        self.must_be(bytes.len() as u64, end - offset)?;
+        Ok(bytes)
+    }
+
+    fn must_be(&self, len: u64, wanted: u64) -> Result<()> {
+        match len == wanted {
             true => Ok(()),
             false => Err(self.changed("the store sent another number of bytes")),
         }
@@ -187,14 +247,14 @@ impl Source for ObjectSource {
         if offset >= self.size() || len == 0 {
             return Ok(Bytes::new());
         }
-        let index = offset / CHUNK;
+        let (index, skip) = (offset / CHUNK, offset % CHUNK);
+        let most = usize::try_from(len).unwrap_or(usize::MAX);
         loop {
-            let chunk = self.chunk(index);
-            match chunk.read(offset % CHUNK).await {
-                Ok(mut bytes) => {
-                    bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
-                    return Ok(bytes);
-                }
+            let Some(chunk) = self.chunk(index, skip) else {
+                return self.object.little(offset, len).await;
+            };
+            match chunk.read(skip, most).await {
+                Ok(bytes) => return Ok(bytes),
                 Err(error) => self.forget(index, &chunk, error)?,
             }
         }
@@ -222,6 +282,8 @@ impl Source for ObjectSource {
 
 #[cfg(test)]
 mod tests {
+    use gridftp_dsi::Budget;
+
     use super::*;
     use crate::store::Config;
 
@@ -243,7 +305,7 @@ mod tests {
             let store = Arc::new(Store::open(&config).unwrap());
             let path = DsiPath::new(b"/file").unwrap();
             let meta = store.file("open", &path).await.unwrap();
-            let source = ObjectSource::new(&store, &path, meta);
+            let source = ObjectSource::new(&store, "ann", &path, meta);
             let mut places = [(0, 6 << 20), (6 << 20, 12 << 20), (12 << 20, SIZE)];
             while places.iter().any(|(at, end)| at < end) {
                 for (at, end) in &mut places {
@@ -264,5 +326,59 @@ mod tests {
             }
             source.unchanged().await.unwrap();
         }
+    }
+
+    /// Reads one byte of each chunk, so that all of them stay in memory.
+    async fn touch(source: &ObjectSource) -> usize {
+        for index in 0..source.size().div_ceil(CHUNK) {
+            let at = index * CHUNK;
+            let read = source.lend(at, 1).await.unwrap();
+            assert_eq!(read[0], byte(usize::try_from(at).unwrap()));
+        }
+        source.chunks().known.len()
+    }
+
+    #[tokio::test]
+    async fn all_sources_of_all_users_read_ahead_within_one_budget() {
+        const SIZE: usize = 8 << 22;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("file"), (0..SIZE).map(byte).collect::<Vec<_>>()).unwrap();
+        let mut config = Config::new(format!("file://{}", root.display()), dir.path().join("i"));
+        config.read_memory = Budget::new(8 * CHUNK);
+        let stores = [
+            Arc::new(Store::open(&config).unwrap()),
+            Arc::new(Store::open(&config).unwrap()),
+        ];
+        let path = DsiPath::new(b"/file").unwrap();
+        let meta = stores[0].file("open", &path).await.unwrap();
+        let open = |user, store| ObjectSource::new(store, user, &path, meta.clone());
+        let chunks = || config.read_memory.taken() / CHUNK;
+
+        let first = open("ann", &stores[0]);
+        assert_eq!((touch(&first).await, chunks()), (2 + 4, 4));
+        let second = open("ann", &stores[1]);
+        assert_eq!((touch(&second).await, chunks()), (2, 4));
+        let other = open("bob", &stores[1]);
+        assert_eq!((touch(&other).await, chunks()), (2 + 2, 6));
+
+        // Without room, a source still serves all bytes, and returns them once read.
+        for (source, left) in [(&second, 6), (&first, 2), (&other, 0)] {
+            let mut at = 0;
+            while at < SIZE {
+                let read = source.lend(at as u64, 1 << 20).await.unwrap();
+                assert!(read.iter().zip(at..).all(|(found, at)| *found == byte(at)));
+                at += read.len();
+            }
+            source
+                .chunks()
+                .known
+                .retain(|_, (chunk, _)| !chunk.is_read());
+            assert_eq!(chunks(), left);
+        }
+        assert!(touch(&open("cat", &stores[0])).await > 2);
+        drop((first, second, other));
+        assert_eq!(chunks(), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gridftp_dsi::{Error, ErrorKind, Result};
+use gridftp_dsi::{Budget, Error, ErrorKind, Result};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -63,6 +63,8 @@ pub struct Config {
     pub part: Option<u64>,
     /// Most bytes read ahead for one open object.
     pub read_ahead: u64,
+    /// Read-ahead of all open objects together, beyond two requests (8 MiB) of each.
+    pub read_memory: Budget,
     /// Bytes in memory for the parts of all uploads, which the caller bounds: a part of an object of
     /// unknown length takes a sixteenth of it, or 8 MiB, and no part takes more than all.
     pub memory: u64,
@@ -83,6 +85,7 @@ impl Config {
             index: index.into(),
             part: None,
             read_ahead: 32 << 20,
+            read_memory: Budget::default(),
             memory: 2 * UNKNOWN_PART,
             late: Duration::from_secs(5),
             retry: Duration::from_secs(120),
@@ -168,6 +171,7 @@ pub(crate) struct Store {
     /// Largest object that one request copies.
     pub(crate) copy_limit: u64,
     pub(crate) read_ahead: u64,
+    pub(crate) read_memory: Budget,
     pub(crate) late: Duration,
     part: Option<u64>,
     memory: u64,
@@ -318,6 +322,7 @@ impl Store {
             keys: Keys::new(prefix)?,
             index,
             read_ahead: config.read_ahead,
+            read_memory: config.read_memory.clone(),
             late: config.late,
             part: config.part,
             memory: config.memory,

@@ -108,7 +108,8 @@ pub struct Options {
     pub block_size: Option<ByteSize>,
 
     /// Memory for parts of all uploads to storages that take whole parts, as object stores; further
-    /// uploads wait [default: 128M].
+    /// uploads wait. All downloads from object stores read ahead within as much again
+    /// [default: 128M].
     #[arg(long, value_name = "SIZE", value_parser = read_value::<ByteSize>, help_heading = "Storage")]
     #[serde(default, deserialize_with = "in_file")]
     pub part_memory: Option<ByteSize>,

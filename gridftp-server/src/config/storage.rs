@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gridftp_dsi::{DsiPath, DynDsi, Mount, Mounts};
+use gridftp_dsi::{Budget, DsiPath, DynDsi, Mount, Mounts};
 use serde::Deserialize;
 use xio::{ByteSize, Entry, Error, ErrorKind, Operation, Plan};
 
@@ -84,6 +84,7 @@ impl Storages {
             index: options.partial_index.clone(),
             sync: options.sync_writes.unwrap_or(false),
             part_memory: part_memory(options),
+            read_memory: Budget::new(part_memory(options)),
         };
         let whole = |text: &str| StorageSection {
             at: "/".to_owned(),

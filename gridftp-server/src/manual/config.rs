@@ -101,10 +101,11 @@
 //! | a listing in the making | 8 KiB, whatever the size of the directory or the tree |
 //! | ranges of one upload | 2048, of one `REST` 4096 |
 //! | an upload to a file that must be written in order | 16 KiB ahead of its turn |
-//! | a download from an object store | its `read_ahead` |
+//! | a download from an object store | its `read_ahead`; 8 MiB beyond the memory of all |
 //! | a download from another server | 4 MiB for each place that is read, at most four |
 //!
-//! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of one user at most half of it.
+//! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of one user at most half of it;
+//! what downloads from them read ahead takes at most as much again.
 //!
 //! A session at one of these bounds takes about 64 KiB; a client that reaches all of them at once
 //! makes it take some 300 KiB. In `TYPE A`, data in MODE E that arrives before its turn stays in

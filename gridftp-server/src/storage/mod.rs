@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridftp_dsi::error::ErrorKind as Kind;
-use gridftp_dsi::{DynDsi, Memory};
+use gridftp_dsi::{Budget, DynDsi, Memory};
 use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
 use gridftp_dsi_staged::{Hooks, Staged};
@@ -38,6 +38,8 @@ pub(crate) struct Defaults {
     pub(crate) sync: bool,
     /// Bytes of memory for the parts of all uploads.
     pub(crate) part_memory: u64,
+    /// The memory for what all downloads read ahead.
+    pub(crate) read_memory: Budget,
 }
 
 impl StorageKind {

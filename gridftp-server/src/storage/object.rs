@@ -61,6 +61,7 @@ pub(super) fn open(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Ar
         gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::BadName, "open store").because(error)
     };
     let mut config = config(entry, defaults.part_memory).map_err(failed)?;
+    config.read_memory = defaults.read_memory.clone();
     if config.index.as_os_str().is_empty() {
         let index = defaults.index.as_ref().ok_or_else(|| {
             failed(bad(
