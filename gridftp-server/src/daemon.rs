@@ -137,7 +137,7 @@ async fn offer<D: Dsi>(
     storage: Arc<dyn DynDsi>,
     control: Control<D>,
 ) {
-    // What was offered at the start may be of an earlier moment.
+    // The nodes may have come or gone since the server was bound.
     let mut offered = None;
     loop {
         let can = Some(storage.capabilities());

@@ -19,7 +19,6 @@ use crate::member::Member;
 use crate::message::Open;
 use crate::proto;
 use crate::proto::node_client::NodeClient;
-use crate::registration::is_another;
 use crate::report::{Report, Version};
 use crate::session::{NodeSession, silent};
 
@@ -158,12 +157,15 @@ impl Nodes {
         nodes.iter().map(|node| node.info()).collect()
     }
 
-    /// Refuses nodes whose storage has another identity than this one, of the front end itself.
+    /// Sets the identity of the front end's own storage, once: nodes with another storage are
+    /// refused.
     pub fn expect_storage(&self, identity: String) {
-        let own = Some(self.shared.storage.get_or_init(|| identity).as_str());
+        let own = self.shared.storage.get_or_init(|| identity);
+        // A node in the table already is dropped, and refused when it dials again.
         let mut table = self.shared.lock();
-        // One that was faster is dropped, and refused when it dials again.
-        table.retain(|_, node| !is_another(own, node.storage_identity()));
+        table.retain(|_, node| !node.has_other_storage(own));
+        drop(table);
+        self.shared.changes.send_replace(());
     }
 
     /// Tells of every node that comes, goes or reports something else.
@@ -284,10 +286,16 @@ impl Connected {
         &self.peer.identity.name
     }
 
-    /// The identity of its storage, if it tells one.
-    pub(crate) fn storage_identity(&self) -> Option<&str> {
-        let identity = self.description.as_ref()?.identity.as_str();
-        (!identity.is_empty()).then_some(identity)
+    /// The identity of its storage; empty if it has none.
+    pub(crate) fn storage_identity(&self) -> &str {
+        let description = self.description.as_ref();
+        description.map_or("", |storage| &storage.identity)
+    }
+
+    /// Whether its storage and the one of this identity differ, as far as both have identities.
+    pub(crate) fn has_other_storage(&self, identity: &str) -> bool {
+        let own = self.storage_identity();
+        !own.is_empty() && !identity.is_empty() && own != identity
     }
 
     fn candidate<'a>(&'a self, usage: &'a Use) -> Candidate<'a> {

@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Enters a node in the table, in place of an earlier connection of the same process, or of
-    /// another one of the same name that is silent. Its storage must be the one of all others.
+    /// another one of the same name that is silent. Its storage must be that of the front end and of the other nodes.
     fn register(self: &Arc<Self>, node: Connected) -> Result<Registered> {
         let (name, node) = (node.peer.identity.name.clone(), Arc::new(node));
         let mut table = self.lock();
@@ -164,10 +164,9 @@ impl Shared {
         }
         let others = table.values().filter(|other| other.name() != name);
         let others = others.map(|other| (other.storage_identity(), other.name()));
-        let own = (self.storage.get().map(String::as_str), "the front end");
-        let mut known = std::iter::once(own).chain(others);
-        let another = known.find(|(identity, _)| is_another(node.storage_identity(), *identity));
-        if let Some((_, other)) = another {
+        let own = self.storage.get().map_or("", String::as_str);
+        let mut all = std::iter::once((own, "the front end")).chain(others);
+        if let Some((_, other)) = all.find(|(identity, _)| node.has_other_storage(identity)) {
             let other = other.to_owned();
             return Err(Error::Storage { name, other });
         }
@@ -240,11 +239,6 @@ impl Reports<'_> {
         let report = report.map_err(|source| malformed(self.name, source))?;
         Ok(Some((report, message)))
     }
-}
-
-/// Whether these are identities of two storages; one that is not known may be any.
-pub(crate) fn is_another(one: Option<&str>, other: Option<&str>) -> bool {
-    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 fn malformed(peer: &str, source: Malformed) -> Error {

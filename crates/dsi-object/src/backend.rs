@@ -66,10 +66,8 @@ impl Dsi for Objects {
             .with_times(false)
     }
 
-    /// The URL of the bucket and the prefix; a local directory has another one on each host.
     fn identity(&self) -> Option<String> {
-        let url = &self.store.url;
-        (!url.starts_with("file:")).then(|| url.to_owned())
+        self.store.identity.clone()
     }
 
     async fn stat(&self, _: &User, path: &DsiPath) -> Result<Stat> {

@@ -40,6 +40,7 @@ mod publish;
 mod sink;
 mod source;
 mod store;
+mod url;
 
 pub use backend::Objects;
 pub use listing::ObjectListing;

@@ -22,6 +22,7 @@ use crate::error::refused;
 use crate::journal::Index;
 use crate::key::Keys;
 use crate::parts::Parts;
+use crate::url::{Scheme, Url};
 
 /// Least bytes of a part, unless the configuration says otherwise.
 const LEAST_PART: u64 = 8 << 20;
@@ -111,55 +112,6 @@ impl Config {
     }
 }
 
-/// The provider of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    S3,
-    Google,
-    Azure,
-    Local,
-}
-
-/// The parts of a URL.
-#[derive(Debug)]
-struct Url<'u> {
-    scheme: Scheme,
-    bucket: &'u str,
-    prefix: &'u str,
-}
-
-impl<'u> Url<'u> {
-    fn parse(url: &'u str) -> Result<Self> {
-        let bad = || {
-            let fact = format!(
-                "{url} is not a store, the forms are s3://bucket/prefix, gs://bucket/prefix, \
-                 az://container/prefix and file:///path"
-            );
-            Error::new(ErrorKind::BadName, "open store").because(fact)
-        };
-        let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
-        let scheme = match scheme {
-            "s3" => Scheme::S3,
-            "gs" => Scheme::Google,
-            "az" => Scheme::Azure,
-            "file" if rest.starts_with('/') => Scheme::Local,
-            _ => return Err(bad()),
-        };
-        let (bucket, prefix) = match scheme {
-            Scheme::Local => ("", rest),
-            _ => rest.split_once('/').unwrap_or((rest, "")),
-        };
-        if bucket.is_empty() && scheme != Scheme::Local {
-            return Err(bad());
-        }
-        Ok(Self {
-            scheme,
-            bucket,
-            prefix,
-        })
-    }
-}
-
 /// The handles to a store.
 pub(crate) struct Store {
     pub(crate) objects: Arc<dyn ObjectStore>,
@@ -175,7 +127,8 @@ pub(crate) struct Store {
     pub(crate) late: Duration,
     part: Option<u64>,
     memory: u64,
-    pub(crate) url: String,
+    url: String,
+    pub(crate) identity: Option<String>,
 }
 
 /// The interfaces of one store.
@@ -326,6 +279,7 @@ impl Store {
             late: config.late,
             part: config.part,
             memory: config.memory,
+            identity: url.identity(),
             url: config.url.clone(),
         })
     }
@@ -402,26 +356,6 @@ pub(crate) fn part_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_name_a_store_and_a_prefix_that_is_not_decoded() {
-        let url = Url::parse("s3://bucket/a%20b/é#?").unwrap();
-        assert_eq!(
-            (url.scheme, url.bucket, url.prefix),
-            (Scheme::S3, "bucket", "a%20b/é#?")
-        );
-        let url = Url::parse("gs://bucket").unwrap();
-        assert_eq!(
-            (url.scheme, url.bucket, url.prefix),
-            (Scheme::Google, "bucket", "")
-        );
-        let url = Url::parse("file:///srv/data").unwrap();
-        assert_eq!((url.scheme, url.prefix), (Scheme::Local, "/srv/data"));
-        for bad in ["bucket", "s3:///x", "http://x/y", "file://x", "s3:bucket"] {
-            let error = Url::parse(bad).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::BadName, "{bad}");
-        }
-    }
 
     #[test]
     fn parts_fit_into_the_limit_of_ten_thousand() {

@@ -25,7 +25,7 @@ use crate::partial::{ATTEMPTS, random};
 use crate::remove::OPEN_DIR;
 use crate::unnamed;
 
-/// Name of the symbolic link whose target is the identity of the tree.
+/// Name of the symbolic link that holds the identity of the tree.
 const IDENTITY: &str = "identity";
 
 /// Suffix of a second entry while a directory above the partial file is renamed.
@@ -64,14 +64,14 @@ impl Index {
         }
     }
 
-    /// The identity of the tree, which the first process that asks for it chooses; `None` for an
-    /// index that is elsewhere, or not writable.
+    /// The identity of the tree, a random number of the first process; `None` with an index
+    /// elsewhere, or in a tree without one that is not writable.
     pub(crate) fn identity(&self) -> Option<String> {
         let index = match &self.elsewhere {
             None => self.dir(true).ok()?,
             Some(_) => return None,
         };
-        // It may be there already.
+        // The link may exist already.
         let _ = rustix::fs::symlinkat(format!("{:016x}", random()), &*index, IDENTITY);
         let identity = rustix::fs::readlinkat(&*index, IDENTITY, Vec::new()).ok()?;
         identity.into_string().ok()

@@ -1,4 +1,4 @@
-//! `Closing`: the files whose close is on its way, for which later calls at their paths and at directories above them wait.
+//! `Closing`: closes of files in progress; calls at a file or at a directory above it wait for them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -221,3 +221,23 @@ impl proto::Description {
             .with_keeps(!self.discards)
     }
 }
+
+/// A peer's digest, in lower case; `None` unless it is one of the algorithm.
+pub(crate) fn digest(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
+    let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+    (is_hex && text.len() == algorithm.hex_len()).then(|| text.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_hexadecimal_and_of_the_length_of_its_algorithm() {
+        let of = |text: &str| digest(ChecksumAlgorithm::Adler32, text);
+        assert_eq!(of("00FF11ab").unwrap(), "00ff11ab");
+        for wrong in ["", "00ff11a", "00ff11abc", "00ff11ag", "\r\n226 ok"] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
+}

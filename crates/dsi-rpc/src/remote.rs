@@ -10,7 +10,7 @@ use gridftp_dsi::{
 };
 use tonic::{Response, Status};
 
-use crate::convert::{place, stat, way};
+use crate::convert::{digest, place, stat, way};
 use crate::handle::{At, LONG, Rule, SHORT, Shared};
 use crate::objects::{RemoteListing, RemoteSink, RemoteSource, held};
 use crate::peers::Peers;
@@ -314,13 +314,9 @@ impl<P: Peers> Dsi for Remote<P> {
                     }
                 }
             });
-        let digest = hashing.await?;
-        let is_hex = digest.bytes().all(|b| b.is_ascii_hexdigit());
-        match is_hex && digest.len() == algorithm.hex_len() {
-            true => Ok(digest.to_ascii_lowercase()),
-            false => Err(at
-                .error(ErrorKind::Malformed)
-                .because(format!("a peer told no {} digest", algorithm.name()))),
-        }
+        digest(algorithm, &hashing.await?).ok_or_else(|| {
+            let why = format!("the reply of a peer has no {algorithm} digest");
+            at.error(ErrorKind::Malformed).because(why)
+        })
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! The nodes are processes on hosts that share a storage: a POSIX file system that all mount at the
 //! same place or at different ones. The front end mounts it as well, or asks the nodes (`--storage
-//! nodes`, below); a node whose `--root` or bucket is another one is refused. No data passes the
-//! front end. Clients see one server; a client that asks for stripes (`gridftp-cp` does so for large
-//! files, `globus-url-copy -stripe`) uses all nodes for one file, any other client one node for a
-//! transfer.
+//! nodes`, below); a node with another directory or bucket is refused. No data passes the front
+//! end. Clients see one server; a client that asks for stripes (`gridftp-cp` does so for large files,
+//! `globus-url-copy -stripe`) uses all nodes for one file, any other client one node for a transfer.
 //!
 //! # A first cluster
 //!

@@ -104,8 +104,8 @@
 //! | a download from an object store | its `read_ahead`; 8 MiB beyond the memory of all |
 //! | a download from another server | 4 MiB for each place that is read, at most four |
 //!
-//! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of one user at most half of it;
-//! what downloads from them read ahead takes at most as much again.
+//! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of
+//! one user at most half of it; the read-ahead of downloads takes at most as much again.
 //!
 //! A session at one of these bounds takes about 64 KiB; a client that reaches all of them at once
 //! makes it take some 300 KiB. In `TYPE A`, data in MODE E that arrives before its turn stays in

@@ -38,7 +38,7 @@ pub(crate) struct Defaults {
     pub(crate) sync: bool,
     /// Bytes of memory for the parts of all uploads.
     pub(crate) part_memory: u64,
-    /// The memory for what all downloads read ahead.
+    /// Memory for the read-ahead of all downloads.
     pub(crate) read_memory: Budget,
 }
 
