@@ -30,6 +30,8 @@ pub struct Abilities {
     pub stripes: bool,
     /// `NODES`: its data connections are on other hosts, which `SPAS` tells.
     pub nodes: bool,
+    /// `CKSM` is worth a try: it is listed, or the server has MODE E and so need not list it.
+    pub cksm: bool,
     /// Checksum algorithms and their relative costs.
     pub checksums: Vec<(ChecksumAlgorithm, u32)>,
 }
@@ -54,6 +56,7 @@ impl Abilities {
                 .is_some_and(|kinds| kinds.contains('P')),
             stripes: known.has("SPAS").is_yes() && known.has("SPOR").is_yes(),
             nodes: known.has("NODES").is_yes(),
+            cksm: known.has("CKSM").is_yes() || known.extended_mode().is_yes(),
             checksums,
         }
     }

@@ -382,7 +382,7 @@ impl Client {
         length: Option<u64>,
     ) -> Result<String, ControlError> {
         let mut asked = self.send_checksum(path, algorithm, offset, length)?;
-        asked.digest().await
+        asked.digest(|_| ()).await
     }
 
     pub(crate) fn send_checksum(

@@ -153,11 +153,22 @@
 //! channel: the receiver publishes nothing that differs, and the file is copied again. A part
 //! written into a file that exists is there at once. Behind a transfer in MODE S, through a front
 //! end, over several stripes, or that continued an earlier one, the stored files are read again
-//! for their digests, where both ends know BLAKE3 and the server does not refuse. At any other server the length is
-//! compared, and a digest where [`Verify::Cheapest`](options::Verify::Cheapest) or
-//! [`Verify::With`](options::Verify::With) asks for it. [`Verify::No`](options::Verify::No) leaves
-//! corrupted bytes undetected but for the first 128 KiB of such a MODE E transfer. [`mod@file`],
-//! listings and gateways compare no digests.
+//! for their digests, where both ends know BLAKE3 and the server does not refuse.
+//!
+//! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
+//! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;
+//! MD5 is tried at a server with MODE E that lists none. The question goes out with the commands
+//! behind the transfer and costs no round trip of its own, but the server reads the file before it
+//! begins the next one of that connection. A large file shows as "verifying 43 %" where the server
+//! sends markers. Lengths are compared in any case. Where no digest is to be had, be it that the
+//! server has none, refuses, or does not reply, the copy stands, nothing is copied again, and a
+//! warning tells once that copies are compared by size only; [`progress::Verification`] tells it of
+//! each file. A copy that differs is copied again and never has the final name, or is removed where
+//! it was written under that.
+//!
+//! [`Verify::Cheapest`](options::Verify::Cheapest) and [`Verify::With`](options::Verify::With) fail
+//! without digests. [`Verify::No`](options::Verify::No) leaves corrupted bytes undetected but for the
+//! first 128 KiB of such a MODE E transfer. [`mod@file`], listings and gateways compare no digests.
 //!
 //! # Downloads that outlive a run
 //!

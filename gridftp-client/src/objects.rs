@@ -3,6 +3,7 @@
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::facts::TimeVal;
+use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 
@@ -60,9 +61,18 @@ impl Replies {
         Ok(self.told().await?.and_then(|reply| reply.size()))
     }
 
-    /// The digest in the reply to `CKSM`.
-    pub(crate) async fn digest(&mut self) -> Result<String, ControlError> {
-        let digest = self.finish().await?.digest();
+    /// The digest in the reply to `CKSM`; `each` gets the numbers of bytes that the server says it
+    /// has hashed meanwhile.
+    pub(crate) async fn digest(
+        &mut self,
+        mut each: impl FnMut(u64),
+    ) -> Result<String, ControlError> {
+        let reply = self.finish_with(|reply| {
+            if let Some(Ok(Marker::Hash { bytes, .. })) = Marker::from_reply(reply) {
+                each(bytes);
+            }
+        });
+        let digest = reply.await?.digest();
         digest.ok_or_else(|| self.misbehaved("no digest in the reply"))
     }
 }

@@ -219,7 +219,8 @@ impl Default for CopyOptions {
 #[non_exhaustive]
 pub enum Verify {
     /// Where both ends are of this kind, of the bytes while they pass, or else of the stored
-    /// files; by the length at other servers.
+    /// files, with the best of the cheap algorithms of the servers; by the length where these give
+    /// no digests.
     #[default]
     Auto,
     /// By the length, and the first 128 KiB between ends of this kind.

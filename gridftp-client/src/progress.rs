@@ -73,7 +73,9 @@ pub enum Event<'a> {
         stripes: &'a [u64],
         /// Time since its start.
         took: Duration,
-        /// Algorithm and digest on which both ends agree, when verification was asked.
+        /// The proof of the copy.
+        verification: Verification,
+        /// Algorithm and digest on which both ends agree, where digests were compared.
         verified: Option<(&'a str, &'a str)>,
     },
     /// A file would be copied, were this not a dry run.
@@ -171,6 +173,70 @@ pub struct Totals {
     failed: AtomicU64,
     bytes: Arc<AtomicU64>,
     held: AtomicU64,
+    hashed: AtomicU64,
+    hashing: AtomicU64,
+}
+
+/// The proof of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verification {
+    /// Both ends have the same digest of all its bytes.
+    Digest,
+    /// Both ends have the same number of bytes.
+    Size,
+    /// None: no end could tell of the other's file.
+    None,
+}
+
+impl Verification {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Size => "size",
+            Self::None => "none",
+        }
+    }
+}
+
+/// A file that a server hashes, counted in the totals from its first progress marker to its drop.
+pub(crate) struct Hashing<'a> {
+    totals: &'a Totals,
+    size: Option<u64>,
+    /// Hashed bytes, from the first marker on.
+    done: Option<u64>,
+}
+
+impl<'a> Hashing<'a> {
+    /// Creates one for a file of `size` bytes.
+    pub(crate) fn new(totals: &'a Totals, size: Option<u64>) -> Self {
+        let done = None;
+        Self { totals, size, done }
+    }
+
+    /// Records that `bytes` bytes are hashed.
+    pub(crate) fn note(&mut self, bytes: u64) {
+        let Some(size) = self.size else { return };
+        if self.done.is_none() {
+            self.totals.hashing.fetch_add(size, Ordering::Relaxed);
+        }
+        let before = self.done.unwrap_or(0);
+        let now = bytes.clamp(before, size.max(before));
+        self.totals
+            .hashed
+            .fetch_add(now - before, Ordering::Relaxed);
+        self.done = Some(now);
+    }
+}
+
+impl Drop for Hashing<'_> {
+    fn drop(&mut self) {
+        if let (Some(size), Some(done)) = (self.size, self.done) {
+            self.totals.hashed.fetch_sub(done, Ordering::Relaxed);
+            self.totals.hashing.fetch_sub(size, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The counts at one moment.
@@ -197,6 +263,10 @@ pub struct Counts {
     pub bytes_moved: u64,
     /// Bytes that earlier runs stored, which are not moved again.
     pub bytes_held: u64,
+    /// Total bytes of the files that servers hash now with progress markers.
+    pub bytes_hashing: u64,
+    /// Bytes of those files that are hashed.
+    pub bytes_hashed: u64,
 }
 
 impl Totals {
@@ -213,6 +283,8 @@ impl Totals {
             files_failed: self.failed.load(Ordering::Relaxed),
             bytes_moved: self.bytes.load(Ordering::Relaxed),
             bytes_held: self.held.load(Ordering::Relaxed),
+            bytes_hashing: self.hashing.load(Ordering::Relaxed),
+            bytes_hashed: self.hashed.load(Ordering::Relaxed),
         }
     }
 

@@ -3,7 +3,6 @@
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::facts::Entry;
-use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -173,18 +172,10 @@ impl Client {
         &self,
         path: &[u8],
         algorithm: ChecksumAlgorithm,
-        mut each: impl FnMut(u64),
+        each: impl FnMut(u64),
     ) -> Result<String, ControlError> {
         let mut asked = self.send_checksum(path, algorithm, 0, None)?;
-        let reply = asked
-            .finish_with(|reply| {
-                if let Some(Ok(Marker::Hash { bytes, .. })) = Marker::from_reply(reply) {
-                    each(bytes);
-                }
-            })
-            .await?;
-        let digest = reply.digest();
-        digest.ok_or_else(|| asked.misbehaved("no digest in the reply"))
+        asked.digest(each).await
     }
 
     /// Sends a line as it is, without its line end, and waits for the final reply. The line shows in

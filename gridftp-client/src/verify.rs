@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use ftp_proto::client::FailureKind;
 use ftp_wire::command::Command;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
@@ -15,9 +14,10 @@ use ftp_wire::receipt::Receipt;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::checksum::Hasher;
 
+use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
 use crate::copy::Digest;
-use crate::error::{ControlError, TransferError};
+use crate::error::TransferError;
 
 /// Bytes hashed between two reads.
 const PIECE: usize = 256 * 1024;
@@ -49,7 +49,8 @@ pub(crate) fn ask(
 /// Reads the size of a stored file and checks that it is in `expected`: in MODE S a connection that
 /// was cut off looks to the server like the end of the file.
 ///
-/// A server that does not tell is believed. One that is gone may have been cut off with the data.
+/// A server that does not tell is believed; says whether it told. One that is gone may have been
+/// cut off with the data.
 ///
 /// # Errors
 /// When the file has another size, or the session is gone.
@@ -57,14 +58,14 @@ pub(crate) async fn stored(
     size: &mut Replies,
     expected: RangeInclusive<u64>,
     path: impl FnOnce() -> String,
-) -> Result<(), TransferError> {
+) -> Result<bool, TransferError> {
     match size.size().await? {
         Some(got) if !expected.contains(&got) => Err(TransferError::Size {
             path: path(),
             expected: *expected.start(),
             got,
         }),
-        _ => Ok(()),
+        told => Ok(told.is_some()),
     }
 }
 
@@ -127,59 +128,39 @@ pub(crate) const PROOFS: [ChecksumAlgorithm; 5] = [
 pub(crate) const CHECKS: [ChecksumAlgorithm; 2] =
     [ChecksumAlgorithm::Crc32c, ChecksumAlgorithm::Adler32];
 
-/// The digest of a file that a server was asked for.
-pub(crate) struct DigestQuery {
-    algorithm: ChecksumAlgorithm,
-    replies: Replies,
-    /// Whether success depends on it; else a refusal proves nothing and is no failure.
-    is_needed: bool,
-}
+/// Algorithms in the order in which they are taken where they cost about the same: the strong ones
+/// that processors help with, then one that misses no accident, and the weakest last.
+const PREFERRED: [ChecksumAlgorithm; 7] = [
+    ChecksumAlgorithm::Blake3,
+    ChecksumAlgorithm::Sha256,
+    ChecksumAlgorithm::Crc32c,
+    ChecksumAlgorithm::Sha512,
+    ChecksumAlgorithm::Sha1,
+    ChecksumAlgorithm::Md5,
+    ChecksumAlgorithm::Adler32,
+];
 
-impl DigestQuery {
-    /// Asks for the digest of a part of a file: with the `needed` algorithm, or else with that of
-    /// the `optional` one, or not at all.
-    pub(crate) fn send(
-        control: &Control,
-        needed: Option<ChecksumAlgorithm>,
-        optional: Option<ChecksumAlgorithm>,
-        (offset, length): (u64, Option<u64>),
-        path: FtpPath,
-    ) -> Option<Self> {
-        let algorithm = needed.or(optional)?;
-        Some(Self {
-            algorithm,
-            replies: ask(control, algorithm, offset, length, path),
-            is_needed: needed.is_some(),
-        })
-    }
+/// Cost by which an algorithm may exceed the cheapest one of a server and still be preferred: the
+/// width of a class of costs, so that a digest which is stored there wins over one that is computed.
+const LITTLE: u32 = 4;
 
-    /// The algorithm of the digest.
-    pub(crate) fn algorithm(&self) -> ChecksumAlgorithm {
-        self.algorithm
-    }
-
-    /// Whether success depends on it.
-    pub(crate) fn is_needed(&self) -> bool {
-        self.is_needed
-    }
-
-    /// The server's digest; `None` where it refused one that success does not depend on.
-    ///
-    /// # Errors
-    /// When the server refuses it, or is gone.
-    pub(crate) async fn digest(mut self) -> Result<Option<Digest>, TransferError> {
-        match self.replies.digest().await {
-            Ok(digest) => Ok(Some((self.algorithm, digest))),
-            Err(error) if !self.is_needed && is_refusal(&error) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// Says whether a server gives no digests of a file, to this user or at all.
-fn is_refusal(error: &ControlError) -> bool {
-    let kind = error.reply().map(FailureKind::of);
-    matches!(kind, Some(FailureKind::Unsupported | FailureKind::Denied))
+/// The algorithm to compare stored files with where none is asked for: the first of those that the
+/// servers know and that cost little more than the cheapest.
+pub(crate) fn cheap(servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
+    let cost = |algorithm: &ChecksumAlgorithm| {
+        let costs = servers.iter().map(|server| server.cost(*algorithm));
+        costs.sum::<Option<u32>>()
+    };
+    let Some(lowest) = PREFERRED.iter().filter_map(cost).min() else {
+        let all = servers
+            .iter()
+            .all(|server| server.knows(ChecksumAlgorithm::Md5));
+        return all.then_some(ChecksumAlgorithm::Md5);
+    };
+    let slack = LITTLE * u32::try_from(servers.len()).unwrap_or(1);
+    let most = lowest.saturating_add(slack);
+    let fits = |algorithm: &ChecksumAlgorithm| cost(algorithm).is_some_and(|cost| cost <= most);
+    PREFERRED.into_iter().find(fits)
 }
 
 /// Compares the receipts of both ends of a tagged transfer; returns the digest that they agree on,
@@ -253,8 +234,39 @@ mod tests {
                 .await
                 .unwrap();
         };
-        let (digest, ()) = tokio::join!(replies.digest(), server);
+        let (digest, ()) = tokio::join!(replies.digest(|_| ()), server);
         assert_eq!(digest.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
+    }
+
+    #[test]
+    fn a_weak_digest_is_taken_only_where_others_cost_much_more() {
+        use ChecksumAlgorithm::{Adler32, Blake3, Crc32c, Md5, Sha1, Sha256, Sha512};
+        let server = |checksums: &[(ChecksumAlgorithm, u32)]| Abilities {
+            checksums: checksums.to_vec(),
+            ..Abilities::default()
+        };
+        let globus = [
+            (Md5, 10),
+            (Adler32, 10),
+            (Sha1, 10),
+            (Sha256, 11),
+            (Sha512, 12),
+        ];
+        for (servers, taken) in [
+            (vec![server(&globus)], Some(Sha256)),
+            (vec![server(&[(Adler32, 10), (Crc32c, 12)])], Some(Crc32c)),
+            (vec![server(&[(Adler32, 10), (Md5, 14)])], Some(Md5)),
+            (vec![server(&[(Adler32, 1), (Md5, 10)])], Some(Adler32)),
+            (
+                vec![server(&globus), server(&[(Adler32, 10), (Blake3, 5)])],
+                Some(Adler32),
+            ),
+            (vec![server(&globus), server(&[])], Some(Md5)),
+            (vec![server(&[(Sha256, 1)]), server(&[(Blake3, 1)])], None),
+        ] {
+            let ends: Vec<_> = servers.iter().collect();
+            assert_eq!(cheap(&ends), taken, "{servers:?}");
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Servers with faults in MODE E: end-of-data counts, gaps, overlaps, resets, unreachable clients.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Host, Reaction, ScriptedServer, Tree, block};
@@ -57,11 +57,18 @@ fn serve(
     names: &[String],
     faults: impl Fn(&str) -> Faults + Send + Sync + 'static,
 ) -> Result<ScriptedServer> {
+    // A server that is busy with a transfer leaves the commands behind it unanswered.
+    let silent = AtomicBool::new(false);
     let server = ScriptedServer::start(move |line| {
         let (verb, path) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
+            "OPTS" | "CKSM" if silent.load(Ordering::Relaxed) => Reaction::Raw(Vec::new()),
             "FEAT" => Reaction::say("211-features\r\n MLST type*;size*;\r\n PARALLEL\r\n211 end"),
-            "RETR" => Reaction::Extended(Box::new(faults(path).reaction())),
+            "RETR" => {
+                let faults = faults(path);
+                silent.store(faults.unreachable == Some(""), Ordering::Relaxed);
+                Reaction::Extended(Box::new(faults.reaction()))
+            }
             "MLSD" if path == "/" && faults(path).unreachable.is_some() => faults(path).reaction(),
             "MODE" | "MLST" | "MLSD" => Reaction::Execute,
             "ABOR" | "SIZE" | "MDTM" | "CWD" | "LIST" => Reaction::say("500 no"),

@@ -32,6 +32,7 @@ mod sync;
 mod tagged;
 mod third;
 mod uploads;
+mod verified;
 
 use std::process::Command;
 use std::time::Duration;

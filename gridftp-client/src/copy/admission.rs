@@ -130,7 +130,7 @@ impl CopyState {
                 let wire = control.path(path);
                 let wire = wire.ok_or_else(|| TransferError::unsendable(path))?;
                 let mut asked = verify::ask(control, algorithm, 0, None, wire);
-                Ok(asked.digest().await?)
+                Ok(asked.digest(|_| ()).await?)
             }
         };
         let source = digest(ends.source, &job.from);

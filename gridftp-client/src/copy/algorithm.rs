@@ -1,41 +1,15 @@
 //! Which digest both ends of a copy are compared by, settled before anything is copied.
 
 use ftp_proto::client::FailureKind;
-use ftp_wire::receipt::Extent;
-use gridftp_dsi::types::ChecksumAlgorithm::{self, Blake3, Md5};
+use gridftp_dsi::types::ChecksumAlgorithm::{self, Md5};
 
 use super::state::CopyState;
-use crate::abilities::Abilities;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 use crate::options::Verify;
 use crate::verify;
 
-/// The algorithm to compare digests with behind a tagged transfer whose receipts do not prove
-/// all bytes: the strongest that both ends know.
-pub(crate) fn beside_receipt(ends: &[&Abilities]) -> ChecksumAlgorithm {
-    let known =
-        |algorithm: &ChecksumAlgorithm| ends.iter().all(|end| end.cost(*algorithm).is_some());
-    verify::PROOFS.into_iter().find(known).unwrap_or(Blake3)
-}
-
 impl CopyState {
-    /// The bytes that the receipts of tagged transfers are to prove.
-    pub(crate) fn extent(&self) -> Extent {
-        match self.options.verify {
-            Verify::Auto => Extent::Whole,
-            Verify::No | Verify::Cheapest | Verify::With(_) => Extent::Head,
-        }
-    }
-
-    /// The algorithm to compare digests with behind a transfer without receipts, where nothing else
-    /// is asked: that of receipts. Both ends read the file again for it.
-    pub(crate) fn without_receipt(&self, ends: &[&Abilities]) -> Option<ChecksumAlgorithm> {
-        let wanted = self.options.verify == Verify::Auto && !self.through_layers();
-        let known = ends.iter().all(|end| end.cost(Blake3).is_some());
-        (wanted && known).then_some(Blake3)
-    }
-
     /// The algorithm to compare digests with, when that is asked: the one asked for, or the
     /// cheapest that every server of the copy offers.
     ///

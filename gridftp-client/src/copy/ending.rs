@@ -10,7 +10,7 @@ use super::state::CopyState;
 use super::{Stop, lock};
 use crate::error::{Class, TransferError};
 use crate::names;
-use crate::progress::Event;
+use crate::progress::{Event, Verification};
 use crate::transfer::Failure;
 
 /// The outcome of a job that did not fail.
@@ -18,6 +18,18 @@ use crate::transfer::Failure;
 pub(crate) struct Success {
     pub(crate) bytes: u64,
     pub(crate) verified: Option<Digest>,
+    /// Whether both ends have told the same size.
+    pub(crate) sized: bool,
+}
+
+impl Success {
+    fn verification(&self) -> Verification {
+        match (&self.verified, self.sized) {
+            (Some(_), _) => Verification::Digest,
+            (None, true) => Verification::Size,
+            (None, false) => Verification::None,
+        }
+    }
 }
 
 impl CopyState {
@@ -31,6 +43,11 @@ impl CopyState {
             let (source, destination) = (self.name_source(&job), self.name_destination(&job));
             job.forget_note();
             let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
+            let verification = success.verification();
+            // There is nothing in an empty file that a digest could prove.
+            if success.bytes > 0 {
+                self.tell_undigested(verification);
+            }
             let verified = success
                 .verified
                 .as_ref()
@@ -41,6 +58,7 @@ impl CopyState {
                 bytes: success.bytes,
                 stripes: &job.stripes.told(),
                 took,
+                verification,
                 verified,
             });
         });

@@ -62,12 +62,16 @@ pub(crate) struct Copy<'a> {
     pub(crate) whole: bool,
     /// Whether the held bytes are those of an earlier run.
     pub(crate) recalled: bool,
+    /// The state of the run, with the servers that have no digests.
+    pub(crate) shared: &'a CopyState,
 }
 
 impl Copy<'_> {
     /// The algorithm that proves a copy of `original`, if both ends know one.
     fn algorithm(&self, original: &Original<'_>) -> Option<ChecksumAlgorithm> {
-        let mut proofs = verify::PROOFS.into_iter();
+        let mut proofs = verify::PROOFS
+            .into_iter()
+            .filter(|_| !self.shared.is_undigested(self.control));
         proofs.find(|proof| self.abilities.knows(*proof) && original.knows(*proof))
     }
 
@@ -114,7 +118,11 @@ impl Copy<'_> {
         let algorithm = self.algorithm(original).filter(|_| bytes > 0)?;
         let (offset, length) = self.part;
         let bytes = bytes.min(length);
-        let there = checksum(self.control, algorithm, offset, Some(bytes), self.path);
+        let there = async {
+            let part = (offset, Some(bytes));
+            let told = checksum(self.control, algorithm, part, self.path).await;
+            told.map_err(|error| self.shared.does_without(&error)).ok()
+        };
         let (there, here) = tokio::join!(there, original.digest(algorithm, offset, Some(bytes)));
         (there? == here?).then(|| Kept {
             held: RangeSet::up_to(bytes),
@@ -165,9 +173,9 @@ impl Original<'_> {
     ) -> Option<String> {
         match self {
             Self::Here(path) => verify::local(path, algorithm, offset, length).await.ok(),
-            Self::There(control, _, path) => {
-                checksum(control, algorithm, offset, length, path).await
-            }
+            Self::There(control, _, path) => checksum(control, algorithm, (offset, length), path)
+                .await
+                .ok(),
         }
     }
 }
@@ -181,12 +189,11 @@ async fn beginning(mut held: Replies) -> Option<u64> {
 async fn checksum(
     control: &Control,
     algorithm: ChecksumAlgorithm,
-    offset: u64,
-    length: Option<u64>,
+    (offset, length): (u64, Option<u64>),
     path: &FtpPath,
-) -> Option<String> {
+) -> Result<String, ControlError> {
     let mut asked = verify::ask(control, algorithm, offset, length, path.clone());
-    asked.digest().await.ok()
+    asked.digest(|_| ()).await
 }
 
 /// A digest that was announced for the next stored file, and the server's reply to that.
@@ -289,6 +296,7 @@ mod tests {
     async fn held_bytes_are_proven_at_any_size() {
         let (control, _banner, _far) = played::connect(Settings::default());
         let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+        let shared = CopyState::plain();
         let copy = Copy {
             control: &control,
             abilities: &abilities,
@@ -296,6 +304,7 @@ mod tests {
             part: (0, 1 << 50),
             whole: true,
             recalled: false,
+            shared: &shared,
         };
         let original = Original::Here(Path::new("/nowhere"));
         let kept = copy.told(&RangeSet::up_to(1 << 49), &original).await;
@@ -306,6 +315,7 @@ mod tests {
     async fn a_server_hears_of_us_while_we_hash() {
         let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
         let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+        let shared = CopyState::plain();
         let copy = Copy {
             control: &control,
             abilities: &abilities,
@@ -313,6 +323,7 @@ mod tests {
             part: (0, 1),
             whole: true,
             recalled: false,
+            shared: &shared,
         };
         let server = async {
             for _ in 0..3 {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod algorithm;
+mod digests;
 mod dirs;
 mod ending;
 mod engine;
@@ -21,6 +22,7 @@ mod pull;
 mod push;
 mod queue;
 mod reach;
+mod receipts;
 mod resolve;
 mod roots;
 mod same;

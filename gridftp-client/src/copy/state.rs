@@ -13,6 +13,7 @@ use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 use tokio_util::sync::CancellationToken;
 
+use super::digests::Undigested;
 use super::hidden::HiddenNames;
 use super::inventory::Inventory;
 use super::job::{DirJob, Facts, FileJob, Item};
@@ -66,6 +67,7 @@ pub(crate) struct CopyState {
     pub(super) worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     pub(super) reach: Mutex<Reach>,
+    pub(super) undigested: Undigested,
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
@@ -144,6 +146,7 @@ impl CopyState {
             worst: Mutex::default(),
             dirs: Mutex::default(),
             reach: Mutex::default(),
+            undigested: Undigested::default(),
             gone: AtomicBool::new(false),
             hiding: HiddenNames::default(),
             swept: Mutex::default(),

@@ -15,6 +15,7 @@ use gridftp_dsi_posix::checksum::Hasher;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
+use super::digests::DigestQuery;
 use super::ending::Success;
 use super::hidden::{Hidden, may_be_for_name};
 use super::job::{Facts, FileJob};
@@ -93,14 +94,15 @@ async fn copy(
     if let Some(local) = local {
         remote = within(&client, local, remote).await?;
     }
-    let algorithm = shared.algorithm(&[&client]).await?;
+    let needed = shared.algorithm(&[&client]).await?;
+    let optional = shared.without_receipt(&[(&client.control, &client.abilities)]);
     if shared.options.no_clobber && local.is_some() && client.exists(&remote.path).await? {
         shared.skip(taken, "it exists");
         return Ok(());
     }
     let job = taken.file_mut();
     shared.start(job);
-    let hash = Hash::new(algorithm);
+    let hash = Hash::new(needed, optional);
     let copied = match local {
         None => get(*client, shared, job, &remote, hash).await,
         Some(local) => put(*client, shared, job, local, &remote, hash).await,
@@ -116,15 +118,28 @@ async fn copy(
 }
 
 /// The digest of bytes on their way.
-struct Hash(Option<(ChecksumAlgorithm, Hasher)>);
+struct Hash {
+    /// The algorithm of the digest without which the copy fails.
+    needed: Option<ChecksumAlgorithm>,
+    /// The algorithm of the optional digest.
+    optional: Option<ChecksumAlgorithm>,
+    hasher: Option<Hasher>,
+    bytes: u64,
+}
 
 impl Hash {
-    fn new(algorithm: Option<ChecksumAlgorithm>) -> Self {
-        Self(algorithm.and_then(|algorithm| Some((algorithm, Hasher::new(algorithm)?))))
+    fn new(needed: Option<ChecksumAlgorithm>, optional: Option<ChecksumAlgorithm>) -> Self {
+        Self {
+            needed,
+            optional,
+            hasher: needed.or(optional).and_then(Hasher::new),
+            bytes: 0,
+        }
     }
 
     fn update(&mut self, bytes: &[u8]) {
-        if let Some((_, hasher)) = &mut self.0 {
+        self.bytes += bytes.len() as u64;
+        if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);
         }
     }
@@ -132,17 +147,23 @@ impl Hash {
     /// Compares with the server's digest from `offset` on.
     async fn compare(
         self,
-        client: &Client,
+        (client, shared): (&Client, &CopyState),
         remote: &Remote,
         at: &FtpPath,
         (offset, length): (Option<u64>, Option<u64>),
     ) -> Result<Option<Digest>, TransferError> {
-        let Some((algorithm, hasher)) = self.0 else {
+        let (optional, part) = (
+            self.optional.filter(|_| self.bytes > 0),
+            (offset.unwrap_or(0), length),
+        );
+        let asked = DigestQuery::send(&client.control, self.needed, optional, part, at.clone());
+        let (Some(hasher), Some(asked)) = (self.hasher, asked) else {
             return Ok(None);
         };
-        let (here, offset) = (hasher.finish(), offset.unwrap_or(0));
-        let mut asked = verify::ask(&client.control, algorithm, offset, length, at.clone());
-        let there = asked.digest().await?;
+        let Some((algorithm, there)) = asked.digest(shared, Some(self.bytes)).await? else {
+            return Ok(None);
+        };
+        let here = hasher.finish();
         if there != here {
             let path = remote.to_string();
             return Err(verify::mismatch(path, algorithm, &there, &here));
@@ -251,8 +272,14 @@ async fn get(
     }
     let client = reader.stop().await.ok_or_else(gone)?;
     let part = (offset, length.map(|_| bytes));
-    let verified = hash.compare(&client, remote, &path, part).await?;
-    Ok((client, Success { bytes, verified }))
+    let verified = hash.compare((&client, shared), remote, &path, part).await?;
+    let sized = shared.expected(job).is_some();
+    let success = Success {
+        bytes,
+        verified,
+        sized,
+    };
+    Ok((client, success))
 }
 
 async fn put(
@@ -287,8 +314,12 @@ async fn put(
         (Ok(bytes), Some(client)) => {
             let offset = shared.options.offset;
             let part = (offset, offset.map(|_| bytes));
-            let verified = hash.compare(client, remote, at, part).await;
-            verified.map(|verified| Success { bytes, verified })
+            let verified = hash.compare((client, shared), remote, at, part).await;
+            verified.map(|verified| Success {
+                bytes,
+                verified,
+                sized: offset.is_none() && !shared.through_layers(),
+            })
         }
         (stored, _) => Err(stored.err().unwrap_or_else(gone)),
     };

@@ -48,11 +48,12 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             bytes,
             stripes,
             took,
+            verification,
             verified,
         } => {
             let mut value = json!({
                 "event": "done", "source": source, "destination": destination, "bytes": bytes,
-                "seconds": took.as_secs_f64(),
+                "seconds": took.as_secs_f64(), "verified": verification.name(),
                 "checksum": verified.map(|(algorithm, digest)| json!({
                     "algorithm": algorithm, "digest": digest,
                 })),
@@ -96,6 +97,7 @@ pub(super) fn progress(counts: Counts, rate: u64) -> Value {
         "failed": counts.files_failed, "skipped": counts.files_skipped,
         "same": counts.files_same, "bytes": counts.bytes_moved,
         "bytes_found": counts.bytes_found, "complete": counts.complete,
+        "bytes_hashing": counts.bytes_hashing, "bytes_hashed": counts.bytes_hashed,
         "bytes_per_second": rate,
     })
 }

@@ -418,6 +418,10 @@ fn draw(bar: &ProgressBar, counts: Counts) {
 /// The text behind the bar at `rate` bytes a second: an estimate only where there is one.
 fn state(counts: Counts, rate: f64) -> String {
     let mut text = format!("{}/{} files", counts.files_done, counts.files_found);
+    let hashed = counts.bytes_hashed.saturating_mul(100);
+    if let Some(percent) = hashed.checked_div(counts.bytes_hashing) {
+        text.push_str(&format!(", verifying {percent} %"));
+    }
     if counts.bytes_moved == 0 || rate < 1.0 {
         return text;
     }

@@ -167,7 +167,8 @@ pub(crate) struct Flags {
     pub(crate) length: Option<u64>,
 
     /// Compare digests of the stored files of both ends, with ALG or the cheapest one offered
-    /// [default: at a gridftp-server, digests that both ends compute of the bytes while they pass]
+    /// [default: at a gridftp-server, digests that both ends compute of the bytes while they pass;
+    /// elsewhere those of stored files that the server gives, or the size]
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
           default_missing_value = "cheapest", value_parser = verify)]
     pub(crate) verify: Option<Verify>,

@@ -9,6 +9,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
 use crate::copy::admission::{Ends, Server};
+use crate::copy::digests::DigestQuery;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::listing::go_on;
@@ -17,7 +18,6 @@ use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::Transfer;
-use crate::verify::DigestQuery;
 
 use super::land::{make_dir, open_sink};
 use super::resume::proof;
@@ -102,24 +102,25 @@ impl Asker<'_> {
         let tag = self.tags.map(|tags| tags.next(shared.extent()));
         let replies = control.send(self.command(job, tag, &from));
         let transfer = Transfer::download(replies, &job.from).with_file(&job.to);
-        // The receipts of a transfer that goes on are of its own bytes alone.
-        let wanted = shared.without_receipt(&[self.abilities]);
-        let (beside, optional) = match (tag, job.held.is_empty()) {
-            (Some(_), true) => (None, None),
-            (Some(_), false) => (wanted, None),
-            (None, _) => (None, wanted),
-        };
-        // Size and time alone do not tell whether an earlier run has read the same bytes.
-        let recalled = job.recalled.then(|| proof(self.abilities)).flatten();
-        let needed_digest = self.algorithm.or(recalled).or(beside);
-        let part = (shared.options.offset.unwrap_or(0), shared.options.length);
-        let checksum = DigestQuery::send(control, needed_digest, optional, part, from.clone());
         let lasts = !layers && job.facts.lasts();
         // The server may not answer behind a connection that was closed on it.
         let after = (cut.is_none() && (needed || lasts)).then(|| After {
             look: look(),
             needed,
         });
+        let (beside, optional) = match (tag, job.held.is_empty()) {
+            (Some(_), true) => (None, None),
+            // The receipts of a transfer that goes on are of its own bytes alone.
+            (Some(_), false) => (shared.without_receipt(&[(control, self.abilities)]), None),
+            // Some servers refuse commands while they send.
+            (None, _) if self.mode == Mode::Stream => (None, None),
+            (None, _) => (None, self.beside(job.facts.size)),
+        };
+        // Size and time alone do not tell whether an earlier run has read the same bytes.
+        let recalled = job.recalled.then(|| proof(self.abilities)).flatten();
+        let needed_digest = self.algorithm.or(recalled).or(beside);
+        let checksum =
+            DigestQuery::send(control, needed_digest, optional, self.part(), from.clone());
         Ok(Sent {
             again,
             rest,
@@ -130,6 +131,27 @@ impl Asker<'_> {
             after,
             _under_way: self.window.enter(job.facts.size.unwrap_or(1 << 20)),
         })
+    }
+
+    /// The algorithm of the optional digest for a transfer without receipts; none for an empty file.
+    fn beside(&self, size: Option<u64>) -> Option<ChecksumAlgorithm> {
+        let servers = [(self.control, self.abilities)];
+        (size != Some(0)).then(|| self.shared.without_receipt(&servers))?
+    }
+
+    /// The range of each file that its digest covers.
+    fn part(&self) -> (u64, Option<u64>) {
+        let options = &self.shared.options;
+        (options.offset.unwrap_or(0), options.length)
+    }
+
+    /// Requests the optional digest of a source after its transfer.
+    pub(super) fn digest_after(&self, taken: &Taken, size: u64) -> Option<DigestQuery> {
+        let Item::File(job) = taken.item() else {
+            return None;
+        };
+        let (from, optional) = (self.control.path(&job.from)?, self.beside(Some(size)));
+        DigestQuery::send(self.control, None, optional, self.part(), from)
     }
 
     /// Asks for the facts of a source that has been read, if a part of it is older or that took a

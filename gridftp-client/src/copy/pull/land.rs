@@ -99,17 +99,16 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     } = landed;
     let job = taken.file();
     let confirmed = async {
-        let verified = match checksum {
-            Some(asked) => asked.digest().await?,
-            None => None,
-        };
         if let Some(after) = after
             && !after.confirm(&job.facts).await?
         {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        Ok(verified)
+        match checksum {
+            Some(asked) => asked.digest(shared, Some(size)).await,
+            None => Ok(None),
+        }
     };
     let verified = match confirmed.await {
         Ok(verified) => verified,
@@ -131,8 +130,12 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     };
     match published.await {
         Ok(verified) => {
-            let bytes = size;
-            shared.succeed(taken, &Success { bytes, verified });
+            let success = Success {
+                bytes: size,
+                verified,
+                sized: shared.expected(taken.file()).is_some(),
+            };
+            shared.succeed(taken, &success);
         }
         Err(error) => shared.fail(taken, &error),
     }

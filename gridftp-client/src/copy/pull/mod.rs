@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::copy::Stop;
+use crate::copy::digests::DigestQuery;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::kept::Digest;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
@@ -22,7 +23,6 @@ use crate::copy::state::CopyState;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::TransferError;
 use crate::transfer::Transfer;
-use crate::verify::DigestQuery;
 
 mod ask;
 mod land;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
-use ftp_wire::receipt::{Extent, Receipt};
-use ftp_wire::reply::Reply;
+use ftp_wire::receipt::Receipt;
 use gridftp_data::Watch;
 use gridftp_dsi_posix::FileSink;
 use tokio::time::timeout;
@@ -16,15 +15,15 @@ use tokio::time::timeout;
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
-use crate::copy::algorithm::beside_receipt;
+use crate::copy::digests::DigestQuery;
 use crate::copy::job::Item;
 use crate::copy::kept::Digest;
 use crate::copy::outlive::leaves_bytes;
 use crate::copy::reach::Reach;
+use crate::copy::receipts::Proof;
 use crate::copy::state::CopyState;
 use crate::error::{Chain, ControlError, TransferError};
 use crate::transfer::{Failure, QUIET, SessionState, Transfer};
-use crate::verify::{self, DigestQuery};
 
 use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
@@ -76,22 +75,27 @@ impl Receiver<'_> {
         });
         let work = resume::recorded(self.shared, before, (&sink, &watch), work);
         let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
-        let proven = ended.and_then(|(_, reply)| {
-            let source = || self.shared.name_source(job);
-            let proven = prove(&asked.sent.transfer, &watch, &reply, source);
-            proven.map_err(|error| Failure::midway(error, SessionState::Reusable))
+        let judged = ended.and_then(|(_, reply)| {
+            let proof = match watch.receipt() {
+                Some(taken) => self.shared.judge_receipts(
+                    [Receipt::parse(&reply.text()).as_ref(), Some(&taken)],
+                    (&[self.abilities], !job.held.is_empty()),
+                    asked.sent.transfer.replies(),
+                    || self.shared.name_source(job),
+                ),
+                None => Ok(Proof::default()),
+            };
+            proof.map_err(|error| Failure::midway(error, SessionState::Reusable))
         });
-        let is_whole = job.held.is_empty() && self.shared.extent() == Extent::Whole;
-        let (unproven, from) = (matches!(proven, Ok(None)), self.control.path(&job.from));
-        if let (Some(_), None, true, Some(from)) =
-            (asked.sent.tag, &asked.sent.checksum, unproven, from)
+        let beside = judged.as_ref().ok().and_then(|proof| proof.beside);
+        if let (Some(_), None, Some(from)) =
+            (beside, &asked.sent.checksum, self.control.path(&job.from))
         {
-            let needed = Some(beside_receipt(&[self.abilities]));
             let options = &self.shared.options;
             let part = (options.offset.unwrap_or(0), options.length);
-            asked.sent.checksum = DigestQuery::send(self.control, needed, None, part, from);
+            asked.sent.checksum = DigestQuery::send(self.control, beside, None, part, from);
         }
-        let proven = proven.map(|proven| proven.filter(|_| is_whole));
+        let proven = judged.map(|proof| proof.digest);
         end(self.shared, asked, sink, &watch, proven).await
     }
 
@@ -188,6 +192,9 @@ impl Receiver<'_> {
                 if cut.is_some() && !is_last {
                     landed.after = asker.look_after(&landed.taken, start > 0);
                 }
+                if !is_last && landed.checksum.is_none() {
+                    landed.checksum = asker.digest_after(&landed.taken, landed.size);
+                }
                 landed.is_last = is_last;
                 Ok(Some(landed))
             }
@@ -269,23 +276,6 @@ async fn settle_before(shared: &CopyState, mut asked: Asked) -> Result<Asked, St
             Ok(asked)
         }
         _ => Err(Stop::Lost(error.into())),
-    }
-}
-
-/// Compares the receipts of both ends of a transfer, where it was tagged.
-fn prove(
-    transfer: &Transfer,
-    watch: &Watch,
-    reply: &Reply,
-    source: impl FnOnce() -> String,
-) -> Result<Option<Digest>, TransferError> {
-    match (Receipt::parse(&reply.text()), watch.receipt()) {
-        (_, None) => Ok(None),
-        (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, source),
-        (None, Some(_)) => Err(transfer
-            .replies()
-            .misbehaved("no receipt in the reply")
-            .into()),
     }
 }
 

@@ -90,6 +90,7 @@ impl Asker<'_> {
             part: (offset, length),
             whole,
             recalled: job.recalled,
+            shared,
         };
         let path = local(&job.from);
         let original = Original::Here(path);

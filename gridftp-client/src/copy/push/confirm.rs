@@ -4,24 +4,25 @@ use std::sync::Arc;
 
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
-use ftp_wire::receipt::{Extent, Receipt};
+use ftp_wire::receipt::Receipt;
 use gridftp_dsi::Source as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::Control;
 use crate::copy::Stop;
-use crate::copy::algorithm::beside_receipt;
+use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
+use crate::copy::receipts::Proof;
 use crate::copy::state::CopyState;
 use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{Failure, SessionState};
 use crate::url::show;
-use crate::verify::{self, DigestQuery};
+use crate::verify;
 
 use super::ask::Asker;
 use super::{Asked, Following, Publishing, Sent, fail, judged, local, note_marker};
@@ -81,31 +82,24 @@ pub(super) async fn confirm_one(
         Ok(taken) => taken,
         Err(failure) => return refused(shared, file, failure).map(|()| None),
     };
-    let proven = match compare(shared, &file, taken) {
-        Ok(Some(digest)) => Some(digest),
-        Ok(None) => {
-            if file.receipt.is_some() {
-                let algorithm = beside_receipt(&[asker.abilities]);
-                file.store.after.get_or_insert(algorithm);
-            }
-            None
-        }
+    let proof = match compare(asker, &file, taken) {
+        Ok(proof) => proof,
         Err(error) => {
+            let job = file.store.taken.file();
+            shared.remove_bad(asker.control, job, &error).await;
             let failure = Failure::midway(error, SessionState::ChannelBroken);
             return shared
                 .fail_transfer(file.store.taken, failure)
                 .map(|()| None);
         }
     };
-    // The receipts of a transfer that goes on are of its own bytes alone.
-    let is_whole = !file.store.resumes && shared.extent() == Extent::Whole;
-    let proven = proven.filter(|_| is_whole);
+    file.store.after = file.store.after.or(proof.beside);
     if file.store.source.unchanged().await.is_err() {
         let path = show(&file.store.taken.file().from);
         shared.fail(file.store.taken, &TransferError::Changed { path });
         return Ok(None);
     }
-    Ok(prove(asker, file, proven).await)
+    Ok(prove(asker, file, proof.digest).await)
 }
 
 /// Ends the attempt at a file that the server did not take.
@@ -127,25 +121,18 @@ fn refused(shared: &CopyState, file: Sent, failure: Failure) -> Result<(), Stop>
     fail(shared, store.taken, failure, store.resumes && !midway)
 }
 
-/// Compares the receipts of a tagged store; returns the digest that they agree on.
-fn compare(
-    shared: &CopyState,
-    file: &Sent,
-    taken: Option<Receipt>,
-) -> Result<Option<Digest>, TransferError> {
-    let copy = || shared.name_destination(file.store.taken.file());
-    match (&file.receipt, taken) {
-        (None, _) => Ok(None),
-        (Some(sent), Some(taken)) => verify::receipt(sent, &taken, copy),
-        (Some(_), None) => {
-            let error = file
-                .store
-                .transfer
-                .replies()
-                .misbehaved("no receipt in the reply");
-            Err(error.into())
-        }
+/// Compares the receipts of a store, where it was tagged.
+fn compare(asker: &Asker<'_>, file: &Sent, taken: Option<Receipt>) -> Result<Proof, TransferError> {
+    if file.receipt.is_none() {
+        return Ok(Proof::default());
     }
+    let copy = || asker.shared.name_destination(file.store.taken.file());
+    asker.shared.judge_receipts(
+        [file.receipt.as_ref(), taken.as_ref()],
+        (&[asker.abilities], file.store.resumes),
+        file.store.transfer.replies(),
+        copy,
+    )
 }
 
 /// Asks for the proofs of a store, and sets its metadata.
@@ -179,7 +166,7 @@ async fn prove(asker: &Asker<'_>, mut file: Sent, proven: Option<Digest>) -> Opt
     let wanted = asker.algorithm.or(after);
     let needed = wanted.filter(|wanted| done != Some(*wanted));
     let optional = match (&file.receipt, done) {
-        (None, None) => shared.without_receipt(&[asker.abilities]),
+        (None, None) if size > 0 => shared.without_receipt(&[(control, asker.abilities)]),
         _ => None,
     };
     let part = (store.base, shared.is_partial().then_some(size));
@@ -190,6 +177,7 @@ async fn prove(asker: &Asker<'_>, mut file: Sent, proven: Option<Digest>) -> Opt
         size,
         hidden,
         stored,
+        sized: file.receipt.is_some(),
         checksum,
         verified,
     })
@@ -228,6 +216,7 @@ pub(super) async fn settle_following(
         size,
         hidden,
         stored,
+        mut sized,
         checksum,
         verified,
         meta,
@@ -236,7 +225,7 @@ pub(super) async fn settle_following(
     let named = async {
         if let Some(mut replies) = stored {
             let copy = || shared.name_destination(job);
-            verify::stored(&mut replies, size..=size, copy).await?;
+            sized |= verify::stored(&mut replies, size..=size, copy).await?;
         }
         let digest = match checksum {
             Some(asked) => compare_digests(shared, job, size, asked).await?,
@@ -250,19 +239,21 @@ pub(super) async fn settle_following(
             ),
             None => None,
         };
-        Ok::<_, TransferError>((digest, renaming))
+        Ok::<_, TransferError>((digest, sized, renaming))
     };
     match named.await {
-        Ok((verified, renaming)) => Some(Publishing {
+        Ok((verified, sized, renaming)) => Some(Publishing {
             taken,
             success: Success {
                 bytes: size,
                 verified,
+                sized,
             },
             renaming,
             meta,
         }),
         Err(error) => {
+            shared.remove_bad(control, job, &error).await;
             shared.fail(taken, &error);
             None
         }
@@ -280,8 +271,17 @@ async fn compare_digests(
     let length = shared.is_partial().then_some(size);
     let algorithm = asked.algorithm();
     let source = verify::local(local(&job.from), algorithm, offset, length);
-    let (copy, source) = tokio::join!(asked.digest(), source);
-    let (Some((_, copy)), source) = (copy?, source?) else {
+    let copy = asked.digest(shared, Some(size));
+    tokio::pin!(source, copy);
+    let (copy, source) = tokio::select! {
+        // Without the server's there is nothing to wait for.
+        copy = &mut copy => match copy? {
+            Some(copy) => (Some(copy), source.await?),
+            None => return Ok(None),
+        },
+        source = &mut source => (copy.await?, source?),
+    };
+    let Some((_, copy)) = copy else {
         return Ok(None);
     };
     match source == copy {

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::copy::Stop;
+use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
 use crate::copy::job::Item;
@@ -33,7 +34,6 @@ use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
 use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState, Transfer};
-use crate::verify::DigestQuery;
 
 mod ask;
 mod confirm;
@@ -96,6 +96,8 @@ struct Following {
     hidden: Option<Hidden>,
     /// The bytes that the server has.
     stored: Option<Replies>,
+    /// Whether the server's receipt has confirmed the size already.
+    sized: bool,
     checksum: Option<DigestQuery>,
     /// The digest that the server has compared already.
     verified: Option<Digest>,

@@ -74,8 +74,8 @@ impl Push<'_> {
         }
         let ask_size = match mode {
             Mode::Stream => !shared.through_layers(),
-            // The old file may have been longer.
-            _ => asked.resumes,
+            // The old file may have been longer, and without a receipt nothing tells of this one.
+            _ => asked.resumes || (asked.tag.is_none() && !shared.through_layers()),
         };
         Ok(Some(Sent {
             store: asked,

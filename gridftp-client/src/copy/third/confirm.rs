@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ftp_wire::command::Command;
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
-use ftp_wire::receipt::{Extent, Receipt};
+use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use super::growth::Beside;
 use super::{Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
-use crate::copy::algorithm::beside_receipt;
+use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::Hidden;
@@ -25,7 +25,7 @@ use crate::copy::kept::{Digest, judge};
 use crate::copy::queue::Taken;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{ACCOUNT, Failure, SessionState};
-use crate::verify::{self, DigestQuery};
+use crate::verify;
 
 /// The word of one end on a transfer: its receipt, where the transfer was tagged.
 type Word = Result<Option<Receipt>, ControlError>;
@@ -59,6 +59,7 @@ impl Pair<'_> {
         let copy = self.shared.name_destination(job);
         let (source, destination) = self.words(file).await;
         let Moving {
+            taken: item,
             announced,
             store,
             tagged,
@@ -69,21 +70,21 @@ impl Pair<'_> {
         } = file;
         match (source, destination) {
             (Some(Ok(sent)), Some(Ok(taken))) if *tagged => {
-                let compared = match (sent, taken) {
-                    (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, || copy),
-                    _ => Err(store.misbehaved("no receipt in the reply").into()),
-                };
-                let whole = self.shared.extent() == Extent::Whole;
-                match compared.map_err(out_of_step)? {
-                    // The receipts of a transfer that goes on are of its own bytes alone.
-                    Some(digest) if whole && !*resumes => *proven = Some(digest),
-                    None => {
-                        let (from, to) = self.abilities;
-                        after.get_or_insert(beside_receipt(&[from, to]));
+                let receipts = [sent.as_ref(), taken.as_ref()];
+                let ends: (&[_], _) = (&[self.abilities.0, self.abilities.1], *resumes);
+                let judged = (self.shared).judge_receipts(receipts, ends, store, || copy);
+                match judged {
+                    Ok(proof) => {
+                        *after = after.or(proof.beside);
+                        *proven = proof.digest;
+                        Ok(())
                     }
-                    Some(_) => {}
+                    Err(error) => {
+                        let job = item.file();
+                        self.shared.remove_bad(self.destination, job, &error).await;
+                        Err(out_of_step(error))
+                    }
                 }
-                Ok(())
             }
             (Some(Ok(_)), Some(Ok(_))) => Ok(()),
             (Some(Err(source)), Some(Err(destination))) => {
@@ -197,13 +198,20 @@ impl Pair<'_> {
         let job = taken.file();
         let bytes = shared.expected(job).unwrap_or(0);
         let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
-        let optional = match tagged {
+        let servers = [
+            (self.source, self.abilities.0),
+            (self.destination, self.abilities.1),
+        ];
+        let optional = match tagged || job.facts.size == Some(0) {
             true => None,
-            false => shared.without_receipt(&[self.abilities.0, self.abilities.1]),
+            false => shared.without_receipt(&servers),
         };
-        let verified = match self.check(job, after, optional).await {
-            Ok(verified) => verified.or(proven),
-            Err(error) => return shared.fail(taken, &error),
+        let (verified, sized) = match self.check(job, after, optional).await {
+            Ok((verified, sized)) => (verified.or(proven), sized || tagged),
+            Err(error) => {
+                shared.remove_bad(self.destination, job, &error).await;
+                return shared.fail(taken, &error);
+            }
         };
         let published = match hidden {
             None => Some(taken),
@@ -213,23 +221,28 @@ impl Pair<'_> {
             }
         };
         if let Some(taken) = published {
-            shared.succeed(taken, &Success { bytes, verified });
+            let success = Success {
+                bytes,
+                verified,
+                sized,
+            };
+            shared.succeed(taken, &success);
         }
     }
 
     /// Compares the digests of both files where one is needed or to be had, else the sizes, and sets
-    /// the metadata.
+    /// the metadata. Gives the digest on which both agree, and says whether they agree on the size.
     pub(super) async fn check(
         &self,
         job: &FileJob,
         after: Option<ChecksumAlgorithm>,
         optional: Option<ChecksumAlgorithm>,
-    ) -> Result<Option<Digest>, TransferError> {
+    ) -> Result<(Option<Digest>, bool), TransferError> {
         let shared = self.shared;
-        let mut verified = None;
+        let (mut verified, mut sized) = (None, false);
         let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
         else {
-            return Ok(None);
+            return Ok((None, false));
         };
         let to = job.hidden.clone().unwrap_or(to);
         let again = (job.facts.lasts() && !shared.through_layers())
@@ -237,11 +250,17 @@ impl Pair<'_> {
         let needed = self.algorithm.or(after);
         let length = shared.is_partial().then(|| shared.expected(job)).flatten();
         let part = (shared.options.offset.unwrap_or(0), length);
+        let expected = job.facts.size.filter(|_| !shared.is_partial());
+        let size = (needed.is_none() && expected.is_some())
+            .then(|| self.destination.send(Command::Size(to.clone())));
         let ask = |control, path| DigestQuery::send(control, needed, optional, part, path);
         if let (Some(source), Some(copy)) =
             (ask(self.source, from), ask(self.destination, to.clone()))
         {
-            let (source, copy) = tokio::try_join!(source.digest(), copy.digest())?;
+            let (source, copy) = tokio::try_join!(
+                source.digest(shared, None),
+                copy.digest(shared, length.or(expected))
+            )?;
             if let (Some((algorithm, source)), Some((_, copy))) = (&source, &copy)
                 && source != copy
             {
@@ -250,9 +269,9 @@ impl Pair<'_> {
             }
             verified = source.filter(|_| copy.is_some());
         }
-        if let (None, Some(expected), false) = (&verified, job.facts.size, shared.is_partial()) {
-            let mut size = self.destination.send(Command::Size(to.clone()));
-            verify::stored(&mut size, expected..=expected, || shared.name_source(job)).await?;
+        if let (Some(mut size), Some(expected)) = (size, expected) {
+            let path = || shared.name_source(job);
+            sized = verify::stored(&mut size, expected..=expected, path).await?;
         }
         if let Some(again) = again
             && let Some(now) = again.facts().await?
@@ -263,7 +282,7 @@ impl Pair<'_> {
         }
         let meta = shared.send_meta(self.destination, job, to);
         shared.settle_meta(meta).await?;
-        Ok(verified)
+        Ok((verified, sized))
     }
 }
 

@@ -32,6 +32,7 @@ impl Pair<'_> {
             ),
             whole: !self.shared.is_partial(),
             recalled: job.recalled,
+            shared: self.shared,
         };
         let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {

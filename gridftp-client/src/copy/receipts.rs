@@ -1,0 +1,71 @@
+//! Comparison of the two receipts of a tagged transfer, for every pair of ends.
+
+use ftp_wire::receipt::{Extent, Receipt};
+use gridftp_dsi::types::ChecksumAlgorithm::{self, Blake3};
+
+use super::kept::Digest;
+use super::state::CopyState;
+use crate::abilities::Abilities;
+use crate::control::Replies;
+use crate::error::TransferError;
+use crate::options::Verify;
+use crate::verify;
+
+/// The proof of a tagged transfer.
+#[derive(Debug, Default)]
+pub(crate) struct Proof {
+    /// The digest of all bytes of the file, on which both ends agree.
+    pub(crate) digest: Option<Digest>,
+    /// The algorithm for digests of the stored files, when the bytes arrived in too many pieces for
+    /// a receipt with a digest.
+    pub(crate) beside: Option<ChecksumAlgorithm>,
+}
+
+impl CopyState {
+    /// The bytes that the receipts of tagged transfers are to prove.
+    pub(crate) fn extent(&self) -> Extent {
+        match self.options.verify {
+            Verify::Auto => Extent::Whole,
+            _ => Extent::Head,
+        }
+    }
+
+    /// Compares the receipts of the sender and the receiver of a transfer. `resumes` tells that the
+    /// transfer continues an earlier one; `replies` are those of the server that owes a receipt.
+    ///
+    /// # Errors
+    /// When they differ, or one is missing.
+    pub(crate) fn judge_receipts(
+        &self,
+        receipts: [Option<&Receipt>; 2],
+        (servers, resumes): (&[&Abilities], bool),
+        replies: &Replies,
+        path: impl FnOnce() -> String,
+    ) -> Result<Proof, TransferError> {
+        let [Some(sent), Some(taken)] = receipts else {
+            return Err(replies.misbehaved("no receipt in the reply").into());
+        };
+        let Some(digest) = verify::receipt(sent, taken, path)? else {
+            let beside = Some(beside(servers));
+            return Ok(Proof {
+                digest: None,
+                beside,
+            });
+        };
+        // The receipts of a transfer that goes on are of its own bytes alone.
+        let is_whole = !resumes && self.extent() == Extent::Whole;
+        Ok(Proof {
+            digest: is_whole.then_some(digest),
+            beside: None,
+        })
+    }
+}
+
+/// The strongest algorithm that all servers know.
+fn beside(servers: &[&Abilities]) -> ChecksumAlgorithm {
+    let known = |algorithm: &ChecksumAlgorithm| {
+        let mut servers = servers.iter();
+        servers.all(|server| server.cost(*algorithm).is_some())
+    };
+    verify::PROOFS.into_iter().find(known).unwrap_or(Blake3)
+}
