@@ -30,6 +30,7 @@ mod spool;
 mod state;
 mod stdio;
 mod surplus;
+mod targets;
 mod third;
 mod trees;
 mod window;

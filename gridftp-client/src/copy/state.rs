@@ -1,7 +1,6 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +23,7 @@ use super::queue::Queue;
 use super::reach::Reach;
 use super::same::normal;
 use super::surplus::is_below;
+use super::targets::Targets;
 use crate::control::{Control, Replies};
 use crate::error::{Class, ControlError, TransferError};
 use crate::names::trim_slashes;
@@ -75,15 +75,6 @@ pub(crate) struct CopyState {
     pub(crate) swept: Mutex<HashSet<String>>,
 }
 
-/// Hashes of the paths that files are copied to: no two sources may go to one.
-#[derive(Debug, Default)]
-pub(crate) struct Targets {
-    taken: Mutex<HashSet<u64>>,
-    /// The same in small letters, for `--delete`.
-    folded: Mutex<HashSet<u64>>,
-    hasher: RandomState,
-}
-
 /// A source directory, and the directory at the destination that takes its entries.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -91,28 +82,6 @@ pub(super) struct Pair {
     to: Vec<u8>,
     /// Whether it has an entry.
     filled: bool,
-}
-
-impl Targets {
-    /// Takes a path; false when another source has it.
-    fn take(&self, path: &[u8]) -> bool {
-        let mut taken = lock(&self.taken);
-        taken.insert(self.hasher.hash_one(path))
-    }
-
-    /// Notes a path for an end that does not tell large letters from small ones.
-    fn fold(&self, path: &[u8]) {
-        let folded = self.hasher.hash_one(folded(path));
-        lock(&self.folded).insert(folded);
-    }
-
-    fn has_folded(&self, path: &[u8]) -> bool {
-        lock(&self.folded).contains(&self.hasher.hash_one(folded(path)))
-    }
-
-    fn has(&self, path: &[u8]) -> bool {
-        lock(&self.taken).contains(&self.hasher.hash_one(path))
-    }
 }
 
 impl CopyState {
@@ -488,11 +457,6 @@ impl CopyState {
         let count = |bytes| self.totals.moved(bytes);
         control.watched(watch, count, work).await
     }
-}
-
-/// A path in small letters.
-fn folded(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).to_lowercase()
 }
 
 /// The failure of a part that is not there.
