@@ -25,6 +25,7 @@ mod runs;
 mod safety;
 mod secrets;
 mod secured;
+mod settings;
 mod sibling;
 mod small;
 mod stacks;

@@ -17,4 +17,5 @@ pub mod proxy;
 pub mod records;
 pub mod report;
 pub mod run;
+pub mod settings;
 pub mod values;

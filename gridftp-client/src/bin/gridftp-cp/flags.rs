@@ -53,6 +53,20 @@ Examples:
       ends at the first failure, tells the progress every 10 s, and keeps a log
   gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
       adds files, and fails for each that is there and differs
+  gridftp-cp -r run7/ cern:run7/
+      copies to the place cern of the configuration file below
+
+";
+
+/// A configuration file, for `--help` and the man page.
+const SETTINGS: &str = "\
+Configuration file, ~/.config/gridftp/config.toml:
+  [defaults]
+  retry-for = 3600
+  [place.cern]
+  url = \"gsiftp://dtn.example.org/data\"
+  parallel = 8
+  preserve = true
 
 ";
 
@@ -75,6 +89,11 @@ checked, at servers that rename too; a part of a file (--offset, --length) is wr
 at a server that has it. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
 written directly.
 
+NAME:/PATH is a path below the URL of [place.NAME] in ~/.config/gridftp/config.toml, or in \
+$GRIDFTP_CONFIG. A flag that the command line leaves out is taken from its variable (--block-size \
+from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order; a local path of that form is \
+written as ./NAME:/PATH.
+
 With the word proxy first, it makes, shows and destroys proxies of the Grid instead, and with the \
 word doctor it examines the way to a server; files of these names are copied as ./proxy and ./doctor.";
 
@@ -84,7 +103,7 @@ word doctor it examines the way to a server; files of these names are copied as 
     name = "gridftp-cp",
     version,
     long_about = ABOUT,
-    after_help = format!("{EXAMPLES}{EXIT}"),
+    after_help = format!("{EXAMPLES}{SETTINGS}{EXIT}"),
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::records::Records;
@@ -22,6 +22,7 @@ use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{
     ended, finish, locate, print_completions, print_man, stopped_by_signal, wait_for,
 };
+use gridftp_client::program::settings;
 use gridftp_client::{Location, Totals, copy};
 
 use crate::flags::{Command, Flags};
@@ -31,22 +32,16 @@ const PROGRAM: &str = "gridftp-cp";
 
 fn main() -> ExitCode {
     gridftp_data::forbid_core_dumps();
-    let flags = match Flags::try_parse() {
+    let flags = match settings::parse::<Flags>(PROGRAM) {
         Ok(flags) => flags,
-        Err(error) => {
-            // Nobody is left to tell when standard error is closed.
-            let _gone = error.print();
-            if error.kind() == ErrorKind::InvalidSubcommand {
+        Err((status, kind)) => {
+            if kind == Some(ErrorKind::InvalidSubcommand) {
+                // Nobody is left to tell when standard error is closed.
                 let _gone = writeln!(
                     std::io::stderr(),
                     "A file called proxy is copied as ./proxy."
                 );
             }
-            let status = if error.use_stderr() {
-                Status::Usage
-            } else {
-                Status::Done
-            };
             return status.into();
         }
     };

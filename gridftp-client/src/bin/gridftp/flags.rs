@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use gridftp_client::program::{doctor, proxy};
 
-use crate::{bytes, change, check, list, size, speed, sum};
+use crate::{bytes, change, check, list, places, size, speed, sum};
 
 /// The text of `--help` before the commands.
 const ABOUT: &str = "\
@@ -15,7 +15,11 @@ for Grid security, or an sshftp://[USER@]HOST[:PORT]/PATH URL or [USER@]HOST:/PA
 reached through ssh; ls, stat, tree, cat, head, du, sum and check take local paths and file: URLs \
 too. The last component of a URL may have wildcards (* ? [a-z]), which are matched against what is \
 there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is relative to the home directory \
-of the account.";
+of the account.
+
+NAME:/PATH is a path below the URL of [place.NAME] in ~/.config/gridftp/config.toml. A flag that the \
+command line leaves out is taken from its variable (--timeout from GRIDFTP_TIMEOUT), the place, or \
+[defaults], in this order.";
 
 /// The exit statuses, for `--help` and the man page.
 const EXIT: &str = "\
@@ -89,6 +93,8 @@ pub(crate) enum Command {
     Check(Box<check::CheckArgs>),
     /// Measure how fast bytes go to a server and come from it
     Speed(Box<speed::SpeedArgs>),
+    /// List the places of the configuration file
+    Places(places::PlacesArgs),
     /// Examine the way to a server step by step
     #[command(long_about = doctor::ABOUT, disable_help_subcommand = true)]
     Doctor(Box<doctor::Args>),

@@ -8,6 +8,7 @@ mod check;
 mod end;
 mod flags;
 mod list;
+mod places;
 mod size;
 mod speed;
 mod sum;
@@ -17,12 +18,13 @@ mod work;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{
     ended, print_completions, print_man, stopped_by_signal, wait_for,
 };
+use gridftp_client::program::settings;
 
 use crate::flags::{Command, Flags};
 use crate::work::{Common, Work};
@@ -32,16 +34,9 @@ const PROGRAM: &str = "gridftp";
 
 fn main() -> ExitCode {
     gridftp_data::forbid_core_dumps();
-    let flags = match Flags::try_parse() {
+    let flags = match settings::parse::<Flags>(PROGRAM) {
         Ok(flags) => flags,
-        Err(error) => {
-            // Nobody is left to tell when standard error is closed.
-            let _gone = error.print();
-            return match error.use_stderr() {
-                true => Status::Usage.into(),
-                false => Status::Done.into(),
-            };
-        }
+        Err((status, _)) => return status.into(),
     };
     let plain = Report::of_lines(PROGRAM, false, false);
     if let Some(shell) = flags.completions {
@@ -75,6 +70,7 @@ fn main() -> ExitCode {
         Command::Sum(args) => run(&args.common, async |work| sum::sum(args, work).await),
         Command::Check(args) => run(&args.common, async |work| check::check(args, work).await),
         Command::Speed(args) => speed::run(args),
+        Command::Places(args) => places::run(args),
     }
 }
 
