@@ -141,8 +141,9 @@
 //!
 //! # Limits
 //!
-//! Several nodes share an upload in storages of the kind `posix`; with others, a client gets one node
-//! (`SPAS` returns one address). Checksums and listings on the control channel are made at the front
+//! Several nodes share an upload in storages of the kind `posix`; with others, object stores among
+//! them, one node stores a file (`SPAS` returns one address) while all nodes send one (`SPOR`).
+//! Checksums and listings on the control channel are made at the front
 //! end, or at a node with `--storage nodes`; credentials of users do not pass to storages there.
 //!
 //! The reply to `EPSV` names no host by its standard. Clients of GridFTP (`gridftp-cp`,

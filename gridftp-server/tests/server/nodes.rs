@@ -181,6 +181,35 @@ pub(crate) fn deal(content: &[u8], conns: &mut [Data]) {
     }
 }
 
+/// Fetches a file in MODE E over two stripes, and checks that each has its blocks.
+pub(crate) fn fetch_blocks(ftp: &mut Ftp, name: &str, size: usize) -> Vec<u8> {
+    ftp.ok(
+        &format!("OPTS RETR StripeLayout=Blocked;BlockSize={BLOCK};"),
+        200,
+    );
+    let ports = [0, 1].map(|_| Listener::bind("127.0.0.1:0").unwrap());
+    let named = ports
+        .each_ref()
+        .map(|port| host_port(port.local_addr().unwrap()));
+    ftp.ok(&format!("SPOR {}", named.join(" ")), 200);
+    ftp.send(&format!("RETR {name}"));
+    let mut found = vec![0; size];
+    for (index, port) in ports.iter().enumerate() {
+        let mut conn = Data::accept(port);
+        loop {
+            let (flags, offset, payload) = conn.read_block();
+            if flags & 0x40 != 0 {
+                break;
+            }
+            let at = offset as usize;
+            assert_eq!(at / BLOCK % 2, index, "offset {at} on stripe {index}");
+            found[at..at + payload.len()].copy_from_slice(&payload);
+        }
+    }
+    assert_eq!(last(ftp).code, 226);
+    found
+}
+
 #[test]
 fn the_stripes_of_an_upload_become_one_file() {
     let farm = Farm::new(3);
@@ -224,31 +253,7 @@ fn each_stripe_of_a_download_has_its_blocks() {
     let content = bytes(BLOCK * 9 + 5);
     farm.server.put("f", &content);
     let mut ftp = farm.extended();
-    ftp.ok(
-        &format!("OPTS RETR StripeLayout=Blocked;BlockSize={BLOCK};"),
-        200,
-    );
-    let ports = [0, 1].map(|_| Listener::bind("127.0.0.1:0").unwrap());
-    let named = ports
-        .each_ref()
-        .map(|port| host_port(port.local_addr().unwrap()));
-    ftp.ok(&format!("SPOR {}", named.join(" ")), 200);
-    ftp.send("RETR f");
-    let mut found = vec![0; content.len()];
-    for (index, port) in ports.iter().enumerate() {
-        let mut conn = Data::accept(port);
-        loop {
-            let (flags, offset, payload) = conn.read_block();
-            if flags & 0x40 != 0 {
-                break;
-            }
-            let at = offset as usize;
-            assert_eq!(at / BLOCK % 2, index, "offset {at} on stripe {index}");
-            found[at..at + payload.len()].copy_from_slice(&payload);
-        }
-    }
-    assert!(found == content);
-    assert_eq!(last(&mut ftp).code, 226);
+    assert!(fetch_blocks(&mut ftp, "f", content.len()) == content);
 }
 
 #[test]

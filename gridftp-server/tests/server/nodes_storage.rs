@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::nodes::{BLOCK, spas};
+use crate::nodes::{BLOCK, deal, fetch_blocks, spas};
 use crate::process::program;
 use crate::staged::archive_storage;
 use crate::support::{Data, Ftp, PATIENCE, bytes};
@@ -254,6 +254,39 @@ fn stripes_and_a_frozen_node() {
     for n in 0..8 {
         ftp.ok(&format!("RMD d{n}"), 250);
     }
+}
+
+#[test]
+fn an_object_is_stored_by_one_node_and_read_by_all() {
+    let mut cluster = Cluster::start();
+    let folder = cluster.folder.path().to_owned();
+    let store = folder.join("store");
+    fs::create_dir(&store).unwrap();
+    for n in 0..2 {
+        let (store, index) = (store.display(), folder.join(format!("index{n}")));
+        let storage = format!(
+            "object:url=file://{store};index={};part=256K",
+            index.display()
+        );
+        cluster.add_node_over(&["--storage", &storage, "--part-memory", "512K"]);
+    }
+    let mut ftp = cluster.login();
+    ftp.ok("MODE E", 200);
+    let to = spas(&mut ftp);
+    assert_eq!(to.len(), 1, "{to:?}");
+    let content = bytes(20 * BLOCK + 7);
+    ftp.send("STOR f");
+    let mut conns = [to[0]; 3].map(Data::connect);
+    assert_eq!(ftp.reply().code, 150);
+    deal(&content, &mut conns);
+    assert!(!store.join("f").exists(), "published before its end");
+    for mut conn in conns {
+        conn.end(3);
+    }
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 226, "{reply:?}");
+    assert!(fs::read(store.join("f")).unwrap() == content);
+    assert!(fetch_blocks(&mut ftp, "f", content.len()) == content);
 }
 
 #[test]
