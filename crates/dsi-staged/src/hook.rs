@@ -74,7 +74,7 @@ impl Hook {
         let mut command = Command::new(&self.program);
         command.arg(OsStr::from_bytes(path.as_bytes()));
         command.env_clear().current_dir("/");
-        for (key, value) in [("GRIDFTP_USER", user), ("GRIDFTP_TASK", task)] {
+        for (key, value) in [("STAGE_USER", user), ("STAGE_TASK", task)] {
             // A value with NUL could not be passed.
             command.env(key, value.replace('\0', ""));
         }

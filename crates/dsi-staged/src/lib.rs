@@ -2,7 +2,7 @@
 //!
 //! The names and facts of all files are in the storage below; the data of some is in an archive, as
 //! on tape. Two programs of the administrator know the archive. Each gets the path of a file in the
-//! storage below as its only argument, and the variables `GRIDFTP_USER` and `GRIDFTP_TASK` as its
+//! storage below as its only argument, and the variables `STAGE_USER` and `STAGE_TASK` as its
 //! environment:
 //!
 //! - `status` says by its exit status whether the data is at hand: 0 if it is, 1 if it is not.

@@ -91,7 +91,7 @@ async fn a_file_is_retrieved_once_for_a_task() {
     let staging = storage.stage(&ann(), &path(), "t1", PATIENCE).await;
     assert_eq!(staging.unwrap(), Staging::Here);
     // The name is one argument, and nothing of this process's environment is there.
-    let calls = "1:/a file; rm -rf $HOME\nGRIDFTP_TASK=t1\nGRIDFTP_USER=ann\n";
+    let calls = "1:/a file; rm -rf $HOME\nSTAGE_TASK=t1\nSTAGE_USER=ann\n";
     assert_eq!(bench.text("calls"), calls);
     let staged = storage.stat(&ann(), &path()).await.unwrap().staged;
     assert_eq!(staged, Some(true));

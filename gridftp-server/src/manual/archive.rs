@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each program gets the path of a file within the storage as its only argument, and the variables
-//! `GRIDFTP_USER` and `GRIDFTP_TASK` (the client's `SITE TASKID`) as its whole environment; no shell
+//! `STAGE_USER` and `STAGE_TASK` (the client's `SITE TASKID`) as its whole environment; no shell
 //! reads them. `status` ends with 0 if the data of the file is at hand and with 1 if it is in the
 //! archive. `recall` retrieves it and ends with 0 once it is at hand; its first line on standard
 //! error tells clients why it failed. Their number and their time are bounded, see

@@ -23,7 +23,7 @@ pub(crate) fn archive_storage(folder: &Path) -> String {
     let status = program("status", "test -e here$1");
     let recall = program(
         "recall",
-        "echo \"$GRIDFTP_TASK $1\" >> calls; while ! test -e tape; do sleep 0.05; done; mkdir -p here; touch here$1",
+        "echo \"$STAGE_TASK $1\" >> calls; while ! test -e tape; do sleep 0.05; done; mkdir -p here; touch here$1",
     );
     format!(
         "posix:root={},staged:status={status};recall={recall}",
