@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,8 +27,13 @@ impl Bench {
         let path = self.0.path().join(name);
         let folder = self.0.path().display();
         let script = format!("#!/bin/sh\nPATH=/usr/bin:/bin\nD={folder}\n{text}\n");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: a child that a parallel test forks would inherit our
+        // descriptor, and the program could not be started meanwhile (ETXTBSY).
+        let text = path.with_extension("text");
+        fs::write(&text, script).unwrap();
+        fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+        let copied = Command::new("cp").args([&text, &path]).status().unwrap();
+        assert!(copied.success());
         path
     }
 
