@@ -1,6 +1,7 @@
 //! `Reporter`: runs a transfer beside its markers and its cancellation.
 
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use byte_ranges::RangeSet;
 use ftp_proto::types::{Event, Transfer};
 use gridftp_data::Watch;
+use tokio::net::UnixStream;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Instant, Interval, MissedTickBehavior};
@@ -267,9 +269,9 @@ impl Reporter {
             return self.cancelled;
         }
         let Some(consent) = self.consent.clone() else {
-            for _ in 0..2 {
-                tokio::task::yield_now().await;
-            }
+            // It fails where no descriptor is left; the session may then learn too late.
+            let _ = earlier_events().await;
+            tokio::task::yield_now().await;
             let by = match self.cancel.try_recv() {
                 Ok(by) => by,
                 Err(TryRecvError::Empty) => return None,
@@ -383,6 +385,16 @@ pub(crate) fn tenths() -> u64 {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since.as_millis() / 100).unwrap_or(u64::MAX)
+}
+
+/// Waits until the runtime has taken in all events that its sockets had before the call.
+///
+/// Events are reported in their order, so the last one to come is that of a socket closed here.
+async fn earlier_events() -> io::Result<()> {
+    let (here, there) = std::os::unix::net::UnixStream::pair()?;
+    here.set_nonblocking(true)?;
+    drop(there);
+    UnixStream::from_std(here)?.readable().await
 }
 
 /// The next publication that waits for consent; never, without any.
