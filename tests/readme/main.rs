@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Daemon, GridLab, Peer, Tree, binary, relay_to_socket, run};
+use workspace_tests::{Daemon, GridLab, Peer, Tree, binary, listens_at, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The port in the pages, which the tests replace by a free one.
@@ -87,16 +87,15 @@ impl<'a> Shell<'a> {
         shell
     }
 
-    /// Starts an object store. It cannot tell the port that it got, so it listens on a local socket
-    /// behind a relay.
+    /// Starts an object store, which does not print the port that it got.
     fn start_store(&mut self, line: &str) -> Result<()> {
-        let socket = self.tree.path("socket");
-        let line = line.replace(STORE, &socket.display().to_string());
+        let line = line.replace(STORE, "127.0.0.1:0");
         let ready = |line: &str| line.contains("service listening on").then_some(NOWHERE);
         let (assigned, program) = line.split_at(line.find("versitygw ").context("no program")?);
         let line = format!("export {assigned}; exec {program}");
         let store = Daemon::start(&mut self.command(&line), ready)?;
-        self.store = Some((store, relay_to_socket(socket)?));
+        let addr = listens_at(store.pid())?;
+        self.store = Some((store, addr));
         Ok(())
     }
 

@@ -1,9 +1,8 @@
 //! `ObjectServer`: servers with the interface of S3, each with an empty bucket.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::listening::listens_at;
 use crate::{Daemon, Peer, Tree};
 
 /// The server program.
@@ -133,15 +133,12 @@ impl ObjectServer {
     }
 }
 
-/// It cannot tell the port that it got, so it listens on a local socket behind a relay.
+/// It does not print the port that it got.
 fn versitygw(program: &Path, tree: &Tree) -> Result<(Daemon, SocketAddr)> {
     tree.dir("files/bucket")?;
-    let socket = tree.path("socket");
     let mut command = Command::new(program);
     command
-        .args(["--keep-alive", "--port"])
-        .arg(&socket)
-        .arg("posix")
+        .args(["--keep-alive", "--port", "127.0.0.1:0", "posix"])
         .arg(tree.path("files"))
         .env("ROOT_ACCESS_KEY", ObjectServer::ACCESS)
         .env("ROOT_SECRET_KEY", ObjectServer::SECRET);
@@ -150,37 +147,8 @@ fn versitygw(program: &Path, tree: &Tree) -> Result<(Daemon, SocketAddr)> {
             .then_some(SocketAddr::from(([127, 0, 0, 1], 0)))
     };
     let daemon = Daemon::start(&mut command, ready)?;
-    Ok((daemon, relay_to_socket(socket)?))
-}
-
-/// Relays connections to a local socket, as long as the process runs; returns the address for them.
-pub fn relay_to_socket(socket: PathBuf) -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let addr = listener.local_addr()?;
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let Ok(inner) = UnixStream::connect(&socket) else {
-                continue;
-            };
-            let _ = both(stream, inner);
-        }
-    });
-    Ok(addr)
-}
-
-fn both(outer: TcpStream, inner: UnixStream) -> io::Result<()> {
-    outer.set_nodelay(true)?;
-    let (mut from, mut to) = (outer.try_clone()?, inner.try_clone()?);
-    thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Write);
-    });
-    let (mut from, mut to) = (inner, outer);
-    thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Both);
-    });
-    Ok(())
+    let addr = listens_at(daemon.pid())?;
+    Ok((daemon, addr))
 }
 
 fn moto(program: &Path, tree: &Tree) -> Result<(Daemon, SocketAddr)> {

@@ -1,17 +1,16 @@
 //! `Openssl`: `s_server` on a free port and `s_client`, which send and receive files.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
+use crate::listening::listens_at;
 use crate::peers::Peer;
-
-const READY: Duration = Duration::from_secs(30);
 
 /// A running `openssl s_server` or `s_client`; killed when dropped.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl Openssl {
             .spawn()
             .context("start openssl s_server")?;
         let stdin = child.stdin.take();
-        let addr = match listens_at(&mut child) {
+        let addr = match listens_at(child.id()) {
             Ok(addr) => addr,
             Err(error) => {
                 let _ = child.kill();
@@ -113,38 +112,4 @@ impl Drop for Openssl {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Finds the listening port of a process; `s_server -quiet` does not print it.
-fn listens_at(child: &mut Child) -> Result<SocketAddr> {
-    let end = Instant::now() + READY;
-    let folder = format!("/proc/{}", child.id());
-    while Instant::now() < end {
-        ensure!(
-            child.try_wait()?.is_none(),
-            "openssl s_server ended at once"
-        );
-        let table = fs::read_to_string(format!("{folder}/net/tcp"))?;
-        let own: Vec<String> = fs::read_dir(format!("{folder}/fd"))?
-            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
-            .filter_map(|link| {
-                let name = link.to_str()?.strip_prefix("socket:[")?;
-                Some(name.strip_suffix(']')?.to_owned())
-            })
-            .collect();
-        // Columns: number, local address, remote address, state, …, inode as the tenth.
-        // State 0A is LISTEN.
-        let port = table.lines().find_map(|line| {
-            let columns: Vec<&str> = line.split_whitespace().collect();
-            let (local, state, inode) = (columns.get(1)?, columns.get(3)?, columns.get(9)?);
-            (*state == "0A" && own.iter().any(|socket| socket == inode))
-                .then(|| u16::from_str_radix(local.rsplit(':').next()?, 16).ok())
-                .flatten()
-        });
-        if let Some(port) = port {
-            return Ok((Ipv4Addr::LOCALHOST, port).into());
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    bail!("openssl s_server did not listen within {READY:?}")
 }
