@@ -158,8 +158,10 @@ impl State {
         if len < left {
             return Some(piece.slice(skip..skip + len));
         }
-        self.unread -= 1;
-        Some(std::mem::take(piece).split_off(skip))
+        // The bytes before it are of another reader.
+        let rest = piece.split_off(skip);
+        self.unread -= usize::from(piece.is_empty());
+        Some(rest)
     }
 }
 
@@ -194,6 +196,18 @@ mod tests {
         let read = chunk.read(5 + 9, ALL).await.unwrap();
         assert_eq!(read.as_ptr(), long[9..].as_ptr());
         assert_eq!(read.len(), long.len() - 9);
+    }
+
+    #[tokio::test]
+    async fn a_reader_in_the_middle_of_a_piece_leaves_the_bytes_before_it() {
+        let (pieces, chunk) = chunk();
+        let long = Bytes::from((0..LEAST).map(|at| at.to_le_bytes()[1]).collect::<Vec<_>>());
+        pieces.send(long.clone()).unwrap();
+        assert_eq!(chunk.read(1000, ALL).await.unwrap(), long[1000..]);
+        assert!(chunk.read(1000, ALL).await.unwrap_err().is_none());
+        assert_eq!(chunk.read(0, 400).await.unwrap(), long[..400]);
+        assert_eq!(chunk.read(400, ALL).await.unwrap(), long[400..1000]);
+        assert!(chunk.read(0, ALL).await.unwrap_err().is_none());
     }
 
     #[tokio::test]
