@@ -15,14 +15,14 @@ use crate::striped::Front;
 
 /// A client of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Client {
+pub(super) enum Client {
     Ours,
     Globus,
 }
 
 impl Client {
     /// The clients that are installed.
-    fn all() -> Vec<Self> {
+    pub(super) fn all() -> Vec<Self> {
         let mut clients = vec![Self::Ours];
         if Peer::GlobusUrlCopy.require("interop").is_some() {
             clients.push(Self::Globus);
@@ -31,7 +31,7 @@ impl Client {
     }
 
     /// Copies a file, or the part of it.
-    fn copy(self, is_part: bool, (from, to): (&str, &str)) -> Result<Finished> {
+    pub(super) fn copy(self, is_part: bool, (from, to): (&str, &str)) -> Result<Finished> {
         let (offset, length) = (PART.0.to_string(), PART.1.to_string());
         let (mut flags, part) = match self {
             Self::Ours => (vec!["--json"], ["--offset", &offset, "--length", &length]),

@@ -4,6 +4,7 @@
 mod failures;
 mod matrix;
 mod objects;
+mod pairings;
 mod parts;
 
 use std::fs;

@@ -15,7 +15,7 @@ use super::{SIZE, cp, globus};
 pub(super) const PART: (u64, u64) = (1000, 66 << 20);
 
 /// Bytes before a break, in the middle of a file.
-const AFTER: u64 = 30_000_000;
+pub(super) const AFTER: u64 = 30_000_000;
 
 /// The same bytes at the same place.
 pub(super) fn same_part(one: &Path, other: &Path) -> Result<()> {
@@ -153,6 +153,10 @@ fn an_object_store_is_served_by_nodes() -> Result<()> {
     let cluster = Cluster::start_with(tree.root(), 2, &flags, &flags)?;
     let back = other.path("back");
     broken(&cluster, &local, &back)?;
+    for nodes in [1, 4] {
+        let cluster = Cluster::start_with(tree.root(), nodes, &flags, &flags)?;
+        broken(&cluster, &local, &back)?;
+    }
     let url = cluster.front().url("file");
     for client in ["ours", "globus"] {
         let copy = |flags: &[&str], from: &str, to: &str| match client {
