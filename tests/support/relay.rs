@@ -277,10 +277,13 @@ impl Shared {
                 return;
             };
             let shared = self.clone();
+            let ends = [ends(&from), ends(&to)];
             thread::spawn(move || {
                 if shared.bytes(&from, &to, opened).is_err() {
                     reset(&from);
                     reset(&to);
+                    // The reset is sent when nothing holds the connection any more.
+                    lock(&shared.data).retain(|twin| !ends.contains(&self::ends(twin)));
                 }
                 let _ = to.shutdown(Shutdown::Write);
             });
@@ -355,6 +358,11 @@ fn remember(list: &Mutex<Vec<TcpStream>>, stream: &TcpStream) {
     if let Ok(twin) = stream.try_clone() {
         lock(list).push(twin);
     }
+}
+
+/// The addresses of a connection, which no other one has.
+fn ends(stream: &TcpStream) -> Option<[SocketAddr; 2]> {
+    Some([stream.local_addr().ok()?, stream.peer_addr().ok()?])
 }
 
 fn reset_all(list: &Mutex<Vec<TcpStream>>) {
