@@ -18,7 +18,7 @@ const SIZE: u64 = (80 << 20) + 4099;
 pub(crate) struct Front {
     pub(crate) tree: Tree,
     pub(crate) host: Host,
-    _nodes: [Host; 2],
+    pub(crate) nodes: [Host; 2],
 }
 
 impl Front {
@@ -53,7 +53,7 @@ impl Front {
         Ok(Some(Self {
             tree,
             host,
-            _nodes: [one, two],
+            nodes: [one, two],
         }))
     }
 

@@ -1,6 +1,6 @@
-//! Nodes that are killed, frozen, cut off and added in the middle of a copy, and a front end that is
-//! killed.
+//! Nodes that are killed, frozen, cut off and added in the middle of a copy.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
@@ -9,19 +9,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, ClusterPlan, Finished, Host, Peer, Place, Relay, Tree, file_url, same_file,
+    Break, Cluster, Finished, Host, Peer, Place, Relay, Tree, file_url, same_file,
 };
 
+use super::matrix::Client;
 use super::{SIZE, cp, globus, stripes};
 
 /// Bytes a second through the relay of a copy that is disturbed.
-const RATE: u64 = 40 << 20;
+pub(super) const RATE: u64 = 40 << 20;
 
 /// Of one that a failure has to reach in the middle, over many connections.
 pub(super) const SLOW: u64 = 8 << 20;
 
 /// Longest time from the failure of a node to the end of its transfer.
-const NOTICED: Duration = Duration::from_secs(5);
+pub(super) const NOTICED: Duration = Duration::from_secs(5);
 
 /// Address of the node that fails.
 const FAILING: u8 = 12;
@@ -50,7 +51,7 @@ pub(super) struct Failing {
 
 impl Failing {
     /// Starts this node and `others` over `root`, with these flags of the front end.
-    fn start(root: &Path, others: usize, flags: &[&str]) -> Result<Self> {
+    pub(super) fn start(root: &Path, others: usize, flags: &[&str]) -> Result<Self> {
         Self::of(Cluster::start_with(root, others, flags, &[])?, &[], SLOW)
     }
 
@@ -77,6 +78,11 @@ impl Failing {
         self.front().url_at(self.relay.addr(), name)
     }
 
+    /// Bytes that passed the relay in front of the front end.
+    pub(super) fn passed(&self) -> u64 {
+        self.relay.passed()
+    }
+
     /// Adds another node in the middle of a copy, which is sure to use the node that fails if it
     /// began with this one alone.
     pub(super) fn add_another(&mut self, flags: &[&str]) -> Result<()> {
@@ -92,18 +98,29 @@ impl Failing {
         Ok(())
     }
 
+    /// Sends a signal to the node.
+    pub(super) fn signal(&mut self, signal: Signal) -> Result<()> {
+        let node = self.cluster.nodes().get(self.node).context("no node")?;
+        node.signal(signal)
+    }
+
     /// Has the node fail in the middle of a copy.
     pub(super) fn fail(&mut self, failure: Failure, copying: &Copying) -> Result<()> {
+        self.disturb(failure)?;
+        ensure!(!copying.is_finished(), "the failure came too late");
+        Ok(())
+    }
+
+    /// As [`fail`](Self::fail), of a copy that [`check_noticed`](Self::check_noticed) is about.
+    pub(super) fn disturb(&mut self, failure: Failure) -> Result<()> {
         self.relay.wait_until_passed(SIZE / 4)?;
-        let node = self.cluster.nodes().get(self.node).context("no node")?;
         match failure {
-            Failure::Signal(signal) => node.signal(signal)?,
+            Failure::Signal(signal) => self.signal(signal)?,
             Failure::CutOff => {
                 self.relay.cut(Ipv4Addr::new(127, 0, 0, FAILING).into());
                 self.link.cut(Ipv4Addr::LOCALHOST.into());
             }
         }
-        ensure!(!copying.0.is_finished(), "the failure came too late");
         Ok(())
     }
 }
@@ -116,8 +133,12 @@ impl Copying {
         Self::run(move || cp(flags, &ends.0, &ends.1))
     }
 
-    fn run(copy: impl FnOnce() -> Result<Finished> + Send + 'static) -> Self {
+    pub(super) fn run(copy: impl FnOnce() -> Result<Finished> + Send + 'static) -> Self {
         Self(thread::spawn(copy))
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.0.is_finished()
     }
 
     pub(super) fn end(self) -> Result<Finished> {
@@ -296,24 +317,32 @@ fn a_copy_by_the_globus_client_survives_a_node_that_fails() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_node_that_is_added_in_the_middle_serves_the_next_copy() -> Result<()> {
+/// A copy goes on while a node is added, which the next one uses.
+fn adding(client: Client, put: bool) -> Result<()> {
     let (tree, other) = (Tree::new()?, Tree::new()?);
     let source = other.file("file", SIZE, 7)?;
+    let (there, back) = (tree.path("file"), other.path("back"));
     let mut cluster = Cluster::start(tree.root(), 1)?;
     let relay = Relay::paced(cluster.front().addr(), Break::Never, RATE)?;
     let url = cluster.front().url_at(relay.addr(), "file");
-    let copying = Copying::begin(&[], (file_url(&source), url));
+    let ((from, to), copied) = match put {
+        true => ((file_url(&source), url), &there),
+        false => {
+            fs::copy(&source, &there)?;
+            ((url, file_url(&back)), &back)
+        }
+    };
+    let copying = Copying::run(move || client.copy(false, (&from, &to)));
     relay.wait_until_passed(SIZE / 4)?;
     cluster.add_node(&[])?;
-    copying.end()?.ok()?;
-    same_file(&tree.path("file"), &source)?;
-    let next = cp(
-        &["--json"],
-        &file_url(&source),
-        &cluster.front().url("next"),
-    )?
-    .ok()?;
+    copying.end()?;
+    same_file(copied, &source)?;
+    let front = cluster.front();
+    let (from, to) = match put {
+        true => (file_url(&source), front.url("next")),
+        false => (front.url("file"), file_url(&other.path("next"))),
+    };
+    let next = cp(&["--json"], &from, &to)?.ok()?;
     ensure!(
         stripes(&next).len() == 2,
         "the new node is not used: {}",
@@ -322,39 +351,16 @@ fn a_node_that_is_added_in_the_middle_serves_the_next_copy() -> Result<()> {
     Ok(())
 }
 
-/// Both front ends use both nodes at once; one is killed, and the other goes on.
 #[test]
-fn two_front_ends_share_nodes_and_one_survives_the_other() -> Result<()> {
-    let (tree, other) = (Tree::new()?, Tree::new()?);
-    let source = other.file("file", SIZE, 7)?;
-    let plan = ClusterPlan {
-        fronts: 2,
-        ..ClusterPlan::new(2)?
-    };
-    let cluster = Cluster::of(tree.root(), &plan)?;
-    let second = cluster.other_fronts().next().context("a second one")?;
-    let relays = [
-        Relay::paced(cluster.front().addr(), Break::Never, RATE)?,
-        Relay::paced(second.addr(), Break::Never, RATE)?,
-    ];
-    let [one, two] = &relays;
-    let ends = |host: &Host, relay: &Relay, name: &str| {
-        (file_url(&source), host.url_at(relay.addr(), name))
-    };
-    let killed = Copying::begin(
-        &["--retries", "0", "--retry-for", "0"],
-        ends(cluster.front(), one, "one"),
-    );
-    let copied = Copying::begin(&["--json"], ends(second, two, "two"));
-    one.wait_until_passed(SIZE / 8)?;
-    two.wait_until_passed(SIZE / 8)?;
-    cluster.front().signal(Signal::KILL)?;
-    killed.end()?.failed()?;
-    ensure!(!tree.path("one").exists(), "a part has the final name");
-    let copied = copied.end()?.ok()?;
-    same_file(&tree.path("two"), &source)?;
-    ensure!(stripes(&copied).len() == 2, "{}", copied.report());
-    // The nodes are free for the upload again.
-    cp(&[], &file_url(&source), &second.url("one"))?.ok()?;
-    same_file(&tree.path("one"), &source)
+fn a_node_that_is_added_in_the_middle_serves_the_next_upload() -> Result<()> {
+    Client::all()
+        .into_iter()
+        .try_for_each(|client| adding(client, true))
+}
+
+#[test]
+fn a_node_that_is_added_in_the_middle_serves_the_next_download() -> Result<()> {
+    Client::all()
+        .into_iter()
+        .try_for_each(|client| adding(client, false))
 }

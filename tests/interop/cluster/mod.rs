@@ -1,7 +1,9 @@
 //! A front end of ours with data nodes: our client and the Globus one, and Globus servers as the
 //! other end.
 
+mod disturbed;
 mod failures;
+mod fronts;
 mod matrix;
 mod objects;
 mod pairings;

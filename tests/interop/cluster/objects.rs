@@ -4,11 +4,12 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{
-    Cluster, ClusterPlan, GridLab, ObjectServer, ObjectServerKind, Tree, file_url, same_file,
+    Cluster, ClusterPlan, GridLab, Host, ObjectServer, ObjectServerKind, Tree, file_url, same_file,
 };
 
 use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, SLOW};
-use super::{SIZE, both_ways, cp, secure_url, secured};
+use super::matrix::Client;
+use super::{SIZE, both_ways, cp, globus, secure_url, secured};
 
 /// The only node fails in the middle of a copy, after another one was added, which goes on: with one
 /// node alone a copy of an object is sure to use it.
@@ -66,6 +67,57 @@ fn a_copy_of_an_object_survives_a_node_that_is_frozen() -> Result<()> {
 #[test]
 fn a_copy_of_an_object_survives_a_node_that_is_cut_off() -> Result<()> {
     failing(Failure::CutOff)
+}
+
+/// A copy of an object to or from another server goes on over the node that is left.
+fn failing_between(failure: Failure) -> Result<()> {
+    let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
+        return Ok(());
+    };
+    let (tree, other) = (Tree::new()?, Tree::new()?);
+    let source = other.file("file", SIZE, 35)?;
+    let storage = store.storage()?;
+    let front = ["--third-party", "all", "--storage", &storage];
+    let node = ["--storage", &storage];
+    let whole = Host::ours_with(other.root(), &["--third-party", "all"])?;
+    for client in Client::all() {
+        for to_objects in [true, false] {
+            let name = format!("{client:?}-{to_objects}");
+            let cluster = Cluster::start_with(tree.root(), 0, &front, &[])?;
+            let mut failing = Failing::of(cluster, &node, SLOW)?;
+            let (from, to, copied) = match to_objects {
+                true => (whole.url("file"), failing.url(&name), store.object(&name)),
+                false => {
+                    let object = format!("{client:?}-true");
+                    (failing.url(&object), whole.url(&name), other.path(&name))
+                }
+            };
+            let copying = match client {
+                Client::Ours => Copying::begin(&["--debug", "-p", "1"], (from, to)),
+                Client::Globus => Copying::run(move || {
+                    let flags = ["-rst", "-rst-interval", "1", "-stripe"];
+                    globus(&flags, &from, &to)?.context("no client")
+                }),
+            };
+            failing.add_another(&node)?;
+            failing.fail(failure, &copying)?;
+            let row = || format!("{client:?} {to_objects}: {}", failing.front().output());
+            copying.end()?.ok().with_context(row)?;
+            failing.check_noticed()?;
+            same_file(&copied, &source).with_context(row)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_copy_of_an_object_between_servers_survives_a_node_that_is_killed() -> Result<()> {
+    failing_between(KILLED)
+}
+
+#[test]
+fn a_copy_of_an_object_between_servers_survives_a_node_that_is_cut_off() -> Result<()> {
+    failing_between(Failure::CutOff)
 }
 
 #[test]

@@ -1,0 +1,312 @@
+//! Nodes that fail in the middle of a part of a file, of private data, of a copy by the Globus
+//! client, and as the last one; and nodes of Globus that fail.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+use workspace_tests::{
+    Break, Cluster, Daemon, Finished, GridLab, Peer, Relay, Tree, binary, file_url, run, same_file,
+};
+
+use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, NOTICED, SLOW};
+use super::parts::{PART, same_part};
+use super::{LIMIT, SIZE, cp, secure_url, secured};
+use crate::striped::Front;
+
+/// Longest time from the failure of a node until the client has been told.
+const TOLD: Duration = Duration::from_secs(7);
+
+/// Flags of a copy that is not tried again.
+const ONCE: &[&str] = &["--debug", "-p", "1", "--retries", "0", "--retry-for", "0"];
+
+/// Those of a part of a file, slow enough for a failure in the middle.
+const PARTLY: &[&str] = &["--debug", "-p", "1", "--offset", "1000", "--length", "66M"];
+
+/// A part of a file goes on over the nodes that are left, of four.
+fn failing_with_a_part(failure: Failure) -> Result<()> {
+    for put in [true, false] {
+        let (tree, other) = (Tree::new()?, Tree::new()?);
+        let source = other.file("file", SIZE, 61)?;
+        let (there, back) = (tree.path("file"), other.path("back"));
+        let mut failing = Failing::start(tree.root(), 3, &[])?;
+        let (ends, copied) = match put {
+            true => {
+                tree.file("file", SIZE, 62)?;
+                ((file_url(&source), failing.url("file")), &there)
+            }
+            false => {
+                fs::copy(&source, &there)?;
+                ((failing.url("file"), file_url(&back)), &back)
+            }
+        };
+        let copying = Copying::begin(PARTLY, ends);
+        failing.fail(failure, &copying)?;
+        let copied_part = copying
+            .end_without_a_node()
+            .and_then(|()| same_part(&source, copied));
+        copied_part.with_context(|| format!("put {put}:\n{}", failing.front().output()))?;
+        let end = fs::metadata(copied)?.len();
+        ensure!(
+            end == if put { SIZE } else { PART.0 + PART.1 },
+            "it ends at {end}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_part_of_a_file_survives_a_node_that_is_killed() -> Result<()> {
+    failing_with_a_part(KILLED)
+}
+
+#[test]
+fn a_part_of_a_file_survives_a_node_that_is_frozen() -> Result<()> {
+    failing_with_a_part(FROZEN)
+}
+
+#[test]
+fn a_part_of_a_file_survives_a_node_that_is_cut_off() -> Result<()> {
+    failing_with_a_part(Failure::CutOff)
+}
+
+/// Without any node a copy fails soon; it goes on when there is one again.
+#[test]
+fn a_copy_fails_with_the_last_node_and_is_resumed() -> Result<()> {
+    for failure in [KILLED, FROZEN, Failure::CutOff] {
+        for put in [true, false] {
+            let (tree, other) = (Tree::new()?, Tree::new()?);
+            let source = other.file("file", SIZE, 63)?;
+            let (there, back) = (tree.path("file"), other.path("back"));
+            let mut failing = Failing::start(tree.root(), 0, &[])?;
+            let (local, copied) = if put {
+                (&source, &there)
+            } else {
+                (&back, &back)
+            };
+            if !put {
+                fs::copy(&source, &there)?;
+            }
+            let ends = |url: String| match put {
+                true => (file_url(local), url),
+                false => (url, file_url(local)),
+            };
+            let copying = Copying::begin(ONCE, ends(failing.url("file")));
+            failing.fail(failure, &copying)?;
+            let failed = Instant::now();
+            let refused = copying.end()?.failed()?;
+            let row = || format!("{failure:?}, put {put}: {}", refused.report());
+            ensure!(failed.elapsed() < TOLD, "late, {}", row());
+            ensure!(refused.stderr.contains("data node node1"), "{}", row());
+            ensure!(!copied.exists(), "a part has the final name, {}", row());
+            match failure {
+                FROZEN => failing.signal(Signal::CONT)?,
+                _ => failing.cluster.add_node(&[])?,
+            }
+            let (from, to) = ends(failing.url("file"));
+            let before = failing.passed();
+            let resumed = cp(&["--resume"], &from, &to)?.ok().with_context(row)?;
+            same_file(copied, &source)?;
+            let again = failing.passed() - before;
+            // A node that lives on may hold the bytes of an upload for a while.
+            ensure!(
+                again < SIZE - (1 << 20) || (put && failure != KILLED),
+                "{again} bytes anew after {failure:?}, put {put}: {}",
+                resumed.report()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the files of a folder hold so many bytes.
+fn wait_until_stored(folder: &Path, bytes: u64) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let mut stored = 0;
+        for entry in fs::read_dir(folder)? {
+            // A file may get another name in between.
+            stored += entry?.metadata().map_or(0, |it| it.blocks() * 512);
+        }
+        if stored >= bytes {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < LIMIT, "only {stored} bytes are stored");
+        thread::yield_now();
+    }
+}
+
+/// Runs our client as a user of the Grid; no relay sees the addresses of data, so it is slow by
+/// itself.
+fn private(
+    lab: &GridLab,
+    stack: &str,
+    flags: &[&str],
+    (from, to): (&str, &str),
+) -> Result<Copying> {
+    let mut command = Command::new(binary("gridftp-cp")?);
+    lab.login(&mut command);
+    command.args(["--protect", "private", "--debug"]);
+    command.args(["-p", "1", "--stack", stack]);
+    command.args(flags).args([from, to]);
+    Ok(Copying::run(move || run(&mut command, LIMIT)))
+}
+
+/// A node of four fails in the middle of private data, or the only one.
+fn failing_in_private(failure: Failure) -> Result<()> {
+    let Failure::Signal(signal) = failure else {
+        anyhow::bail!("no relay cuts off private data");
+    };
+    let lab = GridLab::new()?;
+    let mut flags = secured(&lab);
+    flags.extend(["--net-stacks", "tcp,rate"].map(str::to_owned));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    for (nodes, put) in [(4, true), (4, false), (1, true), (1, false)] {
+        let (tree, other, here) = (Tree::new()?, Tree::new()?, Tree::new()?);
+        let source = other.file("file", SIZE, 64)?;
+        let mut cluster = Cluster::start_with(tree.root(), nodes, &flags, &flags)?;
+        let url = secure_url(cluster.front(), "file");
+        let (there, back) = (tree.path("file"), here.path("back"));
+        let (ends, folder, copied) = match put {
+            true => ((file_url(&source), url), tree.root(), &there),
+            false => {
+                fs::copy(&source, &there)?;
+                ((url, file_url(&back)), here.root(), &back)
+            }
+        };
+        let ends = (ends.0.as_str(), ends.1.as_str());
+        let (stack, once) = match nodes {
+            1 => ("tcp,rate:rate=24M", ONCE.get(3..).unwrap_or_default()),
+            _ => ("tcp,rate:rate=8M", &[][..]),
+        };
+        let copying = private(&lab, stack, once, ends)?;
+        wait_until_stored(folder, SIZE / 4)?;
+        cluster.nodes().first().context("a node")?.signal(signal)?;
+        let failed = Instant::now();
+        ensure!(!copying.is_finished(), "the failure came too late");
+        if nodes == 1 {
+            let refused = copying.end()?.failed()?;
+            ensure!(failed.elapsed() < TOLD, "late: {}", refused.report());
+            ensure!(
+                refused.stderr.contains("data node node1"),
+                "{}",
+                refused.report()
+            );
+            ensure!(!copied.exists(), "a part has the final name");
+            cluster.add_node(&flags)?;
+            private(&lab, "tcp", &["--resume"], ends)?.end()?.ok()?;
+        } else {
+            // Other nodes may fail first by the end of their connections.
+            let copied = copying.end()?.ok()?;
+            ensure!(copied.stderr.contains("retry 1: "), "{}", copied.report());
+        }
+        same_file(copied, &source).with_context(|| cluster.front().output())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn private_data_survives_a_node_that_is_killed() -> Result<()> {
+    failing_in_private(KILLED)
+}
+
+#[test]
+fn private_data_survives_a_node_that_is_frozen() -> Result<()> {
+    failing_in_private(FROZEN)
+}
+
+/// The Globus client is told soon, nothing is published, and others are served meanwhile. After a
+/// download that fails it goes on to wait for its data connections, so it is ended then.
+#[test]
+fn the_globus_client_is_told_of_a_node_that_fails() -> Result<()> {
+    let Some(program) = Peer::GlobusUrlCopy.find() else {
+        Peer::GlobusUrlCopy.require("interop");
+        return Ok(());
+    };
+    for failure in [KILLED, FROZEN, Failure::CutOff] {
+        for put in [true, false] {
+            let (tree, other) = (Tree::new()?, Tree::new()?);
+            let source = other.file("file", SIZE, 65)?;
+            let small = other.file("small", 1000, 1)?;
+            // To one address a source sends from one node.
+            let others = if put { 2 } else { 0 };
+            let mut failing = Failing::start(tree.root(), others, &[])?;
+            let there = tree.path("file");
+            let (from, to) = match put {
+                true => (file_url(&source), failing.url("file")),
+                false => {
+                    fs::copy(&source, &there)?;
+                    (failing.url("file"), file_url(&other.path("back")))
+                }
+            };
+            // It reports replies on the standard error stream.
+            let mut command = Command::new("sh");
+            command.args(["-c", "exec \"$0\" -dbg -stripe -p 2 \"$@\" 2>&1"]);
+            let client = Daemon::start(command.arg(&program).args([from, to]), |line| {
+                let begun = line.starts_with("150 ");
+                begun.then(|| SocketAddr::from(([0; 4], 0)))
+            })?;
+            if !put {
+                failing.add_another(&[])?;
+            }
+            failing.disturb(failure)?;
+            let failed = Instant::now();
+            cp(&[], &file_url(&small), &failing.front().url("small"))?.ok()?;
+            ensure!(failed.elapsed() < NOTICED, "others waited for the node");
+            client.wait_for("\n426-data node node")?;
+            let row = || format!("{failure:?}, put {put}: {}", failing.front().output());
+            ensure!(failed.elapsed() < TOLD, "late, {}", row());
+            failing.check_noticed()?;
+            ensure!(!put || !there.exists(), "published, {}", row());
+        }
+    }
+    Ok(())
+}
+
+/// Our client goes on or fails with an error; it never waits for ever, and no file is wrong.
+#[test]
+fn a_node_of_globus_that_fails_ends_a_copy_by_our_client() -> Result<()> {
+    const FLAGS: &[&str] = &["--retries", "1", "--retry-for", "0", "--timeout", "5"];
+    for failure in [KILLED, FROZEN] {
+        let Failure::Signal(signal) = failure else {
+            continue;
+        };
+        for put in [true, false] {
+            let Some(theirs) = Front::start()? else {
+                return Ok(());
+            };
+            let other = Tree::new()?;
+            let source = other.file("file", SIZE, 66)?;
+            let (there, back) = (theirs.tree.path("file"), other.path("back"));
+            let relay = Relay::paced(theirs.host.addr(), Break::Never, SLOW)?;
+            let url = theirs.host.url_at(relay.addr(), "file");
+            let (ends, copied) = match put {
+                true => ((file_url(&source), url), &there),
+                false => {
+                    fs::copy(&source, &there)?;
+                    ((url, file_url(&back)), &back)
+                }
+            };
+            let copying = Copying::begin(FLAGS, ends);
+            relay.wait_until_passed(SIZE / 4)?;
+            theirs.nodes.first().context("a node")?.signal(signal)?;
+            ensure!(!copying.is_finished(), "the failure came too late");
+            let done: Finished = copying.end()?;
+            if done.status.success() {
+                same_file(copied, &source).with_context(|| done.report())?;
+            } else {
+                let done = done.failed()?;
+                let names_it = done.stderr.contains(&relay.addr().to_string());
+                ensure!(names_it, "{}", done.report());
+                ensure!(put || !back.exists(), "a part has the final name");
+            }
+        }
+    }
+    Ok(())
+}
