@@ -39,8 +39,15 @@ pub(crate) fn show(folder: &Path, size: u64) -> Result<()> {
     relay.wait_until_passed(size / 4)?;
     let killed = cluster.nodes().pop().context("no node")?;
     killed.signal(Signal::KILL)?;
+    ensure!(!copying.is_finished(), "the copy ended before the kill");
     let copied = copying.join();
-    copied.map_err(|_| anyhow::anyhow!("the copy panicked"))??;
+    let told = copied.map_err(|_| anyhow::anyhow!("the copy panicked"))??;
+    let log = cluster.front().output();
+    ensure!(
+        told.contains("retry 1: ") && log.contains("data node node3: lost"),
+        "the kill did not reach the copy:\n{told}{log}"
+    );
+    println!("{}", told.trim_end());
     same_file(&tree.path("again"), &source)?;
     let left = cluster.list(&[])?.ok()?;
     ensure!(left.stdout.lines().count() == 2, "{}", left.report());
@@ -51,11 +58,11 @@ pub(crate) fn show(folder: &Path, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs a copy and prints a row.
-fn copy(client: &Path, name: &str, from: &str, to: &str) -> Result<()> {
+/// Runs a copy and prints a row; returns the client's words about failures.
+fn copy(client: &Path, name: &str, from: &str, to: &str) -> Result<String> {
     let started = Instant::now();
     let mut command = Command::new(client);
-    run(command.arg("--quiet").args([from, to]), LIMIT)?.ok()?;
+    let done = run(command.args([from, to]), LIMIT)?.ok()?;
     println!("{name:<44} {:>8.2} s", started.elapsed().as_secs_f64());
-    Ok(())
+    Ok(done.stderr)
 }
