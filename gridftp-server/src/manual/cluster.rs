@@ -8,9 +8,11 @@
 //!
 //! # A first cluster
 //!
-//! Here all members are on one host; on several, the `node` lines run on the hosts of the nodes.
+//! Here all members are on one host; on several, the `node` lines run on the hosts of the nodes. The
+//! first line builds the programs, in a checkout, and needs Rust and nothing else.
 //!
 //! ```sh
+//! cargo build --release --bins && export PATH="$PWD/target/release:$PATH"
 //! gridftp-server cluster init --cluster front --name front
 //! mkdir -p data
 //! gridftp-server front --cluster front --cluster-listen 0.0.0.0:2812 --root data --port 2811 --anonymous rw &
@@ -45,10 +47,13 @@
 //! # A front end without the storage
 //!
 //! With `--storage nodes` the front end needs no mount: it lists, renames, hashes and publishes through
-//! the nodes, whatever storage they have.
+//! the nodes, whatever storage they have. Here it takes the place of the one above,
+//! which is stopped first, and the nodes find it by themselves:
 //!
-//! ```text
-//! gridftp-server front --cluster front --storage nodes --anonymous rw
+//! ```sh
+//! gridftp-server front --cluster front --cluster-listen 0.0.0.0:2812 --storage nodes --port 2811 --anonymous rw &
+//! gridftp-cp ftp://dtn.example.org:2811/run7 again
+//! cmp run7 again
 //! ```
 //!
 //! Each call goes to one node, that of a path and a user as long as it is connected, a checksum to the
@@ -114,8 +119,12 @@
 //! gridftp-server cluster rotate --cluster front
 //! ```
 //!
-//! `gridftp-server cluster retire` ends it, after all members have renewed: a certificate holds 30
-//! days and is renewed ten days before its end.
+//! The old one ends after all members have renewed: a certificate holds 30 days and is renewed ten days
+//! before its end.
+//!
+//! ```sh
+//! gridftp-server cluster retire --cluster front
+//! ```
 //!
 //! Where the key of a node may be stolen, its certificates up to now are refused at once, and its
 //! connections end; it joins again with a new token, into a new folder:
