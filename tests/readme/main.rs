@@ -287,3 +287,22 @@ fn the_shell_lines_about_a_gateway_succeed() -> Result<()> {
     let lines = lines(&page("gridftp-server/src/manual/gateway.rs")?, "sh")?;
     lines.iter().try_for_each(|line| shell.run(line))
 }
+
+/// The files of `--config`; other facts, such as accounts, are none of theirs.
+#[test]
+fn the_settings_about_storages_are_whole() -> Result<()> {
+    let tree = Tree::new()?;
+    for name in ["objects", "gateway"] {
+        let settings = lines(
+            &page(&format!("gridftp-server/src/manual/{name}.rs"))?,
+            "toml",
+        )?;
+        let file = tree.path(name);
+        fs::write(&file, settings.join("\n"))?;
+        let mut check = Command::new(binary("gridftp-server")?);
+        let checked = run(check.args(["check", "--config"]).arg(&file), LIMIT)?;
+        let whole = "ok    configuration: it is whole";
+        ensure!(checked.stdout.contains(whole), "{}", checked.report());
+    }
+    Ok(())
+}
