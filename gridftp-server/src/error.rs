@@ -188,6 +188,17 @@ pub(crate) enum NodeFault {
         /// First byte that is not there.
         at: u64,
     },
+    /// The file that a node stored alone has another size than it reports.
+    #[error(
+        "data nodes: {reported} bytes reported as stored, the file has {found}: another upload \
+         changed it, or a node reports wrongly"
+    )]
+    Size {
+        /// Size by the report of the node, and by the announcement of the client.
+        reported: u64,
+        /// Size of the file.
+        found: u64,
+    },
     /// Several nodes cannot store one file in this storage.
     #[error(
         "data nodes: this storage takes an upload from one node only, send PASV instead of SPAS"

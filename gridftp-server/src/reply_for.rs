@@ -81,7 +81,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             | NodeFault::Silent(_)
             | NodeFault::Unknown(_)
             | NodeFault::Protocol(_) => (Code::of::<426>(), CHANNEL),
-            NodeFault::Amount { .. } | NodeFault::Absent { .. } => {
+            NodeFault::Amount { .. } | NodeFault::Absent { .. } | NodeFault::Size { .. } => {
                 (Code::of::<451>(), Some("INTERNAL_ERROR"))
             }
             NodeFault::NotShared => (Code::of::<504>(), None),

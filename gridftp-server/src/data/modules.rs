@@ -114,7 +114,8 @@ impl<D: Dsi> Mover<'_, D> {
         size: Option<u64>,
     ) -> Result<Moved, Error> {
         let store = self.context.module_store(path.clone(), module, size);
-        self.store(&store).await.map(Moved::from)
+        let stored = self.store(&store).await?;
+        Ok(Moved::from(stored.bytes))
     }
 }
 

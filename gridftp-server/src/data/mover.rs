@@ -126,7 +126,7 @@ impl<'a, D: Dsi> Mover<'a, D> {
                     checksum,
                     ..self.context.plain_store(dsi_path(&path)?, into)
                 };
-                self.store(&store).await
+                self.store(&store).await.map(|stored| stored.bytes)
             }
             TransferKind::StoreBy { path, module, size } => {
                 return self.store_by(&dsi_path(&path)?, module, size).await;

@@ -38,12 +38,12 @@ pub(crate) struct Store {
 }
 
 impl<D: Dsi> Mover<'_, D> {
-    /// Stores a file from the client; returns the bytes received.
+    /// Stores a file from the client.
     ///
     /// # Errors
     /// Before the data connection is used, those of opening. After it, the cause of the end; the
     /// received data is kept for a restart.
-    pub(crate) async fn store(&mut self, store: &Store) -> Result<u64, Error> {
+    pub(crate) async fn store(&mut self, store: &Store) -> Result<Stored, Error> {
         let Context {
             shared,
             user,
@@ -78,7 +78,7 @@ impl<D: Dsi> Mover<'_, D> {
         sink: S,
         base: u64,
         finish: Finish,
-    ) -> Result<u64, Error> {
+    ) -> Result<Stored, Error> {
         let context = &mut self.context;
         self.side.settle(Buffers::from(context.channel));
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
@@ -100,6 +100,15 @@ pub(crate) enum Verdict {
     Sound,
     /// Some are not, by this error: nothing is kept, since ranges recorded before may be as wrong.
     False(Error),
+}
+
+/// A stored file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored {
+    /// Bytes received.
+    pub(crate) bytes: u64,
+    /// One past the last byte of the upload in the file.
+    pub(crate) end: u64,
 }
 
 /// The data of an upload that has arrived whole.
@@ -191,7 +200,7 @@ impl Store {
         checked
     }
 
-    /// Publishes a file that has arrived whole; returns the bytes received.
+    /// Publishes a file that has arrived whole.
     ///
     /// # Errors
     /// Those of the storage.
@@ -201,18 +210,30 @@ impl Store {
         sink: S,
         mut finish: Finish,
         arrived: Arrived,
-    ) -> Result<u64, Error> {
-        let Arrived { bytes, end, here } = arrived;
-        // A file changed in place keeps its bytes behind the upload.
-        if self.into == Placement::Whole && (!self.rules.in_place || self.held.is_empty()) {
-            finish.size = Some(end.max(here.end()));
+    ) -> Result<Stored, Error> {
+        let Arrived {
+            bytes,
+            mut end,
+            here,
+        } = arrived;
+        if self.into == Placement::Whole {
+            end = end.max(here.end());
+        }
+        if self.is_cut_at_end() {
+            finish.size = Some(end);
             // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
             finish.held = (!here.is_empty()).then_some(here);
         }
         let finishing = sink.finish(finish);
         context.reporter.complete(context.watch, finishing).await?;
         context.reporter.last_marks(context.watch).await;
-        Ok(bytes)
+        Ok(Stored { bytes, end })
+    }
+
+    /// Says whether the file ends where the upload does; one changed in place keeps its bytes behind
+    /// it.
+    pub(crate) fn is_cut_at_end(&self) -> bool {
+        self.into == Placement::Whole && (!self.rules.in_place || self.held.is_empty())
     }
 
     /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.

@@ -6,6 +6,7 @@ mod mover;
 mod node;
 mod served;
 mod side;
+mod whole;
 
 use std::sync::Arc;
 

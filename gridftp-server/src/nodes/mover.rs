@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
+use ftp_proto::modules::RetrieveModule;
 use ftp_proto::types::{ListForm, TransferKind};
 use ftp_wire::command::Type;
 use ftp_wire::path::FtpPath;
-use gridftp_cluster::{Transfer, TransferKind as NodeKind, Transferred, Whole};
+use gridftp_cluster::{NodeSession, Transfer, TransferKind as NodeKind, Transferred};
 use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
 use super::follow::{Followed, run};
-use crate::data::{Consent, Context, Digest, KEEPING, Moved, Store, Verdict, take_file};
+use crate::data::{Consent, Context, Digest, Moved, Store, Verdict, take_file};
 use crate::error::{Error, Forbidden, NodeFault};
 use crate::names::dsi_path;
 
@@ -28,8 +29,8 @@ const SALVAGE: Duration = Duration::from_secs(3);
 
 /// A transfer over the data connections of nodes.
 pub(crate) struct NodeMover<'a, D: Dsi> {
-    context: Context<'a, D>,
-    side: &'a mut NodeSide,
+    pub(super) context: Context<'a, D>,
+    pub(super) side: &'a mut NodeSide,
     /// Ends the transfers of all nodes: one failed, or the session cancelled.
     stop: CancellationToken,
     consent: Consent,
@@ -51,7 +52,7 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
     }
 
     /// Follows transfers that end within this time after a stop, or fail in this way.
-    fn followed(&self, within: Duration, late: fn(String) -> NodeFault) -> Followed<'a> {
+    pub(super) fn followed(&self, within: Duration, late: fn(String) -> NodeFault) -> Followed<'a> {
         Followed {
             watch: self.context.watch,
             events: self.context.reporter.events(),
@@ -78,7 +79,7 @@ impl<D: Dsi> NodeMover<'_, D> {
                 self.retrieve(&dsi_path(&path)?, region, &held).await?
             }
             TransferKind::RetrieveBy { path, module } => {
-                return self.send_one(NodeKind::RetrieveBy { path, module }).await;
+                return self.retrieve_by(path, module).await;
             }
             TransferKind::List { path, form } => return self.list(path, form).await,
             TransferKind::Store {
@@ -157,6 +158,35 @@ impl<D: Dsi> NodeMover<'_, D> {
             return Err(NodeFault::Amount { sent, wanted }.into());
         }
         Ok(sent)
+    }
+
+    /// Has the first node send the output of a module.
+    async fn retrieve_by(&mut self, path: FtpPath, module: RetrieveModule) -> Result<Moved, Error> {
+        let at = dsi_path(&path)?;
+        let asked = match &module {
+            RetrieveModule::Checksum {
+                algorithm,
+                offset,
+                length,
+            } => Some((algorithm.clone(), *offset, *length)),
+            RetrieveModule::Tar => None,
+        };
+        let moved = self.send_one(NodeKind::RetrieveBy { path, module }).await?;
+        // The digits cost a second reading; the rest of the report costs nothing.
+        if let Some((algorithm, offset, length)) = asked {
+            let told = moved.digest.as_ref().map(|digest| &digest.algorithm);
+            if told != Some(&algorithm) {
+                let node = self.side.stripes.first().map(NodeSession::node);
+                return Err(NodeFault::Protocol(node.unwrap_or_default().to_owned()).into());
+            }
+            let stat = self.context.shared.dsi.stat(self.context.user, &at).await?;
+            let rest = stat.size.saturating_sub(offset);
+            let (sent, wanted) = (moved.bytes, length.map_or(rest, |length| length.min(rest)));
+            if sent != wanted {
+                return Err(NodeFault::Amount { sent, wanted }.into());
+            }
+        }
+        Ok(moved)
     }
 
     /// Has the first node send a listing.
@@ -240,40 +270,11 @@ impl<D: Dsi> NodeMover<'_, D> {
         let arrived = store
             .receive(context, &sink, base, receiving, examine)
             .await?;
-        store.publish(context, sink, finish, arrived).await
+        let stored = store.publish(context, sink, finish, arrived).await?;
+        Ok(stored.bytes)
     }
 
-    /// Has one node store a file, for a storage whose uploads cannot be shared.
-    async fn store_at_one(&mut self, store: &Store, drains: bool) -> Result<u64, Error> {
-        if self.side.stripes.len() > 1 {
-            return Err(NodeFault::NotShared.into());
-        }
-        let whole = NodeKind::Whole(Box::new(Whole {
-            path: wire_path(&store.path),
-            into: store.into,
-            held: store.held.clone(),
-            size: store.size,
-            modified: store.modified,
-            checksum: store.checksum.clone(),
-            proof: store.proof.clone(),
-            rules: store.rules,
-        }));
-        if store.proof.is_some() {
-            self.context.reporter.keep_nothing();
-        }
-        let request = self.request(whole, drains);
-        // It publishes in one step, whose end alone is the truth.
-        let followed = self.followed(KEEPING, NodeFault::Unknown);
-        let running = run(self.side, vec![request], &followed);
-        // The node has recorded the ranges.
-        let recorded = |_| std::future::ready(Ok(()));
-        let reporter = &mut *self.context.reporter;
-        let done = reporter.run(followed.watch, running, recorded).await;
-        reporter.last_marks(followed.watch).await;
-        Ok(done?.iter().map(|done| done.bytes).sum())
-    }
-
-    fn request(&self, kind: NodeKind, drains: bool) -> Transfer {
+    pub(super) fn request(&self, kind: NodeKind, drains: bool) -> Transfer {
         let restart = self.context.reporter.restart_every().unwrap_or(DURABLE);
         Transfer {
             kind,
@@ -286,7 +287,7 @@ impl<D: Dsi> NodeMover<'_, D> {
 }
 
 /// A path as the nodes' service names it.
-fn wire_path(path: &DsiPath) -> FtpPath {
+pub(super) fn wire_path(path: &DsiPath) -> FtpPath {
     FtpPath::new(path.as_bytes()).unwrap_or_else(FtpPath::root)
 }
 

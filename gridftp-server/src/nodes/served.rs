@@ -285,7 +285,8 @@ impl<D: Dsi> Served<D> {
                     proof: whole.proof,
                     rules: whole.rules,
                 };
-                done.bytes = mover.store(&store).await?;
+                let stored = mover.store(&store).await?;
+                (done.bytes, done.end) = (stored.bytes, stored.end);
             }
         }
         done.connections = watch.connections();

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::net::TcpListener as Listener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Instant;
 
 use byte_ranges::RangeSet;
@@ -16,13 +17,15 @@ use gridftp_cluster::{
 };
 use gridftp_dsi_posix::Posix;
 use gridftp_server::DataNode;
+use gridftp_server::config::{Options, StorageOption, StorageSection};
+use tempfile::TempDir;
 
 use crate::nodes::{BLOCK, Farm, deal, honest, honest_with, join, last, spas, union};
-use crate::support::{Data, PATIENCE, bytes, hidden};
+use crate::support::{Data, Ftp, PATIENCE, bytes, hidden};
 
 /// The conduct of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Conduct {
+pub(crate) enum Conduct {
     /// Answers no request, and lives.
     Silent,
     /// Refuses to listen, for reasons of its own.
@@ -35,26 +38,31 @@ enum Conduct {
     Waits,
     /// Reports bytes that it has neither received nor sent.
     Lies(u64),
+    /// Reports ten bytes with a digest by this algorithm.
+    Digests(&'static str),
     /// Reports a block, and fails.
     Fails,
 }
 
 /// The rules of the uploads of a node, and the requests after each.
-type Seen = Arc<Mutex<(Vec<StoreRules>, Vec<ToNode>)>>;
+pub(crate) type Seen = Arc<Mutex<(Vec<StoreRules>, Vec<ToNode>)>>;
 
 /// A node that plays its transfers.
-struct Played {
+pub(crate) struct Played {
     conduct: Conduct,
     /// Held open.
     ports: Mutex<Vec<Listener>>,
+    /// The tree.
+    root: PathBuf,
     seen: Seen,
 }
 
 impl Played {
-    fn new(conduct: Conduct, seen: &Seen) -> Arc<Self> {
+    pub(crate) fn new(conduct: Conduct, root: &Path, seen: &Seen) -> Arc<Self> {
         Arc::new(Self {
             conduct,
             ports: Mutex::default(),
+            root: root.into(),
             seen: Arc::clone(seen),
         })
     }
@@ -66,12 +74,19 @@ impl Played {
 
     /// The same, with this choice of synced writes at the front end.
     fn farm_with(conduct: Conduct, sync: bool) -> (Farm, Seen) {
+        Self::configured(conduct, |options| options.sync_writes = Some(sync))
+    }
+
+    /// The same, with options of the front end changed.
+    fn configured(conduct: Conduct, options: impl FnOnce(&mut Options)) -> (Farm, Seen) {
         let seen = Seen::default();
-        let node = Self::new(conduct, &seen);
         let farm = Farm::configured(
-            |options| options.sync_writes = Some(sync),
+            options,
             |front| front,
-            |folder, _, runtime, address| vec![join(folder, "played", node, runtime, address)],
+            |folder, root, runtime, address| {
+                let node = Self::new(conduct, root, &seen);
+                vec![join(folder, "played", node, runtime, address)]
+            },
         );
         (farm, seen)
     }
@@ -103,6 +118,11 @@ impl Played {
                 end: bytes,
                 ..Transferred::default()
             })),
+            Conduct::Digests(algorithm) => FromNode::Transferred(Box::new(Transferred {
+                bytes: 10,
+                digest: Some((algorithm.to_owned(), "0".repeat(32))),
+                ..Transferred::default()
+            })),
             Conduct::Fails => {
                 replies
                     .send(FromNode::Received(RangeSet::up_to(BLOCK as u64)))
@@ -111,6 +131,7 @@ impl Played {
             }
             Conduct::Publishes => {
                 let _ = self.next(requests).await;
+                fs::write(self.root.join("f"), "").unwrap();
                 done
             }
             Conduct::ArrivesLate => {
@@ -179,7 +200,7 @@ fn a_healthy_node_is_tried_after_others_that_fail() {
             |folder, root, runtime, address| {
                 let mut nodes: Vec<_> = (0..others)
                     .map(|n| {
-                        let node = Played::new(conduct, &Seen::default());
+                        let node = Played::new(conduct, root, &Seen::default());
                         join(folder, &format!("a{n}"), node, runtime, address)
                     })
                     .collect();
@@ -234,6 +255,73 @@ fn false_reports_of_a_node_are_found() {
     fs::remove_file(farm.server.root.join("there")).unwrap();
 }
 
+/// A tree with a place for objects, whose uploads one node stores alone.
+fn unshared(folder: &TempDir) -> impl FnOnce(&mut Options) {
+    let (root, store) = (folder.path().join("tree"), folder.path().join("store"));
+    fs::create_dir(&store).unwrap();
+    let index = folder.path().join("index");
+    let objects = format!(
+        "object:url=file://{};index={}",
+        store.display(),
+        index.display()
+    );
+    let place = |at: &str, storage: &str| {
+        toml::from_str::<StorageSection>(&format!("at = \"{at}\"\nstorage = \"{storage}\""))
+    };
+    let places = [place("/", "posix"), place("/objects", &objects)].map(Result::unwrap);
+    move |options| {
+        options.root = Some(root);
+        options.storage = Some(StorageOption::Mounted(places.into()));
+    }
+}
+
+#[test]
+fn false_reports_of_a_node_that_publishes_are_found() {
+    let store = |ftp: &mut Ftp, command: &str| {
+        ftp.pasv();
+        ftp.send(command);
+        last(ftp)
+    };
+    let lies = |ways: &str, size: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let (farm, _) = Played::configured(Conduct::Lies(1000), unshared(&folder));
+        let mut ftp = farm.server.login();
+        ftp.ok(ways, 200);
+        farm.server.put("f", bytes(size));
+        let wrong = store(&mut ftp, "STOR f");
+        assert_eq!(wrong.code, 451, "{ways}: {wrong:?}");
+        let why = format!("1000 bytes reported as stored, the file has {size}");
+        assert!(wrong.text().contains(&why), "{ways}: {wrong:?}");
+        farm.server.put("f", bytes(1000));
+        assert_eq!(store(&mut ftp, "STOR f").code, 226, "{ways}");
+        // Others may have appended behind it.
+        farm.server.put("f", bytes(1001));
+        assert_eq!(store(&mut ftp, "APPE f").code, 226, "{ways}");
+        (folder, farm, ftp)
+    };
+    // Each of these takes the time for which a storage may show an older state.
+    thread::scope(|scope| {
+        scope.spawn(|| lies("TYPE A", 1001));
+        scope.spawn(|| {
+            let (_folder, farm, mut ftp) = lies("MODE E", 999);
+            fs::remove_file(farm.server.root.join("f")).unwrap();
+            let absent = store(&mut ftp, "STOR f");
+            assert_eq!(absent.code, 451, "{absent:?}");
+            assert!(
+                absent.text().contains("byte 0 was reported as stored"),
+                "{absent:?}"
+            );
+        });
+        scope.spawn(|| {
+            let (_folder, farm, mut ftp) = lies("TYPE I", 999);
+            farm.server.put("f", bytes(1000));
+            ftp.ok("ALLO 1001", 200);
+            let short = store(&mut ftp, "STOR f");
+            assert_eq!(short.code, 451, "{short:?}");
+        });
+    });
+}
+
 /// Stored and published by one node, which gets all bytes for the digest.
 const AT_ONE_NODE: &str = "ESTO checksum=\"MD5 d41d8cd98f00b204e9800998ecf8427e 0\" f";
 
@@ -247,6 +335,7 @@ fn an_abort_during_a_publication_is_answered_by_its_end() {
     let published = last(&mut ftp);
     assert_eq!(published.code, 226, "{published:?}");
     assert_eq!(last(&mut ftp).code, 226, "of the ABOR");
+    assert!(farm.server.has("f"));
     let seen = seen.lock().unwrap();
     assert_eq!(seen.1, [ToNode::Abort]);
     assert!(seen.0[0].durable, "the rule of the front end");
@@ -263,6 +352,20 @@ fn an_upload_of_a_client_that_has_gone_is_not_published() {
     farm.server.wait_for_sessions(0);
     assert_eq!(seen.lock().unwrap().1.first(), Some(&ToNode::Abort));
     assert!(!seen.lock().unwrap().1.contains(&ToNode::Publish));
+}
+
+/// The front end does not read the file again: the digits are the word of the node.
+#[test]
+fn a_digest_of_other_bytes_than_the_client_asked_for_is_found() {
+    for (algorithm, size, code) in [("SHA1", 10, 426), ("MD5", 9, 451), ("MD5", 10, 226)] {
+        let (farm, _) = Played::farm(Conduct::Digests(algorithm));
+        farm.server.put("f", bytes(size));
+        let mut ftp = farm.server.login();
+        ftp.pasv();
+        ftp.send("ERET checksum=\"MD5 0 10\" f");
+        let told = last(&mut ftp);
+        assert_eq!(told.code, code, "{algorithm} of {size} bytes: {told:?}");
+    }
 }
 
 /// A restart by these ranges would be refused.
@@ -323,7 +426,7 @@ fn no_range_is_kept_beside_a_false_report() {
     let farm = Farm::of(
         |front| front,
         |folder, root, runtime, address| {
-            let liar = Played::new(Conduct::Lies(BLOCK as u64), &seen);
+            let liar = Played::new(Conduct::Lies(BLOCK as u64), root, &seen);
             vec![
                 join(folder, "n1", Arc::new(honest(root, 1)), runtime, address),
                 join(folder, "liar", liar, runtime, address),
@@ -361,7 +464,7 @@ fn an_abort_tells_the_ranges_of_all_nodes() {
     let begun = Instant::now();
     while !holds(&farm.server.root, &content) {
         assert!(begun.elapsed() < PATIENCE, "the blocks are not written");
-        std::thread::yield_now();
+        thread::yield_now();
     }
     ftp.send("ABOR");
     let mut ranges = String::new();
@@ -408,7 +511,7 @@ fn a_node_stores_by_the_rules_of_the_front_end() {
     let begun = Instant::now();
     while !farm.server.has("f") {
         assert!(begun.elapsed() < PATIENCE, "written under another name");
-        std::thread::yield_now();
+        thread::yield_now();
     }
     conn.finish();
     assert_eq!(last(&mut ftp).code, 226);

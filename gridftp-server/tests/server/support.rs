@@ -68,7 +68,11 @@ impl TestServer {
         configure(&mut config, &runtime, &root);
         let server = {
             let _inside = runtime.enter();
-            Server::bind(config, crate::storage(&root)).unwrap()
+            let storage = match &options.storage {
+                Some(_) => config.open_storage().unwrap().unwrap(),
+                None => crate::storage(&root),
+            };
+            Server::bind(config, storage).unwrap()
         };
         let (address, control) = (server.local_addr(), server.control());
         let tls_address = server.local_tls_addr();

@@ -299,7 +299,7 @@ pub struct Transferred {
     pub bytes: u64,
     /// Of an upload: all ranges on stable storage by this transfer, relative to wire offset 0.
     pub ranges: RangeSet,
-    /// One past the last byte moved, relative to wire offset 0.
+    /// One past the last byte of the upload in the file.
     pub end: u64,
     /// Whether a protected connection of MODE S ended without its end mark.
     pub ended_unmarked: bool,
