@@ -313,6 +313,7 @@ pub(crate) fn nodes(args: &NodesArgs) -> anyhow::Result<()> {
             (false, true) => "late",
             (false, false) => "ready",
         };
+        let free = report.free_space.map(xio::ByteSize::new);
         println!(
             "{} {state} {} running {} of {} load {:.2} free {} {}",
             node.name,
@@ -320,7 +321,7 @@ pub(crate) fn nodes(args: &NodesArgs) -> anyhow::Result<()> {
             report.running,
             report.capacity,
             report.load,
-            xio::ByteSize::new(report.free_space),
+            free.map_or_else(|| "unknown".to_owned(), |free| free.to_string()),
             node.version
         );
     }

@@ -76,7 +76,7 @@ mod tests {
                 capacity,
                 running,
                 load: load.into(),
-                free_space: 0,
+                free_space: None,
                 draining,
             },
         );

@@ -18,8 +18,8 @@ pub struct Report {
     pub running: u32,
     /// Load average of the last minute.
     pub load: f64,
-    /// Free bytes of its storage.
-    pub free_space: u64,
+    /// Free bytes of its storage; `None` where there is no bound, or none is known.
+    pub free_space: Option<u64>,
     /// Whether it takes no new sessions.
     pub draining: bool,
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridftp_cluster::Open;
 use gridftp_cluster::{Replies, Report, Requests, Serve};
@@ -30,24 +30,27 @@ pub struct DataNode<D: Dsi> {
 /// The free bytes of the storage, measured beside the reports: a file system may not answer.
 #[derive(Debug, Default)]
 struct FreeSpace {
-    bytes: AtomicU64,
+    bytes: Mutex<Option<u64>>,
     is_measured: AtomicBool,
 }
 
 impl FreeSpace {
     /// Returns the last measure, and begins another unless one is under way.
-    fn of(self: &Arc<Self>, root: PathBuf) -> u64 {
+    fn of(self: &Arc<Self>, root: PathBuf) -> Option<u64> {
         if !self.is_measured.swap(true, Ordering::Relaxed) {
             let own = Arc::clone(self);
             tokio::task::spawn_blocking(move || {
                 if let Ok(space) = rustix::fs::statvfs(&root) {
-                    own.bytes
-                        .store(space.f_bavail * space.f_frsize, Ordering::Relaxed);
+                    *own.bytes() = space.f_bavail.checked_mul(space.f_frsize);
                 }
                 own.is_measured.store(false, Ordering::Relaxed);
             });
         }
-        self.bytes.load(Ordering::Relaxed)
+        *self.bytes()
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, Option<u64>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,7 +104,7 @@ impl<D: Dsi> Serve for DataNode<D> {
             capacity: self.capacity,
             running: self.running(),
             load: load(),
-            free_space: root.map_or(u64::MAX, |root| self.free.of(root)),
+            free_space: root.and_then(|root| self.free.of(root)),
             draining: self.draining.load(Ordering::Relaxed),
         }
     }

@@ -15,12 +15,12 @@ use crate::nodes::Nodes;
 #[tokio::test]
 async fn nodes_come_and_go_while_they_are_connected() {
     let one = Connected::new().await;
-    one.double.set(|report| report.free_space = 7);
+    one.double.set(|report| report.free_space = Some(7));
     let _two = dial(&one.lab.node("two", &one.double), one.address);
     until(&one.nodes, &["one", "two"]).await;
     let info = one.nodes.list().remove(1);
     assert_eq!(info.report.capacity, 4);
-    assert_eq!(info.report.free_space, 7);
+    assert_eq!(info.report.free_space, Some(7));
     assert_eq!(info.version.program, "node 1.0");
     drop(one.node);
     until(&one.nodes, &["two"]).await;
