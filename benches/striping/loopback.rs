@@ -13,6 +13,9 @@ use crate::options::Options;
 /// Connections of a copy beside one server, which has as many over several nodes.
 const STREAMS: [(&str, usize); 3] = [("1", 1), ("4", 1), ("4", 2)];
 
+/// Has the nodes sync no more than the servers beside them.
+const UNSYNCED: [&str; 1] = ["--sync-writes=false"];
+
 /// Measures a front end with nodes beside one server, with as many connections.
 pub(crate) fn beside_one_server(options: &Options) -> Result<Vec<Line>> {
     let Some(client) = Client::find(Side::Ours, Place::here(1))? else {
@@ -22,7 +25,7 @@ pub(crate) fn beside_one_server(options: &Options) -> Result<Vec<Line>> {
     let whole = Host::ours(tree.root())?;
     let mut lines = Vec::new();
     for (streams, nodes) in STREAMS {
-        let cluster = Cluster::start(tree.root(), nodes)?;
+        let cluster = Cluster::start_with(tree.root(), nodes, &UNSYNCED, &[])?;
         // Each node gets its part of them.
         let each = (streams.parse::<usize>()? / nodes).to_string();
         for way in Way::ALL {
@@ -61,7 +64,7 @@ pub(crate) fn beside_globus(options: &Options) -> Result<Vec<Line>> {
     let Some(theirs) = Globus::start(&tree)? else {
         return Ok(Vec::new());
     };
-    let cluster = Cluster::start(tree.root(), 2)?;
+    let cluster = Cluster::start_with(tree.root(), 2, &UNSYNCED, &[])?;
     let mut lines = Vec::new();
     for streams in ["1", "2"] {
         for way in Way::ALL {

@@ -30,6 +30,10 @@ pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Opti
             None => flags,
         });
     let mut merged = flags.clone().or(file);
+    if cluster.is_some() {
+        // A marker names ranges of many machines, and the front end publishes after the last sync.
+        merged.sync_writes.get_or_insert(true);
+    }
     merged.cluster = cluster.or(merged.cluster);
     Ok(merged)
 }
@@ -261,6 +265,20 @@ fn warn(config: &Config) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_parts_of_a_cluster_sync_unless_told_otherwise() {
+        let synced = |cluster: Option<ClusterOptions>, given| {
+            let mut flags = Options::default();
+            (flags.cluster, flags.sync_writes) = (cluster, given);
+            Config::check(&merge(None, &flags).unwrap())
+                .unwrap()
+                .sync_writes
+        };
+        assert!(synced(Some(ClusterOptions::default()), None));
+        assert!(!synced(Some(ClusterOptions::default()), Some(false)));
+        assert!(!synced(None, None));
+    }
 
     #[test]
     fn few_descriptors_are_shared_between_users_and_unauthenticated() {

@@ -58,9 +58,9 @@
 //! restarted upload of the same user continues behind them, also after a restart of the gateway.
 //! Nothing is kept on this machine. Before a marker (`111`) names bytes, the upstream confirms them:
 //! the transfer to it ends, and the next bytes are appended by another. There are no markers, and a
-//! broken upload begins anew, with `sync-writes`, since no upstream tells when bytes are on its disk,
-//! and over another gateway, which appends to no file. A second upload of one user to one name has a
-//! hidden file of its own, without markers.
+//! broken upload begins anew, with `sync-writes` (the default of a front end), since no upstream tells
+//! when bytes are on its disk, and over another gateway, which appends to no file. A second upload of
+//! one user to one name has a hidden file of its own, without markers.
 //!
 //! A hidden file that nobody continues is removed by the next upload of its user to its name, with its
 //! directory, and when it is older than `keep` (a week) by a listing of its directory or behind an

@@ -129,9 +129,9 @@
 //! - **Uploads.** A final name shows a whole file or nothing: the data goes to a hidden file in the
 //!   same directory, or for a small file of known size to one without a name, which gets the final
 //!   name when all data has arrived. This holds for the death of the server at any moment. For a
-//!   crash of the machine or a loss of power it holds with `--sync-writes` only: without it, the
-//!   name may reach the disk before the data. The rest of a failed upload is kept for a restart,
-//!   under a name that is not listed, until `--partial-expiry` hours have passed or `SITE DELHELD`
-//!   removes it; where the disk is full, nothing is kept. `APPE` and `ESTO`, and all uploads with
-//!   `--in-place`, write to the file itself: an upload whose file has lost its name by the end is
-//!   an error, and no two of them overwrite each other's appended or truncated bytes.
+//!   crash of the machine or a loss of power it holds with `--sync-writes` only, the default of front
+//!   ends and nodes: without it, the name may reach the disk before the data. The rest of a failed
+//!   upload is kept for a restart, under a name that is not listed, until `--partial-expiry` hours have
+//!   passed or `SITE DELHELD` removes it; where the disk is full, nothing is kept. `APPE` and `ESTO`, and
+//!   all uploads with `--in-place`, write to the file itself: an upload whose file has lost its name by
+//!   the end is an error, and no two of them overwrite each other's appended or truncated bytes.
