@@ -32,7 +32,7 @@
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`], `log_queue` | The log and its transfer lines |
 //! | `server`, `accept`, `admission`, `control` | Accepting, limits, draining |
-//! | `stdio` | One session on standard input and output, as under ssh |
+//! | `stdio` | One session on a stream that is handed over, as standard input and output under ssh |
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
 //! | `upgrade`, `certificates` | Handshakes on control connections, and logins by certificate |
 //! | `action`, `set_up`, `names`, `listing`, `archive`, `data` | The machine's actions, run against storage and data channel |
@@ -73,4 +73,4 @@ mod upgrade;
 
 pub use nodes::{DataNode, Front};
 pub use server::{Control, Server};
-pub use stdio::serve_stdio;
+pub use stdio::{serve_stdio, serve_stream};

@@ -1,14 +1,15 @@
-//! One session on standard input and output, for the person who runs the process, as under ssh.
+//! One session on a connected stream that is handed over, standard input and output among them, for
+//! the person who runs the process.
 
 use std::future::Future;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ftp_proto::ssh::addresses;
 use gridftp_dsi::{Dsi, DsiPath};
 use tokio::sync::watch;
 use xio::pipe::Pipe;
-use xio::{BoxStream, Target, Transport as _};
+use xio::{Stream, Target, Transport as _};
 
 use crate::auth::{Admitted, admit};
 use crate::config::Config;
@@ -38,6 +39,28 @@ pub async fn serve_stdio<D: Dsi>(
         Some((client, server)) => (client.ip(), server.ip()),
         None => (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()),
     };
+    let stream = Pipe::standard().connect(&Target::file("-")).await?;
+    serve_stream(config, dsi, (stream, peer, local), shutdown, hurry).await
+}
+
+/// Serves one session on a connected stream, with the addresses of the client and of this host, until
+/// the client ends it: whole, or as a front end where the configuration has data nodes
+/// ([`Config::set_front`]).
+///
+/// Logins, data and ends are those of [`serve_stdio`].
+///
+/// # Errors
+/// A limit of no sessions.
+///
+/// # Cancel safety
+/// Dropped, the session ends at once; incomplete uploads never show under their names.
+pub async fn serve_stream<D: Dsi>(
+    config: Config,
+    dsi: D,
+    (stream, peer, local): (impl Stream, IpAddr, IpAddr),
+    shutdown: impl Future<Output = ()>,
+    hurry: impl Future<Output = ()>,
+) -> io::Result<()> {
     let ends = Ends {
         local,
         peer,
@@ -45,7 +68,6 @@ pub async fn serve_stdio<D: Dsi>(
         advertise: config.advertise,
     };
     let person = person(&config);
-    let stream: BoxStream = Box::new(Pipe::standard().connect(&Target::file("-")).await?);
     let shared = Shared::new(config, dsi);
     let rules = shared.rules();
     let permit = shared
@@ -53,7 +75,7 @@ pub async fn serve_stdio<D: Dsi>(
         .map_err(|_| io::Error::other("max-sessions is 0"))?;
     let (stop, stopping) = watch::channel(0);
     let session = shared.session(
-        stream,
+        Box::new(stream),
         ends,
         (rules, permit),
         Entry::Given(person),

@@ -3,18 +3,23 @@
 use std::net::{IpAddr, SocketAddr, TcpListener as Listener};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use byte_ranges::RangeSet;
 use gridftp_cluster::{Member, Node, Nodes, Role, Serve, create_token};
 use gridftp_dsi_posix::Posix;
 use gridftp_server::config::{Config, Options};
-use gridftp_server::{DataNode, Front};
+use gridftp_server::{DataNode, Front, serve_stream};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
+use xio_tcp::TcpHandle;
 
-use crate::support::{Data, Ftp, PATIENCE, Reply, TestServer, bytes, hidden, host_port};
+use crate::support::{
+    Data, Ftp, PATIENCE, Reply, TestServer, bytes, hidden, host_port, pasv_address,
+};
 
 /// Bytes of a block in these tests.
 pub(crate) const BLOCK: usize = 64 << 10;
@@ -280,6 +285,68 @@ fn a_client_of_one_address_is_served_by_one_node() {
     let conn = Data::accept(&port);
     assert!(conn.read() == content);
     assert_eq!(last(&mut ftp).code, 226);
+}
+
+#[test]
+fn delayed_passive_gives_the_address_of_a_node_with_the_transfer() {
+    let farm = Farm::new(1);
+    farm.server.put("f", "late");
+    let mut ftp = farm.server.login();
+    ftp.ok("OPTS PASV AllowDelayed=1;", 200);
+    ftp.ok("PASV", 200);
+    ftp.send("RETR f");
+    let told = ftp.reply();
+    assert_eq!(told.code, 127);
+    let to = pasv_address(&told);
+    assert_eq!(to.ip(), IpAddr::from([127, 0, 0, 11]));
+    let data = Data::connect(to);
+    assert_eq!(ftp.reply().code, 150);
+    assert_eq!(data.read(), b"late");
+    assert_eq!(last(&mut ftp).code, 226);
+}
+
+/// As a monitor has one worker for each person.
+#[test]
+fn a_session_on_a_stream_that_is_handed_over_uses_the_nodes() {
+    let farm = Farm::new(2);
+    let mut options = Options::default();
+    options.root = Some(farm.server.root.clone());
+    let mut config = Config::check(&options).unwrap();
+    config.set_front(Front::new(Arc::clone(&farm.nodes), 16));
+    let storage = Posix::open(&farm.server.root).unwrap();
+    let port = Listener::bind("127.0.0.1:0").unwrap();
+    let ftp = {
+        let address = port.local_addr().unwrap();
+        thread::spawn(move || Ftp::connect(address))
+    };
+    let stream = port.accept().unwrap().0;
+    stream.set_nonblocking(true).unwrap();
+    let serving = thread::spawn(move || {
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            let stream = TcpHandle::from(TcpStream::from_std(stream).unwrap());
+            let here = IpAddr::from([127, 0, 0, 1]);
+            let never = std::future::pending;
+            serve_stream(config, storage, (stream, here, here), never(), never()).await
+        })
+    });
+    let mut ftp = ftp.join().unwrap();
+    ftp.login("whoever", "whatever");
+    ftp.ok("TYPE I", 200);
+    ftp.ok("MODE E", 200);
+    let content = bytes(BLOCK * 4);
+    let to = spas(&mut ftp);
+    assert_eq!(to.len(), 2, "{to:?}");
+    ftp.send("STOR f");
+    let mut conns: Vec<_> = to.into_iter().map(Data::connect).collect();
+    deal(&content, &mut conns);
+    for mut conn in conns {
+        conn.end(1);
+    }
+    assert_eq!(last(&mut ftp).code, 226);
+    assert!(farm.server.get("f") == content);
+    ftp.ok("QUIT", 221);
+    serving.join().unwrap().unwrap();
 }
 
 #[test]
