@@ -92,14 +92,20 @@
 //! gridftp-server nodes --cluster front --front dtn.example.org:2812 --undrain node1
 //! ```
 //!
-//! A node that dies or stands still fails its transfers within four seconds: the client is told the
+//! A node that dies or stands still fails its transfers within five seconds: the client is told the
 //! ranges that are stored (111), then 426, and continues with the nodes that are left;
-//! others do not notice. An upload appears under its name once the storage has the bytes of every node,
-//! and the front end has found every reported range in the file; with `--sync-writes` of the front end
-//! they are on stable storage. Ranges that it cannot look for are not kept.
+//! others do not notice. An upload appears under its name once every node has its bytes on stable
+//! storage, and the front end has found every reported range in the file; markers name such ranges
+//! only. `--sync-writes=false` of the front end spares the syncs, about one a second for each node of
+//! an upload: a crash of a machine may then lose bytes that a marker named. Ranges that the front end
+//! cannot look for are not kept. On NFS, SMB, FUSE and ZFS, where holes of a file do not show, it sees
+//! only that the file is long enough.
 //!
-//! Where one node stores a file alone, it publishes it by itself. After `ABOR` the reply is that of its
-//! end; a node that takes longer than a minute is given up with 426, and the file may be published.
+//! Where one node stores a file alone, it publishes it by itself, and the front end compares the size
+//! of the file with the report of the node and with the announcement of the client (`ALLO`): another
+//! size is answered 451. A front end over NFS must see new files within three seconds: mount it with
+//! `lookupcache=positive`, or `acdirmax=3`. After `ABOR` the reply is that of its end; a node that takes
+//! longer than a minute is given up with 426, and the file may be published.
 //!
 //! With `--hybrid` the front end itself serves clients that ask for no stripes.
 //!
@@ -107,10 +113,14 @@
 //!
 //! Sessions, accounts, policy, the way of storing (`--in-place`, `--sync-writes`) and the checks of
 //! certificates are the front end's. For data channels with authentication (`DCAU`, `PROT` under Grid
-//! security) the node gets the credential of the session for as long as the session lasts; it needs
-//! `--ca-dir` and a host credential of its own for the authorities. TLS without Grid security
-//! (`AUTH TLS`) ends at the front end: `PROT P` is answered 536, unless `--hybrid` lets the front end
-//! move the data.
+//! security) the node gets the credential of the session with the set-up of the connections (`PASV`,
+//! `SPAS`, `PORT`, `SPOR`). It drops it at the end of the transfer; in MODE E, where a set-up serves
+//! further transfers, with the next set-up or the end of the session. It needs `--ca-dir` and a host
+//! credential of its own for the authorities. TLS without Grid security (`AUTH TLS`) ends at the front
+//! end: `PROT P` is answered 536, unless `--hybrid` lets the front end move the data.
+//!
+//! Digests (`CKSM` with `--storage nodes`, `ERET checksum=`) are the word of a node: the front end reads
+//! nothing again, and compares with `ERET` the algorithm and the number of bytes.
 //!
 //! Members renew their certificates by themselves. A new authority comes in beside the old one, which
 //! is trusted until it is retired; SIGHUP has the front end read its folder again:

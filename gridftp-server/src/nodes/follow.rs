@@ -1,6 +1,6 @@
 //! The transfers of nodes, followed from their requests to the end of the last.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ftp_proto::types::Event;
@@ -18,6 +18,10 @@ use super::side::{lost, refused};
 use crate::data::Consent;
 use crate::error::{Error, NodeFault};
 
+/// Longest time for the other nodes to end after one was lost: a frozen one is silent for 3.5 s
+/// before, and the client is told within five.
+const AFTER_LOSS: Duration = Duration::from_secs(1);
+
 /// The reports of a transfer on nodes, and its end ahead of time.
 pub(super) struct Followed<'a> {
     /// Counts the bytes of all nodes.
@@ -30,6 +34,8 @@ pub(super) struct Followed<'a> {
     pub(super) consent: Consent,
     /// Longest time from the stop to the end, and the failure of a node that takes longer.
     pub(super) limit: (Duration, fn(String) -> NodeFault),
+    /// Whether a node was lost.
+    pub(super) is_lost: AtomicBool,
 }
 
 /// Runs one request on each of the first nodes to the end of all; returns their results.
@@ -87,6 +93,9 @@ async fn run_all(
             Ok(done) => results.push(done),
             // The others end because they are told to; the first failure is mostly the cause.
             Err(error) => {
+                if matches!(error, Error::Node(NodeFault::Lost { .. })) {
+                    followed.is_lost.store(true, Ordering::Relaxed);
+                }
                 followed.stop.cancel();
                 failure.get_or_insert(error);
             }
@@ -128,7 +137,11 @@ impl Followed<'_> {
                 biased;
                 () = self.stop.cancelled(), if !is_stopped => {
                     is_stopped = true;
-                    until = Some(Instant::now() + self.limit.0);
+                    let within = match self.is_lost.load(Ordering::Relaxed) {
+                        true => self.limit.0.min(AFTER_LOSS),
+                        false => self.limit.0,
+                    };
+                    until = Some(Instant::now() + within);
                     node.send(ToNode::Abort).await.map_err(|error| lost(node, error))?;
                     continue;
                 }

@@ -40,6 +40,8 @@ pub(crate) enum Conduct {
     Lies(u64),
     /// Reports ten bytes with a digest by this algorithm.
     Digests(&'static str),
+    /// Never ends, not when it is told to either.
+    Stays,
     /// Reports a block, and fails.
     Fails,
 }
@@ -123,6 +125,10 @@ impl Played {
                 digest: Some((algorithm.to_owned(), "0".repeat(32))),
                 ..Transferred::default()
             })),
+            Conduct::Stays => {
+                while self.next(requests).await.is_some() {}
+                failed()
+            }
             Conduct::Fails => {
                 replies
                     .send(FromNode::Received(RangeSet::up_to(BLOCK as u64)))

@@ -1,21 +1,23 @@
-//! A front end without a storage of its own, over processes that have one.
+//! Front ends and nodes as processes: without a storage of its own, by options, stopped and frozen.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::nodes::{BLOCK, deal, fetch_blocks, spas};
+use crate::nodes::{BLOCK, deal, fetch_blocks, join, spas, union};
+use crate::nodes_ends::{Conduct, Played, Seen};
 use crate::process::program;
 use crate::staged::archive_storage;
 use crate::support::{Data, Ftp, PATIENCE, bytes};
 
 /// A member of the cluster as a process, killed when dropped.
-struct Member(Child);
+pub(crate) struct Member(Child);
 
 impl Member {
     /// Starts it, and returns the rest of the line that begins in each of these ways.
@@ -51,43 +53,68 @@ fn signal(member: &Member, name: &str) {
     assert!(sent.status().unwrap().success());
 }
 
-/// A front end without a root, and the nodes over one tree.
-struct Cluster {
-    folder: TempDir,
-    _front: Member,
+/// A front end, and the nodes over one tree.
+pub(crate) struct Cluster {
+    pub(crate) folder: TempDir,
+    front: Member,
     nodes: Vec<Member>,
     address: SocketAddr,
     /// Of the front end, for nodes.
-    inner: String,
+    pub(crate) inner: String,
 }
 
 impl Cluster {
+    /// The front end uses the storage of the nodes.
     fn start() -> Self {
+        Self::with(&["--storage", "nodes"])
+    }
+
+    /// The front end has these options, and the tree if they name no storage.
+    pub(crate) fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("tree")).unwrap();
         run(&mut cluster(folder.path(), "init", "front"));
-        let mut front = program();
-        front.args(["front", "--storage", "nodes", "--anonymous", "rw"]);
-        front.args(["--bind", "127.0.0.1", "--port", "0"]);
-        front.args(["--cluster-listen", "127.0.0.1:0", "--cluster"]);
-        front.arg(folder.path().join("front"));
-        let lines = ["listening for data nodes on ", "listening on "];
-        let (front, found) = Member::start(&mut front, &lines);
+        let (front, inner, address) = Self::front(folder.path(), options);
         Self {
-            address: found[1].parse().unwrap(),
-            inner: found[0].clone(),
             folder,
-            _front: front,
+            front,
             nodes: Vec::new(),
+            address,
+            inner,
         }
     }
 
-    fn add_node(&mut self) {
+    /// A front end; returns its addresses for nodes and for clients.
+    fn front(folder: &Path, options: &[&str]) -> (Member, String, SocketAddr) {
+        let mut front = program();
+        front.args(["front", "--anonymous", "rw", "--bind", "127.0.0.1"]);
+        front.args(["--port", "0", "--cluster-listen", "127.0.0.1:0"]);
+        front.arg("--cluster").arg(folder.join("front"));
+        if !options.contains(&"--storage") {
+            front.arg("--root").arg(folder.join("tree"));
+        }
+        let lines = ["listening for data nodes on ", "listening on "];
+        let (front, found) = Member::start(front.args(options), &lines);
+        (front, found[0].clone(), found[1].parse().unwrap())
+    }
+
+    /// Adds a node over the tree, at 127.0.0.11 and so on.
+    pub(crate) fn add_node(&mut self) {
         let tree = self.folder.path().join("tree").display().to_string();
         self.add_node_over(&["--root", &tree]);
     }
 
     fn add_node_over(&mut self, storage: &[&str]) {
+        let name = self.join();
+        let mut node = self.node(&name);
+        node.args(["--front", &self.inner]).args(storage);
+        let (node, _) = Member::start(&mut node, &["serving as a data node"]);
+        self.nodes.push(node);
+        self.wait_for(self.nodes.len());
+    }
+
+    /// Makes the folder of the next node; returns its name.
+    fn join(&self) -> String {
         let (folder, name) = (self.folder.path(), format!("node{}", self.nodes.len() + 1));
         let mut token = program();
         token.args(["cluster", "token", "--cluster"]);
@@ -97,17 +124,20 @@ impl Cluster {
         let token = run(&mut token);
         let mut join = cluster(folder, "join", &name);
         run(join.arg(token.trim()));
+        name
+    }
+
+    /// The next node, with this name.
+    fn node(&self, name: &str) -> Command {
         let mut node = program();
-        node.args(["node", "--bind", "127.0.0.1", "--front", &self.inner]);
-        node.arg("--cluster").arg(folder.join(&name));
-        node.args(storage);
-        let (node, _) = Member::start(&mut node, &["serving as a data node"]);
-        self.nodes.push(node);
-        self.wait_for(self.nodes.len());
+        let ip = format!("127.0.0.{}", 11 + self.nodes.len());
+        node.args(["node", "--bind", &ip, "--cluster"]);
+        node.arg(self.folder.path().join(name));
+        node
     }
 
     /// Waits until so many nodes are connected.
-    fn wait_for(&self, wanted: usize) {
+    pub(crate) fn wait_for(&self, wanted: usize) {
         wait_until(|| self.listed().lines().count() == wanted);
     }
 
@@ -118,7 +148,19 @@ impl Cluster {
         run(list.arg(self.folder.path().join("front")))
     }
 
-    fn login(&self) -> Ftp {
+    /// The report of the only node.
+    fn report(&self) -> Value {
+        let mut list = program();
+        list.args(["nodes", "--json", "--front", &self.inner, "--cluster"]);
+        let listed = run(list.arg(self.folder.path().join("front")));
+        serde_json::from_str(listed.trim()).unwrap()
+    }
+
+    pub(crate) fn freeze(&self, node: usize) {
+        signal(&self.nodes[node], "STOP");
+    }
+
+    pub(crate) fn login(&self) -> Ftp {
         let mut ftp = Ftp::connect(self.address);
         ftp.login("anonymous", "x");
         ftp.ok("TYPE I", 200);
@@ -223,6 +265,128 @@ fn a_node_that_is_stopped_ends_its_storage_calls_first() {
 }
 
 #[test]
+fn a_node_that_is_stopped_ends_its_transfers_first() {
+    // The front end has the tree: the node serves no storage calls.
+    let mut cluster = Cluster::with(&[]);
+    cluster.add_node();
+    let mut ftp = cluster.login();
+    let content = bytes(4 * BLOCK);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(&content[..BLOCK]);
+    signal(&cluster.nodes[0], "TERM");
+    wait_until(|| cluster.listed().contains("draining"));
+    data.write(&content[BLOCK..]);
+    data.finish();
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 226, "{reply:?}");
+    assert_eq!(cluster.get("f"), content);
+    drop(ftp);
+    assert!(cluster.nodes[0].0.wait().unwrap().success());
+}
+
+#[test]
+fn the_stripes_of_a_front_end_are_bounded() {
+    let mut cluster = Cluster::with(&["--stripes", "2"]);
+    for _ in 0..3 {
+        cluster.add_node();
+    }
+    let mut ftp = cluster.login();
+    ftp.ok("MODE E", 200);
+    let to = spas(&mut ftp);
+    assert_eq!(to.len(), 2, "{to:?}");
+    assert_ne!(to[0].ip(), to[1].ip());
+}
+
+#[test]
+fn a_front_end_dials_the_nodes_of_its_list() {
+    let mut cluster = Cluster::with(&[]);
+    let mut node = cluster.node(&cluster.join());
+    node.arg("--root").arg(cluster.folder.path().join("tree"));
+    node.args(["--cluster-listen", "127.0.0.1:0"]);
+    let lines = ["listening for front ends on ", "serving as a data node"];
+    let (node, found) = Member::start(&mut node, &lines);
+    cluster.nodes.push(node);
+    // The first front end signed the certificate, and does not know the node.
+    assert_eq!(cluster.listed(), "");
+    let options = ["--node", &found[0]];
+    (cluster.front, cluster.inner, cluster.address) =
+        Cluster::front(cluster.folder.path(), &options);
+    cluster.wait_for(1);
+    let mut ftp = cluster.login();
+    assert_eq!(ftp.store("STOR f", b"content").code, 226);
+    assert_eq!(ftp.pasv().ip().to_string(), "127.0.0.11");
+    assert_eq!(cluster.get("f"), b"content");
+}
+
+#[test]
+fn nodes_report_their_load_and_free_space() {
+    let mut cluster = Cluster::with(&[]);
+    cluster.add_node();
+    wait_until(|| {
+        cluster.report()["free"]
+            .as_u64()
+            .is_some_and(|free| free > 0)
+    });
+    // The file changes every five seconds, the report every second.
+    wait_until(|| {
+        let file = fs::read_to_string("/proc/loadavg").unwrap();
+        let now: Option<f64> = file.split(' ').next().and_then(|load| load.parse().ok());
+        now == cluster.report()["load"].as_f64()
+    });
+    let mut cluster = Cluster::start();
+    cluster.add_node_over(&["--storage", "memory"]);
+    assert_eq!(cluster.report()["free"], Value::Null);
+    assert!(cluster.listed().contains("free unknown"));
+}
+
+/// The other nodes have what is left of the five seconds, also where one of them does not end.
+#[test]
+fn a_frozen_node_fails_its_transfer_within_five_seconds() {
+    let mut cluster = Cluster::with(&[]);
+    cluster.add_node();
+    cluster.add_node();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stays = Played::new(Conduct::Stays, cluster.folder.path(), &Seen::default());
+    let inner = cluster.inner.parse().unwrap();
+    let _stays = join(cluster.folder.path(), "stays", stays, &runtime, inner);
+    cluster.wait_for(3);
+    let mut ftp = cluster.login();
+    ftp.ok("MODE E", 200);
+    let to = spas(&mut ftp);
+    let conn = |ip: [u8; 4]| {
+        let to = to.iter().find(|to| to.ip() == IpAddr::from(ip));
+        Data::connect(*to.unwrap())
+    };
+    ftp.send("STOR f");
+    let mut conns = [conn([127, 0, 0, 11]), conn([127, 0, 0, 12])];
+    let content = bytes(11 * BLOCK);
+    deal(&content[..10 * BLOCK], &mut conns);
+    let mut ranges = String::new();
+    while ranges != format!("0-{}", 10 * BLOCK) {
+        let reply = ftp.reply();
+        if reply.code == 111 {
+            ranges = union(&ranges, &reply.text());
+        }
+    }
+    cluster.freeze(0);
+    let begun = Instant::now();
+    conns[1].block(0, 10 * BLOCK as u64, &content[10 * BLOCK..]);
+    let failed = loop {
+        let reply = ftp.reply();
+        match reply.code {
+            111 => ranges = union(&ranges, &reply.text()),
+            112 => {}
+            _ => break reply,
+        }
+    };
+    let taken = begun.elapsed();
+    assert_eq!(failed.code, 426, "{failed:?}");
+    assert_eq!(ranges, format!("0-{}", content.len()));
+    assert!(taken < Duration::from_secs(5), "{taken:?}");
+}
+
+#[test]
 fn stripes_and_a_frozen_node() {
     let mut cluster = Cluster::start();
     cluster.add_node();
@@ -245,7 +409,7 @@ fn stripes_and_a_frozen_node() {
     for n in 0..8 {
         ftp.ok(&format!("MKD d{n}"), 257);
     }
-    signal(&cluster.nodes[0], "STOP");
+    cluster.freeze(0);
     // What may be done twice is repeated at the other node; within seconds all calls go there.
     for n in 0..8 {
         ftp.ok(&format!("MLST d{n}"), 250);
