@@ -1,7 +1,7 @@
 //! Frozen ends, on paused time and without sockets.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -219,6 +219,28 @@ async fn a_front_end_that_freezes_before_it_registers_the_node_is_noticed() {
     let error = end.unwrap_err();
     assert!(matches!(error, Error::Connection { .. }), "{error}");
     let noticed = begun.elapsed() - Duration::from_secs(60);
+    assert!(noticed <= Duration::from_secs(7), "{noticed:?}");
+}
+
+/// No stream is open, so that the pings alone tell it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_freezes_without_a_call_is_noticed() {
+    let lab = Lab::new();
+    let (double, _) = Double::new();
+    let node = lab.node("one", &double);
+    let (here, there) = duplex(1 << 16);
+    let front = peer(&lab.front());
+    let minute = Duration::from_secs(60);
+    let _node = Work::spawn(async move {
+        let mut serving = pin!(node.serve(there, front, State::default()));
+        let _ = timeout(minute, &mut serving).await;
+        // As a stopped process, it sends no pings and closes nothing.
+        std::future::pending().await
+    });
+    let (_caller, connection) = link::call(here).await.unwrap();
+    let begun = Instant::now();
+    soon_paused(connection).await.unwrap_err();
+    let noticed = begun.elapsed().checked_sub(minute).unwrap();
     assert!(noticed <= Duration::from_secs(7), "{noticed:?}");
 }
 

@@ -33,6 +33,53 @@ fn layered() -> DynStack {
     DynStack::new(Tcp::default().push(Nothing), "tcp,nothing")
 }
 
+/// A layer with a key.
+struct Keyed(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+impl<H: Send + 'static> Transform<H> for Keyed {
+    type Handle = H;
+
+    async fn initiate(&self, inner: H, _: &Target) -> xio_core::Result<H> {
+        Ok(inner)
+    }
+
+    async fn respond(&self, inner: H) -> xio_core::Result<H> {
+        Ok(inner)
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("keyed");
+    }
+}
+
+/// A layer holds the credential of a user.
+#[tokio::test]
+async fn a_layer_is_dropped_when_no_connection_can_need_it() {
+    let content = bytes(100);
+    for mode in [Mode::Stream, Mode::Extended] {
+        let key = Arc::new(());
+        let keyed = || DynStack::new(Tcp::default().push(Keyed(Arc::clone(&key))), "tcp,keyed");
+        let (mut from, mut to) = (channel(), channel());
+        let address = to.listen(&keyed(), &here(), Peers::Any).await.unwrap();
+        from.connect_to(keyed(), vec![address]);
+        let (source, sink) = (Memory(content.clone()), Kept::default());
+        move_file(&mut from, &mut to, &source, &whole(mode, 100), &sink).await;
+        if mode == Mode::Extended {
+            // The set-up serves the next transfer as well.
+            assert_eq!(Arc::strong_count(&key), 3);
+            from.reset();
+            to.reset();
+        }
+        let dropped = async {
+            while Arc::strong_count(&key) > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let dropped = tokio::time::timeout(std::time::Duration::from_secs(20), dropped);
+        dropped.await.expect("the layer is dropped");
+    }
+}
+
 #[tokio::test]
 async fn a_released_port_is_free_at_once() {
     let (mut from, mut to) = (channel(), channel());
