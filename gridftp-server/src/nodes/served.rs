@@ -286,7 +286,9 @@ impl<D: Dsi> Served<D> {
                     rules: whole.rules,
                 };
                 let stored = mover.store(&store).await?;
-                (done.bytes, done.end) = (stored.bytes, stored.end);
+                done.bytes = stored.bytes;
+                // Without bytes the file need not reach to the offset of the upload.
+                done.end = if stored.bytes > 0 { stored.end } else { 0 };
             }
         }
         done.connections = watch.connections();

@@ -94,7 +94,9 @@ impl Size {
             if channel.mode == Mode::Stream {
                 wire = wire.max(held.first_hole().saturating_add(done.bytes));
             }
-            end = end.max(base.saturating_add(wire));
+            if wire > 0 {
+                end = end.max(base.saturating_add(wire));
+            }
         }
         match store.is_cut_at_end() {
             true => Self::Exactly(end),

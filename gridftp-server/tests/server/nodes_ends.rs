@@ -602,4 +602,6 @@ fn modules_run_on_a_node() {
     assert_eq!(farm.server.get("dir/f"), b"0123456789");
     assert_eq!(ftp.store(&store, b"23456").code, 226);
     assert_eq!(farm.server.get("dir/f"), b"0122345689");
+    let nothing = "ESTO checksum=\"MD5 d41d8cd98f00b204e9800998ecf8427e 30\" dir/f";
+    assert_eq!(ftp.store(nothing, b"").code, 226);
 }
