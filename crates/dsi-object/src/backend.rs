@@ -62,6 +62,7 @@ impl Dsi for Objects {
         Capabilities::new("object", WriteModel::Parts(self.store.least_part()))
             .with_checksums(COSTS)
             .with_resume(true)
+            .with_exclusive(true)
             .with_updates(false)
             .with_times(false)
     }

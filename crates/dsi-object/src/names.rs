@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Result};
 use object_store::path::Path;
-use object_store::{
-    Error as StoreError, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload,
-};
+use object_store::{Error as StoreError, ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 
 use crate::entry::Entry;
 use crate::error::{kind, of, refused};
@@ -31,17 +30,8 @@ impl Store {
         }
         self.has_parent(OP, path).await?;
         let marker = Keys::marker(&self.keys.key(OP, path)?);
-        let put = |mode: PutMode| {
-            self.objects
-                .put_opts(&marker, PutPayload::new(), mode.into())
-        };
-        let done = match put(PutMode::Create).await {
-            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
-                put(PutMode::Overwrite).await
-            }
-            done => done,
-        };
-        done.map(drop).map_err(|error| of(OP, path, error))
+        let done = self.create(&marker, Bytes::new()).await;
+        done.map_err(|error| of(OP, path, error))
     }
 
     pub(crate) async fn remove_dir(&self, path: &DsiPath) -> Result<()> {

@@ -28,7 +28,9 @@ pub(crate) struct Upload {
 /// The way of a store to take parts.
 #[derive(Clone)]
 pub(crate) enum Parts {
-    Store(Arc<dyn MultipartStore>),
+    /// The second one, if the store has such conditions, completes an upload only where there is no
+    /// object.
+    Store(Arc<dyn MultipartStore>, Option<Arc<dyn MultipartStore>>),
     /// A sparse file beside the final one. Its name ends in `#` and digits, which
     /// [`LocalFileSystem`] neither lists nor opens.
     Local(Arc<LocalFileSystem>),
@@ -37,7 +39,7 @@ pub(crate) enum Parts {
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Store(_) => "Parts::Store",
+            Self::Store(..) => "Parts::Store",
             Self::Local(_) => "Parts::Local",
         })
     }
@@ -47,7 +49,7 @@ impl Parts {
     /// Begins an upload.
     pub(crate) async fn begin(&self, key: &Path, part: u64) -> Result<Upload> {
         let id = match self {
-            Self::Store(store) => store.create_multipart(key).await?,
+            Self::Store(store, _) => store.create_multipart(key).await?,
             Self::Local(files) => {
                 let nanos = SystemTime::now().duration_since(UNIX_EPOCH);
                 let mut number = nanos.map_or(0, |time| time.as_nanos());
@@ -79,7 +81,7 @@ impl Parts {
     /// Uploads the part with this index and returns its name for the completion.
     pub(crate) async fn put(&self, upload: &Upload, index: usize, data: Bytes) -> Result<String> {
         match self {
-            Self::Store(store) => {
+            Self::Store(store, _) => {
                 let put = store.put_part(&upload.key, &upload.id, index, data.into());
                 Ok(put.await?.content_id)
             }
@@ -97,15 +99,21 @@ impl Parts {
         }
     }
 
-    /// Publishes the object of these parts, and returns its entity tag.
+    /// Publishes the object of these parts, and returns its entity tag. An `exclusive` one replaces
+    /// nothing, where the store has conditions for that.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] or [`Error::Precondition`] where it would.
     pub(crate) async fn complete(
         &self,
         upload: &Upload,
         parts: Vec<String>,
         size: u64,
+        exclusive: bool,
     ) -> Result<Option<String>> {
         match self {
-            Self::Store(store) => {
+            Self::Store(store, new) => {
+                let store = new.as_ref().filter(|_| exclusive).unwrap_or(store);
                 let parts = parts.into_iter().map(|content_id| PartId { content_id });
                 let done = store.complete_multipart(&upload.key, &upload.id, parts.collect());
                 Ok(done.await?.e_tag)
@@ -113,14 +121,26 @@ impl Parts {
             Self::Local(files) => {
                 let target = files.path_to_filesystem(&upload.key)?;
                 let file = staged(&target, &upload.id);
-                blocking(move || {
+                let named = move || {
                     let whole = OpenOptions::new().write(true).open(&file)?;
                     whole.set_len(size)?;
                     whole.sync_all()?;
+                    if exclusive {
+                        std::fs::hard_link(&file, &target)?;
+                        return std::fs::remove_file(&file);
+                    }
                     std::fs::rename(&file, &target)
-                })
-                .await?;
-                Ok(None)
+                };
+                match tokio::task::spawn_blocking(named).await? {
+                    Ok(()) => Ok(None),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        Err(Error::AlreadyExists {
+                            path: upload.key.to_string(),
+                            source: Box::new(error),
+                        })
+                    }
+                    Err(error) => Err(local(error)),
+                }
             }
         }
     }
@@ -130,7 +150,7 @@ impl Parts {
     /// documentation of `AbortMultipartUpload` of S3).
     pub(crate) async fn give_up(&self, upload: &Upload, late: Duration) -> Result<()> {
         self.abort(upload).await?;
-        if let Self::Store(_) = self {
+        if let Self::Store(..) = self {
             tokio::time::sleep(late).await;
             self.abort(upload).await?;
         }
@@ -140,7 +160,7 @@ impl Parts {
     /// Ends an upload and removes its parts; one that does not exist is no error.
     pub(crate) async fn abort(&self, upload: &Upload) -> Result<()> {
         let done = match self {
-            Self::Store(store) => store.abort_multipart(&upload.key, &upload.id).await,
+            Self::Store(store, _) => store.abort_multipart(&upload.key, &upload.id).await,
             Self::Local(files) => {
                 let file = staged(&files.path_to_filesystem(&upload.key)?, &upload.id);
                 blocking(move || match std::fs::remove_file(file) {
@@ -182,8 +202,13 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await?;
-    done.map_err(|error| Error::Generic {
+    done.map_err(local)
+}
+
+/// An error of a directory of this machine.
+fn local(error: io::Error) -> Error {
+    Error::Generic {
         store: "LocalFileSystem",
         source: Box::new(error),
-    })
+    }
 }

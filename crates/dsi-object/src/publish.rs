@@ -6,13 +6,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
-use gridftp_dsi::{ErrorKind, Finish, Kind, Result, Stat};
-use object_store::ObjectMeta;
+use gridftp_dsi::{Error, ErrorKind, Finish, Kind, Result, Stat};
+use object_store::{Error as StoreError, ObjectMeta};
 
 use crate::checksum;
 use crate::error::{is_transient, kind, of};
 use crate::journal::Stored;
 use crate::sink::{ObjectSink, Target, blocking, remove};
+
+/// The reason of an upload that was to replace nothing.
+const TAKEN: &str = "the upload was to replace nothing, and something has its name";
+
+/// Whether a store refuses an upload that would replace an object.
+fn is_taken(error: &StoreError) -> bool {
+    matches!(kind(error), ErrorKind::Exists | ErrorKind::Changed)
+}
 
 impl ObjectSink {
     /// Publishes the object.
@@ -61,8 +69,20 @@ impl ObjectSink {
     /// Publishes an object of one request.
     async fn put_small(&self, data: Bytes, done: &Finish) -> Result<()> {
         checksum::check(&self.to.path, data.clone(), done).await?;
-        let put = self.to.store.put(&self.to.key, data);
-        put.await.map_err(self.to.failed("write"))
+        let put = self.to.store.put(&self.to.key, data, done.exclusive);
+        match put.await {
+            Err(error) if done.exclusive && is_taken(&error) => Err(self.taken(error).await),
+            put => put.map_err(self.to.failed("write")),
+        }
+    }
+
+    /// The error of an upload that was to replace nothing, and that the store refused for that.
+    async fn taken(&self, error: StoreError) -> Error {
+        match self.to.store.head(&self.to.key).await {
+            Ok(Some(_)) => self.to.refused(ErrorKind::Exists, TAKEN),
+            // Of two uploads at the same time a store may refuse both.
+            _ => self.to.refused(ErrorKind::Busy, error.to_string()),
+        }
     }
 
     /// Publishes an object of parts, and checks the expected digest: before, if the parts passed in
@@ -88,7 +108,7 @@ impl ObjectSink {
         if expected.is_some() && !is_known {
             self.must_be_new().await?;
         }
-        let published = self.complete(parts, size).await;
+        let published = self.complete(parts, size, done.exclusive).await;
         if self.state().is_over {
             self.forget().await;
         }
@@ -110,8 +130,14 @@ impl ObjectSink {
         Err(self.to.refused(ErrorKind::Unsupported, why))
     }
 
-    /// Publishes the object of these parts, which are `size` bytes; returns its entity tag.
-    async fn complete(&self, parts: &BTreeMap<usize, Stored>, size: u64) -> Result<Option<String>> {
+    /// Publishes the object of these parts, which are `size` bytes; returns its entity tag. An
+    /// `exclusive` one replaces nothing.
+    async fn complete(
+        &self,
+        parts: &BTreeMap<usize, Stored>,
+        size: u64,
+        exclusive: bool,
+    ) -> Result<Option<String>> {
         let upload = self.upload().await?;
         let store = &self.to.store;
         // A restart completes the upload if this process does not.
@@ -123,7 +149,13 @@ impl ObjectSink {
         let ids: Vec<_> = parts.values().map(|part| part.id.clone()).collect();
         let expected = checksum::tag_of(&ids);
         let before = store.head(&self.to.key).await;
-        let error = match store.parts.complete(upload, ids, size).await {
+        // Not every store has the condition.
+        if exclusive && let Ok(Some(_)) = before {
+            self.abandon().await;
+            return Err(self.to.refused(ErrorKind::Exists, TAKEN));
+        }
+        let completing = store.parts.complete(upload, ids, size, exclusive);
+        let error = match completing.await {
             Ok(tag) => {
                 self.state().is_over = true;
                 return Ok(tag);
@@ -131,7 +163,8 @@ impl ObjectSink {
             Err(error) => error,
         };
         let is_gone = kind(&error) == ErrorKind::NotFound;
-        let is_doubtful = is_gone || is_transient(&error);
+        let is_refused = exclusive && is_taken(&error);
+        let is_doubtful = is_gone || (is_transient(&error) && !is_refused);
         // The reply to an earlier attempt may be lost, and the object complete. The tag of an
         // encrypted object is unknown, but another one than before.
         let is_new = |now: &ObjectMeta| {
@@ -153,6 +186,13 @@ impl ObjectSink {
             self.state().is_over = true;
             let why = format!("the store has ended the upload: {error}");
             return Err(self.to.refused(ErrorKind::Changed, why));
+        }
+        if is_refused {
+            let taken = self.taken(error).await;
+            if taken.kind() == ErrorKind::Exists {
+                self.abandon().await;
+            }
+            return Err(taken);
         }
         // The store did not answer: its parts and the journal are kept. No parts are left behind a
         // refusal; if their removal fails too, the journal keeps them for a restart.

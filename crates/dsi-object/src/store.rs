@@ -15,7 +15,8 @@ use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    ClientOptions, Error as StoreError, ObjectStore, ObjectStoreExt as _, RetryConfig,
+    ClientOptions, Error as StoreError, HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt as _,
+    PutMode, RetryConfig,
 };
 
 use crate::error::refused;
@@ -140,14 +141,16 @@ struct Handles {
 }
 
 impl Handles {
-    fn remote<S>(store: S, copy_limit: u64) -> Self
+    /// `new` is the same store with the condition that there be no object.
+    fn remote<S>(store: S, new: Option<S>, copy_limit: u64) -> Self
     where
         S: ObjectStore + MultipartStore + PaginatedListStore,
     {
         let store = Arc::new(store);
+        let new = new.map(|new| Arc::new(new) as Arc<dyn MultipartStore>);
         Self {
             objects: store.clone(),
-            parts: Parts::Store(store.clone()),
+            parts: Parts::Store(store.clone(), new),
             pages: Some(store),
             copy_limit,
         }
@@ -185,6 +188,29 @@ fn credentials(file: Option<&FilePath>) -> Result<Vec<(String, String)>> {
     pairs.map(pair).collect()
 }
 
+/// The settings of connections.
+fn client_options(config: &Config) -> ClientOptions {
+    let endpoint = config.endpoint.as_deref();
+    ClientOptions::new()
+        .with_timeout(REQUEST)
+        .with_connect_timeout(Duration::from_secs(10))
+        .with_allow_http(endpoint.is_some_and(|url| url.starts_with("http://")))
+}
+
+/// A store of S3, and the same one for completions that replace nothing: `object_store` has no
+/// condition for them, but sends and signs its default headers with them.
+fn s3(builder: AmazonS3Builder, config: &Config) -> Result<Handles> {
+    let mut headers = HeaderMap::new();
+    headers.insert("if-none-match", HeaderValue::from_static("*"));
+    let options = client_options(config).with_default_headers(headers);
+    let conditions = builder.get_config_value(&AmazonS3ConfigKey::ConditionalPut);
+    let new = (conditions.as_deref() != Some("disabled"))
+        .then(|| builder.clone().with_client_options(options).build());
+    let new = new.transpose().map_err(failed)?;
+    let store = builder.build().map_err(failed)?;
+    Ok(Handles::remote(store, new, S3_COPY))
+}
+
 /// Applies the common settings to a builder of `object_store`.
 macro_rules! builder {
     ($builder:ty, $url:expr, $config:expr, $key:ty) => {{
@@ -194,18 +220,10 @@ macro_rules! builder {
             max_retries: usize::MAX,
             ..RetryConfig::default()
         };
-        let plain = $config
-            .endpoint
-            .as_deref()
-            .is_some_and(|url| url.starts_with("http://"));
-        let client = ClientOptions::new()
-            .with_timeout(REQUEST)
-            .with_connect_timeout(Duration::from_secs(10))
-            .with_allow_http(plain);
         let mut builder = <$builder>::from_env()
             .with_url($url)
             .with_retry(retry)
-            .with_client_options(client);
+            .with_client_options(client_options($config));
         for (name, value) in credentials($config.credentials.as_deref())? {
             let key: $key = name
                 .parse()
@@ -233,7 +251,7 @@ impl Store {
                 if let Some(region) = &config.region {
                     builder = builder.with_region(region);
                 }
-                Handles::remote(builder.build().map_err(failed)?, S3_COPY)
+                s3(builder, config)?
             }
             Scheme::Google => {
                 let url = format!("gs://{bucket}");
@@ -241,7 +259,7 @@ impl Store {
                 if let Some(endpoint) = &config.endpoint {
                     builder = builder.with_base_url(endpoint);
                 }
-                Handles::remote(builder.build().map_err(failed)?, u64::MAX)
+                Handles::remote(builder.build().map_err(failed)?, None, u64::MAX)
             }
             Scheme::Azure => {
                 let url = format!("az://{bucket}");
@@ -249,7 +267,7 @@ impl Store {
                 if let Some(endpoint) = &config.endpoint {
                     builder = builder.with_endpoint(endpoint.clone());
                 }
-                Handles::remote(builder.build().map_err(failed)?, u64::MAX)
+                Handles::remote(builder.build().map_err(failed)?, None, u64::MAX)
             }
             Scheme::Local => {
                 let store = LocalFileSystem::new_with_prefix(std::mem::take(&mut prefix));
@@ -284,16 +302,44 @@ impl Store {
         })
     }
 
-    /// Publishes an object in one request.
-    pub(crate) async fn put(&self, key: &Path, data: Bytes) -> Result<(), StoreError> {
+    /// Puts an object where there is none; a store without such a condition is looked at before.
+    pub(crate) async fn create(&self, key: &Path, data: Bytes) -> Result<(), StoreError> {
+        let put = |mode: PutMode| self.objects.put_opts(key, data.clone().into(), mode.into());
+        let done = match put(PutMode::Create).await {
+            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+                if self.head(key).await?.is_some() {
+                    return Err(StoreError::AlreadyExists {
+                        path: key.to_string(),
+                        source: "the store has no conditions".into(),
+                    });
+                }
+                put(PutMode::Overwrite).await
+            }
+            done => done,
+        };
+        done.map(drop)
+    }
+
+    /// Publishes an object in one request; an `exclusive` one replaces nothing.
+    pub(crate) async fn put(
+        &self,
+        key: &Path,
+        data: Bytes,
+        exclusive: bool,
+    ) -> Result<(), StoreError> {
         let Parts::Local(_) = self.parts else {
-            return self.objects.put(key, data.into()).await.map(drop);
+            return match exclusive {
+                true => self.create(key, data).await,
+                false => self.objects.put(key, data.into()).await.map(drop),
+            };
         };
         let size = data.len() as u64;
         let upload = self.parts.begin(key, size.max(1)).await?;
         let published = async {
             let part = self.parts.put(&upload, 0, data).await?;
-            self.parts.complete(&upload, vec![part], size).await
+            self.parts
+                .complete(&upload, vec![part], size, exclusive)
+                .await
         };
         match published.await {
             Ok(_) => Ok(()),

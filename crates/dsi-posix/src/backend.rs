@@ -157,6 +157,7 @@ impl Dsi for Posix {
             .with_checksums(COSTS)
             .with_symlinks(true)
             .with_resume(true)
+            .with_exclusive(true)
             .with_modes(true)
             .with_shared_uploads(true)
     }

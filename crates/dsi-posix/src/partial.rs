@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use byte_ranges::{Range64, RangeSet};
 use gridftp_dsi::{ErrorKind, Finish, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::complete::{copy_metadata, settle_size, verify};
@@ -344,6 +344,10 @@ impl PartialFile {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(errno.into()),
         };
+        if done.exclusive && old.is_some() {
+            self.discard();
+            return Err(TAKEN);
+        }
         match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
             None | Some(FileType::RegularFile) => {}
             Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
@@ -374,9 +378,16 @@ impl PartialFile {
         if recorded {
             journal::remove(dir, &[&self.names.held, &self.names.next])?;
         }
-        if let Err(errno) =
-            rustix::fs::renameat(dir, self.temp.as_slice(), dir, self.name.as_slice())
-        {
+        let (temp, name) = (self.temp.as_slice(), self.name.as_slice());
+        let named = match done.exclusive {
+            true => rename_new(dir, temp, name),
+            false => rustix::fs::renameat(dir, temp, dir, name),
+        };
+        if let Err(errno) = named {
+            if done.exclusive && errno == Errno::EXIST {
+                self.discard();
+                return Err(TAKEN);
+            }
             if recorded {
                 // Best effort: the rename has failed, and the upload with it.
                 let _ = self.checkpoint(&RangeSet::up_to(len), false);
@@ -455,6 +466,27 @@ fn is_current(dir: BorrowedFd<'_>, name: &[u8], record: &Record) -> bool {
         rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|there| Over::of(&there) == over)
     })
+}
+
+/// The error of an upload that may not replace what has its name.
+const TAKEN: Fault = Fault::Rule(
+    ErrorKind::Exists,
+    "the upload was to replace nothing, and something has its name",
+);
+
+/// Renames in one step, unless something has the new name.
+fn rename_new(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
+        // File systems without that have links, as NFS.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(dir, from, to),
+        done => done,
+    }
+}
+
+/// As [`rename_new`], in two steps: after a crash between them the file has both names.
+fn link_new(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    rustix::fs::linkat(dir, from, dir, to, AtFlags::empty())?;
+    rustix::fs::unlinkat(dir, from, AtFlags::empty())
 }
 
 /// Whether the entry `name` of `dir` is the file that `stat` describes.

@@ -159,6 +159,7 @@ impl Whole {
         copy_metadata(file, old.as_ref(), done)?;
         late::settle(file, sync)?;
         let named = match (&target.index, old) {
+            (_, Some(_)) if done.exclusive => return Ok(None),
             (_, None) => unnamed::link(file, dir, name),
             (Some(index), Some(_)) => index.replace(file, dir, name),
             (None, Some(_)) => return Ok(None),

@@ -79,7 +79,7 @@ class Folder(services.StorageServicer):
 
     def Describe(self, request, context):
         checksums = [messages.Checksum(name=name, cost=12) for name in ("MD5", "SHA1", "SHA256")]
-        return messages.Description(version=1, checksums=checksums, times=True)
+        return messages.Description(version=1, checksums=checksums, times=True, exclusive=True)
     Stat = told(lambda self, place: self.facts(self.path(place)))
     def entries(self, found):
         for entry in found:
@@ -105,7 +105,7 @@ class Folder(services.StorageServicer):
                 raise Refused("MISMATCH")
             self.set_meta(unfinished, request)
             os.fsync(descriptor)
-            os.rename(unfinished, path)
+            (os.link if request.exclusive else os.rename)(unfinished, path)
             return self.facts(path)
         finally:
             self.end(descriptor, unfinished)

@@ -195,6 +195,7 @@ impl From<&Capabilities> for proto::Description {
             discards: !can.keeps,
             order: Some(can.writes.into()),
             identity: String::new(),
+            exclusive: can.exclusive,
         }
     }
 }
@@ -219,6 +220,7 @@ impl proto::Description {
             .with_updates(self.updates)
             .with_stages(self.stages)
             .with_keeps(!self.discards)
+            .with_exclusive(self.exclusive)
     }
 }
 

@@ -281,6 +281,7 @@ impl<P: Peers> Sink for RemoteSink<P> {
             checksum,
             size: done.size,
             held: done.held.as_ref().map(proto::RangeList::from),
+            exclusive: done.exclusive,
         };
         let finished = self
             .content

@@ -200,6 +200,7 @@ impl Storage for Served {
         let mut done = request.size.map_or_else(Finish::as_is, Finish::whole);
         done.modified = request.modified.map(crate::proto::Time::pair);
         done.mode = request.mode;
+        done.exclusive = request.exclusive;
         done.held = request.held.map(|held| set(Some(held))).transpose()?;
         if let Some(wanted) = request.checksum {
             done.checksum = Some((algorithm(&wanted.algorithm)?, wanted.digest));

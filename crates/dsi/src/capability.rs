@@ -145,6 +145,9 @@ pub struct Capabilities {
     pub acts_for_users: bool,
     /// Whether files may be in an archive: [`Dsi::stage`](crate::Dsi::stage) retrieves them.
     pub stages: bool,
+    /// Whether a new object can be published so that it never replaces another one:
+    /// [`Finish::exclusive`](crate::Finish::exclusive).
+    pub exclusive: bool,
 }
 
 impl Capabilities {
@@ -165,6 +168,7 @@ impl Capabilities {
             time_grain: 1,
             acts_for_users: false,
             stages: false,
+            exclusive: false,
         }
     }
 
@@ -243,6 +247,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_stages(mut self, stages: bool) -> Self {
         self.stages = stages;
+        self
+    }
+
+    /// Sets whether a new object can be published so that it never replaces another one.
+    #[must_use]
+    pub fn with_exclusive(mut self, exclusive: bool) -> Self {
+        self.exclusive = exclusive;
         self
     }
 }

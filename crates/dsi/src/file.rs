@@ -172,6 +172,12 @@ pub struct Finish {
     /// The written ranges, if the caller tracked them: when they do not cover `size`, the object is
     /// refused as [`ErrorKind::Incomplete`].
     pub held: Option<RangeSet>,
+    /// Publishes the object only if nothing has its name at that moment, and fails with
+    /// [`ErrorKind::Exists`] otherwise, and keeps nothing for a restart then. For a backend with [`exclusive`], and no update, append or
+    /// write in place.
+    ///
+    /// [`exclusive`]: crate::Capabilities::exclusive
+    pub exclusive: bool,
 }
 
 impl Finish {
@@ -210,6 +216,13 @@ impl Finish {
     #[must_use]
     pub fn with_mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);
+        self
+    }
+
+    /// Publishes the object only if nothing has its name at that moment.
+    #[must_use]
+    pub fn exclusive(mut self) -> Self {
+        self.exclusive = true;
         self
     }
 

@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     Body(&'static str),
     /// The request is executed, and the store takes the parts again behind it.
     LateParts,
+    /// Another client puts an object there right before the request is executed.
+    Preceded,
     /// Another client replaces the object, or the source of a copy, before the reply.
     Replaced,
 }
@@ -53,6 +55,8 @@ pub(crate) struct State {
     /// The next failures.
     pub(crate) faults: Vec<(Op, Fault)>,
     pub(crate) requests: Vec<Op>,
+    /// Whether conditions are ignored.
+    pub(crate) is_unconditional: bool,
     /// Whether tags are no digests, as those of encrypted objects.
     pub(crate) is_opaque: bool,
     /// Replies to reads wait here for others.
@@ -74,6 +78,8 @@ struct Request {
     from: Option<String>,
     /// Range of the bytes that are read.
     range: Option<(usize, usize)>,
+    /// Whether there must be no object.
+    is_new: bool,
     body: Vec<u8>,
 }
 
@@ -126,7 +132,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut header) = (0, String::new());
-    let (mut from, mut range) = (None, None);
+    let (mut from, mut range, mut is_new) = (None, None, false);
     loop {
         header.clear();
         stream.read_line(&mut header).await.ok()?;
@@ -137,6 +143,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
+        is_new |= header == "if-none-match: *";
         if let Some(value) = header.strip_prefix("x-amz-copy-source:") {
             from = value.trim().strip_prefix("bucket/").map(str::to_owned);
         }
@@ -172,6 +179,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         query,
         from,
         range,
+        is_new,
         body,
     })
 }
@@ -200,6 +208,10 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
                     let reply = state.execute(&request);
                     state.uploads.insert(id, parts);
                     reply
+                }
+                Some(Fault::Preceded) => {
+                    state.put(&request.key, b"first".to_vec());
+                    state.execute(&request)
                 }
                 Some(Fault::ReplyLost | Fault::Replaced) | None => state.execute(&request),
             };
@@ -270,6 +282,9 @@ impl State {
     fn execute(&mut self, request: &Request) -> Vec<u8> {
         let id = request.query.get("uploadId").cloned().unwrap_or_default();
         let key = request.key.clone();
+        if request.is_new && !self.is_unconditional && self.objects.contains_key(&key) {
+            return error(412, "PreconditionFailed");
+        }
         match request.op {
             Op::Begin => {
                 self.begun += 1;

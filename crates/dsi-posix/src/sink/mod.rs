@@ -308,6 +308,12 @@ impl Inner {
 
     fn finish(&self, done: &Finish) -> Outcome<Stat> {
         self.close()?;
+        if done.exclusive && (self.updates().is_some() || !matches!(self.way, Way::Whole(_))) {
+            return Err(Fault::Rule(
+                ErrorKind::Unsupported,
+                "a file that is changed exists already",
+            ));
+        }
         if let Way::Whole(whole) = &self.way
             // A file of at most the withheld block, which has no name yet.
             && let Some(stat) = self.first.publish(|offset, data| {

@@ -180,6 +180,9 @@ impl Sink for MemorySink {
                 return changed();
             }
             Way::Joined(_) => return Err(Error::new(ErrorKind::Denied, "finish").at(&self.path)),
+            Way::Whole(Some(_)) | Way::InPlace if done.exclusive => {
+                return Err(Error::new(ErrorKind::Unsupported, "finish").at(&self.path));
+            }
             Way::Whole(_) | Way::InPlace => {}
         }
         let mut body = lock(&self.body);
@@ -204,7 +207,11 @@ impl Sink for MemorySink {
         let stat = body.stat(&self.path);
         drop(body);
         if let Way::Whole(_) = self.way {
-            tree.publish(&self.path, Arc::clone(&self.body))?;
+            let published = tree.publish(&self.path, Arc::clone(&self.body), done.exclusive);
+            let is_taken = |error: &Error| done.exclusive && error.kind() == ErrorKind::Exists;
+            if published.as_ref().is_err_and(|error| !is_taken(error)) {
+                return published.map(|()| stat);
+            }
             // The partial file of another writer stays.
             if tree
                 .partials
@@ -213,6 +220,7 @@ impl Sink for MemorySink {
             {
                 tree.partials.remove(&self.path);
             }
+            published?;
         }
         Ok(stat)
     }

@@ -156,8 +156,11 @@ impl Tree {
         matches!(self.nodes.get(path), Some(Node::File(there)) if Arc::ptr_eq(there, body))
     }
 
-    fn publish(&mut self, path: &DsiPath, body: Shared) -> Result<()> {
+    fn publish(&mut self, path: &DsiPath, body: Shared, exclusive: bool) -> Result<()> {
         self.place("finish", path)?;
+        if exclusive && self.nodes.contains_key(path) {
+            return Err(Error::new(ErrorKind::Exists, "finish").at(path));
+        }
         if matches!(self.nodes.get(path), Some(Node::Directory)) {
             return Err(Error::new(ErrorKind::IsDirectory, "finish").at(path));
         }
@@ -175,6 +178,7 @@ impl Dsi for Memory {
         Capabilities::new("memory", WriteModel::Random)
             .with_resume(true)
             .with_shared_uploads(true)
+            .with_exclusive(true)
     }
 
     async fn stat(&self, _user: &User, path: &DsiPath) -> Result<Stat> {

@@ -201,6 +201,7 @@ impl Dsi for Mounts {
             tree.acts_for_users |= one.acts_for_users;
             tree.times &= one.times;
             tree.stages |= one.stages;
+            tree.exclusive &= one.exclusive;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);
                 *cost = other.map_or(*cost, |(_, other)| (*cost).max(*other));

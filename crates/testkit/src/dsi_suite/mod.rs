@@ -1,5 +1,6 @@
 //! Requirements on every storage backend, by its capabilities.
 
+mod exclusive;
 mod files;
 mod in_order;
 mod meta;
@@ -88,6 +89,11 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             files::writing_requires_permission;
         can.keeps && can.modes =>
             meta::modes_are_kept;
+        can.keeps && can.exclusive =>
+            exclusive::an_exclusive_upload_replaces_nothing
+            exclusive::one_of_many_exclusive_uploads_wins;
+        can.keeps && can.exclusive && can.updates =>
+            exclusive::an_exclusive_change_is_refused;
         can.keeps && can.symlinks =>
             meta::links_stay_inside_the_tree;
         can.keeps && !can.checksums.is_empty() =>
