@@ -20,6 +20,8 @@ pub struct Abilities {
     /// The bytes of a broken upload are kept apart from its final name, and `SITE HELD` tells of
     /// them; a file without the digest that `SITE STORATTR` announced is never published.
     pub held: bool,
+    /// A stored file can be told to replace nothing, even if another appears meanwhile.
+    pub exclusive: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
@@ -49,6 +51,7 @@ impl Abilities {
             mlst: known.has("MLST").may(),
             tags: known.tagged_transfers().is_yes(),
             held: known.has("HELD").is_yes(),
+            exclusive: known.has("EXCLUSIVE").is_yes(),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             dcsc: known

@@ -370,6 +370,17 @@ impl TransferError {
         self.control()?.reply()
     }
 
+    /// Says whether something has the name of a file that was to replace nothing.
+    pub(crate) fn is_taken(&self) -> bool {
+        match self {
+            Self::Local { cause, .. } => cause
+                .downcast_ref::<gridftp_dsi::Error>()
+                .is_some_and(|error| error.kind() == gridftp_dsi::ErrorKind::Exists),
+            Self::Both { destination, .. } => destination.is_taken(),
+            error => error.reply().map(FailureKind::of) == Some(FailureKind::Exists),
+        }
+    }
+
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
         TransferKind::RetrieveBy { path, .. } => ("ERET", path),
         TransferKind::StoreBy { path, .. } => ("ESTO", path),
         TransferKind::Store { into, path, .. } => match into {
-            Placement::Whole => ("STOR", path),
+            Placement::Whole | Placement::New => ("STOR", path),
             Placement::End => ("APPE", path),
             Placement::At(_) => ("ESTO", path),
         },

@@ -1,8 +1,13 @@
 //! Destination names: the rule of the trailing slash, `--no-clobber`, wildcards, name conflicts.
 
-use anyhow::{Result, ensure};
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Instant;
 
-use crate::{Bed, fails};
+use anyhow::{Context as _, Result, ensure};
+use workspace_tests::{Reaction, ScriptedServer, Tree};
+
+use crate::{Bed, LIMIT, cp_in, fails};
 
 /// Uploads to `to`, and returns the names on the server.
 fn up(args: &[&str], to: &str) -> Result<Vec<String>> {
@@ -265,6 +270,54 @@ fn no_clobber_keeps_existing_files_from_standard_input() -> Result<()> {
     let mut put = crate::command(&bed.here, &["-n", "-", &url])?;
     ensure!(put.stdin(input).status()?.success());
     ensure!(std::fs::metadata(bed.there.path("a"))?.len() == 5);
+    Ok(())
+}
+
+/// The client has looked, and found nothing. Its input comes only once, so that is an error.
+#[test]
+fn no_clobber_keeps_a_file_that_appears_during_an_upload_from_standard_input() -> Result<()> {
+    let bed = Bed::new()?;
+    let mut put = crate::command(&bed.here, &["-n", "-", &bed.url("a")])?;
+    let mut put = put.stdin(Stdio::piped()).spawn()?;
+    let mut input = put.stdin.take().context("a pipe")?;
+    input.write_all(&vec![1; 1 << 20])?;
+    let begun = Instant::now();
+    let is_file =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.path().is_file());
+    while !std::fs::read_dir(bed.there.root())?.any(is_file) {
+        ensure!(begun.elapsed() < LIMIT, "the upload does not begin");
+        std::thread::yield_now();
+    }
+    std::fs::write(bed.there.path("a"), "other")?;
+    drop(input);
+    ensure!(put.wait()?.code() == Some(1));
+    ensure!(std::fs::read(bed.there.path("a"))? == b"other");
+    Ok(())
+}
+
+#[test]
+fn no_clobber_leaves_out_a_file_that_the_server_refuses_for_another() -> Result<()> {
+    let tree = Tree::new()?;
+    tree.file("f", 10, 1)?;
+    let server = ScriptedServer::start(|line| match line.split(' ').next() {
+        Some("FEAT") => Reaction::say("211-features\r\n EXCLUSIVE\r\n HELD\r\n211 end"),
+        Some("STOR") => {
+            Reaction::say("550-f exists\r\n550-GlobusError: v=1 c=PATH_EXISTS\r\n550 End.")
+        }
+        _ => Reaction::Execute,
+    });
+    let finished = cp_in(&tree, &["-n", "--mode", "stream", "f", &server.url("/f")])?.ok()?;
+    ensure!(
+        finished.stderr.contains("1 left out"),
+        "{}",
+        finished.report()
+    );
+    let commands = server.commands();
+    let told = commands
+        .iter()
+        .position(|line| line == "SITE STORATTR x.exclusive=1;");
+    let stored = commands.iter().position(|line| line.starts_with("STOR"));
+    ensure!(told.is_some() && told < stored, "{commands:?}");
     Ok(())
 }
 

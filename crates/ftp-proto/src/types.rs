@@ -306,10 +306,20 @@ pub enum TransferKind {
 pub enum Placement {
     /// `STOR`: a new file that replaces any old one; with ranges held, a continued one.
     Whole,
+    /// `STOR` with `x.exclusive=1`: as `Whole`, and refused where something has the name, at the
+    /// beginning or at the end.
+    New,
     /// `ESTO A`: an existing or new file, not truncated, wire offset 0 at this offset.
     At(u64),
     /// `APPE`: wire offset 0 at the present end.
     End,
+}
+
+impl Placement {
+    /// Whether the stored bytes are a whole file.
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::Whole | Self::New)
+    }
 }
 
 /// The form of a listing.

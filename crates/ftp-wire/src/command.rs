@@ -215,6 +215,19 @@ pub struct StorAttr {
     pub modified: Option<TimeVal>,
     /// Algorithm and digest the file must have (`x.checksum.<alg>=`).
     pub checksum: Option<(String, String)>,
+    /// Whether the file replaces nothing (`x.exclusive=1`), ours: it is refused where something has
+    /// its name, at the beginning or at the end.
+    pub exclusive: bool,
+}
+
+impl StorAttr {
+    /// The attribute of a file that replaces nothing.
+    pub fn exclusive() -> Self {
+        Self {
+            exclusive: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// The use of a stack: `SITE SETNETSTACK` or `SITE SETDISKSTACK`.

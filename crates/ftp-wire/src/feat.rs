@@ -24,6 +24,8 @@ pub enum Feature {
     Eret,
     /// `ESTO`: adjusted storing.
     Esto,
+    /// `EXCLUSIVE`, ours: `SITE STORATTR x.exclusive=1` lets the next stored file replace nothing.
+    Exclusive,
     /// `GETPUT` (GFD.47).
     GetPut,
     /// `HELD`, ours: `SITE HELD` reports the ranges kept of an interrupted upload, `SITE DELHELD`
@@ -87,6 +89,7 @@ impl Feature {
             ("EPSV", "") => Self::Epsv,
             ("ERET", _) => Self::Eret,
             ("ESTO", _) => Self::Esto,
+            ("EXCLUSIVE", _) => Self::Exclusive,
             ("GETPUT", _) => Self::GetPut,
             ("HELD", _) => Self::Held,
             ("LANG", _) => Self::Lang(params.to_owned()),
@@ -163,6 +166,7 @@ impl fmt::Display for Feature {
             Self::Epsv => "EPSV",
             Self::Eret => "ERET",
             Self::Esto => "ESTO",
+            Self::Exclusive => "EXCLUSIVE",
             Self::GetPut => "GETPUT",
             Self::Held => "HELD",
             Self::Nodes => "NODES",

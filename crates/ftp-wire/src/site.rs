@@ -86,7 +86,7 @@ const VERBS: &[(&str, &str, Parser)] = &[
     }),
     (
         "SITE STORATTR",
-        "SITE STORATTR <sp> modify=time;x.checksum.alg=digest;",
+        "SITE STORATTR <sp> modify=time;x.checksum.alg=digest;x.exclusive=1;",
         |a| stor_attr(a).map(SiteCommand::StorAttr),
     ),
     (
@@ -173,6 +173,12 @@ fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {
         let key = key.to_ascii_lowercase();
         if key == b"modify" {
             attr.modified = Some(TimeVal::parse(value).ok_or(bad)?);
+        } else if key == b"x.exclusive" {
+            attr.exclusive = match value {
+                b"0" => false,
+                b"1" => true,
+                _ => return Err(bad),
+            };
         } else if let Some(algorithm) = key.strip_prefix(b"x.checksum.") {
             let algorithm = String::from_utf8(algorithm.to_vec()).map_err(|_| bad)?;
             attr.checksum = Some((algorithm, digest(value).ok_or(bad)?));

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::addr;
 use crate::command::{
     BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, Secret, SiteCommand, StackSide,
-    Type,
+    StorAttr, Type,
 };
 use crate::path::FtpPath;
 
@@ -245,7 +245,10 @@ impl SiteCommand {
                 if let Some((algorithm, digest)) = &attr.checksum {
                     line.append(format_args!("x.checksum.{algorithm}={digest};"));
                 }
-                if attr.modified.is_none() && attr.checksum.is_none() {
+                if attr.exclusive {
+                    line.append("x.exclusive=1;");
+                }
+                if *attr == StorAttr::default() {
                     line.append(";");
                 }
             }

@@ -119,6 +119,9 @@ impl CopyState {
     }
 
     fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
+        if self.options.no_clobber && error.is_taken() && matches!(taken.item(), Item::File(_)) {
+            return self.skip(taken, "it exists");
+        }
         let (failures, since) = match taken.item_mut() {
             Item::File(job) => {
                 job.note_failure(Instant::now());

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::Command;
+use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::facts::{EntryKind, Fact};
 use ftp_wire::path::FtpPath;
 
@@ -125,6 +125,16 @@ impl CopyState {
             job.forget();
         }
         name
+    }
+
+    /// Has the next store replace nothing, where that is asked for and the server can: something may
+    /// have appeared since it was looked for.
+    pub(crate) fn keep_existing(&self, control: &Control, abilities: &Abilities) {
+        if self.options.keeps_existing() && abilities.exclusive && !self.is_partial() {
+            let attributes = SiteCommand::StorAttr(StorAttr::exclusive());
+            // A refusal leaves the store as it is elsewhere.
+            drop(control.send(Command::Site(attributes)));
+        }
     }
 
     /// Gives a file back to be written under its own name.

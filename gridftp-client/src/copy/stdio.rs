@@ -404,6 +404,8 @@ async fn begin(
     let mut options = WriteOptions::default();
     options.from = shared.options.offset.map_or(WriteFrom::Anew, WriteFrom::At);
     loop {
+        options.exclusive =
+            shared.options.keeps_existing() && options.from == WriteFrom::Anew && hidden.is_none();
         let at = hidden.as_ref().unwrap_or(path);
         let mut writer = client.into_writer(at.as_bytes(), options.clone());
         let Err(error) = writer.begin().await else {

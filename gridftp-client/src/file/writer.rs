@@ -9,7 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
-use ftp_wire::command::{BufferSide, Command, Esto, Mode, Restart, Spot, Type};
+use ftp_wire::command::{
+    BufferSide, Command, Esto, Mode, Restart, SiteCommand, Spot, StorAttr, Type,
+};
 use gridftp_data::{Chunks, SendPlan, Watch};
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use tokio::io::AsyncWrite;
@@ -49,6 +51,8 @@ pub struct WriteOptions {
     pub from: WriteFrom,
     /// Data connections, in MODE E.
     pub streams: u32,
+    /// Whether the server is to replace nothing, if it can tell in one step; of a whole file.
+    pub exclusive: bool,
 }
 
 impl Default for WriteOptions {
@@ -56,6 +60,7 @@ impl Default for WriteOptions {
         Self {
             from: WriteFrom::default(),
             streams: 1,
+            exclusive: false,
         }
     }
 }
@@ -350,6 +355,10 @@ async fn ask(
         }
     } else {
         client.set_up_stream(BufferSide::Receive).await?;
+    }
+    if options.exclusive && client.abilities.exclusive {
+        let attributes = SiteCommand::StorAttr(StorAttr::exclusive());
+        client.ask(Command::Site(attributes)).await?;
     }
     if let WriteFrom::Rest(offset) = options.from {
         // Without it the store would begin at the start of the file.

@@ -56,8 +56,7 @@ impl<D: Dsi> Mover<'_, D> {
             return self.receive(store, sink, base, finish).await;
         };
         let opening = async {
-            if store.into != Placement::Whole || !store.held.is_empty() || store.checksum.is_some()
-            {
+            if !store.into.is_whole() || !store.held.is_empty() || store.checksum.is_some() {
                 return Err(Error::NotThroughLayers);
             }
             opening.await
@@ -216,7 +215,7 @@ impl Store {
             mut end,
             here,
         } = arrived;
-        if self.into == Placement::Whole {
+        if self.into.is_whole() {
             end = end.max(here.end());
         }
         if self.is_cut_at_end() {
@@ -233,7 +232,7 @@ impl Store {
     /// Says whether the file ends where the upload does; one changed in place keeps its bytes behind
     /// it.
     pub(crate) fn is_cut_at_end(&self) -> bool {
-        self.into == Placement::Whole && (!self.rules.in_place || self.held.is_empty())
+        self.into.is_whole() && (!self.rules.in_place || self.held.is_empty())
     }
 
     /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.
@@ -299,16 +298,19 @@ impl Store {
         if let Some((algorithm, _)) = &self.proof {
             hasher(algorithm)?;
         }
+        if self.into == Placement::New {
+            self.must_be_new(dsi, user).await?;
+        }
         let write = |how| dsi.write(user, &self.path, how);
         let sink = match self.into {
             Placement::Whole if self.rules.in_place => {
                 let truncate = self.held.is_empty();
                 write(Create::InPlace { truncate }).await?
             }
-            Placement::Whole if self.held.is_empty() => {
+            Placement::Whole | Placement::New if self.held.is_empty() => {
                 write(Create::Whole { size: self.size }).await?
             }
-            Placement::Whole => self.go_on(dsi, user, how.mode).await?,
+            Placement::Whole | Placement::New => self.go_on(dsi, user, how.mode).await?,
             Placement::At(_) if self.proof.is_some() => {
                 write(Create::Update { size: None }).await?
             }
@@ -318,9 +320,10 @@ impl Store {
         let base = match self.into {
             Placement::At(offset) => offset,
             Placement::End => sink.held().end(),
-            Placement::Whole => 0,
+            Placement::Whole | Placement::New => 0,
         };
         let mut finish = Finish::as_is();
+        finish.exclusive = self.into == Placement::New;
         if let Some(time) = self.modified {
             finish = finish.with_modified(time.seconds, time.nanos);
         }
@@ -333,6 +336,19 @@ impl Store {
             must_be_here(&claimed, &sink.held(), base)?;
         }
         Ok((sink, base, finish))
+    }
+
+    /// Refuses an upload that would replace something, before its data.
+    async fn must_be_new<D: Dsi>(&self, dsi: &D, user: &User) -> Result<(), Error> {
+        let kind = match dsi.stat(user, &self.path).await {
+            _ if self.rules.in_place || !dsi.capabilities().exclusive => ErrorKind::Unsupported,
+            Ok(_) => ErrorKind::Exists,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        Err(gridftp_dsi::Error::new(kind, "create")
+            .at(&self.path)
+            .into())
     }
 
     /// Opens the target of a restarted upload: the partial file of a broken one, or the file

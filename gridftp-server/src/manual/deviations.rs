@@ -50,6 +50,10 @@
 //!   Announce the digest of the whole file by `SITE STORATTR x.checksum.sha256=…;` before
 //!   continuing: only the digest shows whose bytes those are. A server that writes in place has no
 //!   `HELD`: there, `SIZE` and `CKSM` tell the same.
+//! - `SITE STORATTR x.exclusive=1;` is an extension, named `EXCLUSIVE` in `FEAT`: the next `STOR`
+//!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
+//!   it where another upload was faster; of several at the same time one succeeds. A server that
+//!   writes in place has none of that, and neither has one with a storage that lacks it.
 //! - `NODES` in `FEAT` is an extension: data connections are on other hosts than the control
 //!   connection, those that `SPAS` tells, for transfers with a single address as well.
 //! - `NLST` with a pattern answers with paths, which `RETR` accepts as they are; the Globus server

@@ -78,6 +78,13 @@
 //! has then: an object that another client puts there between the last look at it and the completion
 //! is replaced, and nobody is told.
 //!
+//! An upload that is to replace nothing (`SITE STORATTR x.exclusive=1`, which `gridftp-cp` sends with
+//! `--no-clobber` and `--immutable`) is refused with `550` where the name has an object. The store
+//! itself decides that, so that of several uploads at the same time one succeeds: S3 for every file,
+//! Google and Azure for those of one request. For a file in parts, `object_store` has no such condition
+//! there, and the server looks right before it completes the upload; so it does where a service
+//! ignores the condition, or where `AWS_CONDITIONAL_PUT=disabled` says that it has none.
+//!
 //! # Restarts and orphans
 //!
 //! The index is a directory on this machine, which must not be in a temporary place: its journals

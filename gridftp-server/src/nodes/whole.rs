@@ -86,7 +86,7 @@ impl Size {
             let base = match store.into {
                 Placement::At(offset) => offset,
                 // The node alone knows where it appended.
-                Placement::Whole | Placement::End => 0,
+                Placement::Whole | Placement::New | Placement::End => 0,
             };
             let held = &store.held;
             let mut wire = watch.received().end().max(held.end());

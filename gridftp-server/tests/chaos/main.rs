@@ -18,6 +18,8 @@ use xio_testkit::{Chaos, ChaosOptions};
 
 #[path = "../server/data.rs"]
 mod data;
+#[path = "../server/exclusive.rs"]
+mod exclusive;
 #[path = "../server/mode_e.rs"]
 mod mode_e;
 #[path = "../server/modules.rs"]

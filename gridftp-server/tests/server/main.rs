@@ -10,6 +10,7 @@
 mod chaos;
 mod control;
 mod data;
+mod exclusive;
 mod faults;
 mod full;
 #[cfg(feature = "gateway")]

@@ -253,6 +253,7 @@ impl TryFrom<proto::Whole> for Whole {
             path: path(whole.path)?,
             into: match whole.into.ok_or(Malformed::new("whole.into"))? {
                 proto::whole::Into::New(_) => Placement::Whole,
+                proto::whole::Into::Exclusive(_) => Placement::New,
                 proto::whole::Into::At(offset) => Placement::At(offset),
                 proto::whole::Into::End(_) => Placement::End,
             },

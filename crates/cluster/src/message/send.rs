@@ -205,6 +205,7 @@ impl From<Whole> for proto::Whole {
             path: whole.path.as_bytes().to_vec(),
             into: Some(match whole.into {
                 Placement::Whole => proto::whole::Into::New(proto::Empty {}),
+                Placement::New => proto::whole::Into::Exclusive(proto::Empty {}),
                 Placement::At(offset) => proto::whole::Into::At(offset),
                 Placement::End => proto::whole::Into::End(proto::Empty {}),
             }),

@@ -54,6 +54,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.keeps {
         lines.push("HELD".to_owned());
     }
+    if settings.exclusive && !settings.denies("STORATTR") && !settings.denies("SITE STORATTR") {
+        lines.push("EXCLUSIVE".to_owned());
+    }
     if settings.data_elsewhere {
         lines.push("NODES".to_owned());
     }

@@ -39,6 +39,9 @@ pub struct Settings {
     pub keeps: bool,
     /// Whether modification times can be set (`MFMT`).
     pub times: bool,
+    /// Whether a stored file can be published so that it replaces nothing (`SITE STORATTR
+    /// x.exclusive=1`).
+    pub exclusive: bool,
     /// The most stripes of a transfer, of a server whose data connections are on several hosts:
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
@@ -146,6 +149,7 @@ impl Settings {
             tags: true,
             keeps: false,
             times: true,
+            exclusive: false,
             stripes: None,
             data_elsewhere: false,
             limits: Limits::default(),

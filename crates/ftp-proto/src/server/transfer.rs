@@ -30,6 +30,8 @@ pub(super) struct NextTransfer {
     modified: Option<TimeVal>,
     /// `SCKS`, `SITE STORATTR x.checksum.`; spent by `STOR`.
     checksum: Option<(String, String)>,
+    /// `SITE STORATTR x.exclusive=1`; spent by `STOR`.
+    exclusive: bool,
 }
 
 impl LoggedIn {
@@ -169,6 +171,10 @@ impl LoggedIn {
 
     /// `SITE STORATTR`.
     pub(super) fn store_attributes(&mut self, attributes: StorAttr, cx: &mut Cx<'_>) {
+        if attributes.exclusive && !cx.settings.exclusive {
+            cx.out.say::<504>("x.exclusive is not available.");
+            return;
+        }
         if let Some((algorithm, digest)) = attributes.checksum
             && !self.expect_digest(&algorithm, digest, cx)
         {
@@ -177,6 +183,7 @@ impl LoggedIn {
         if attributes.modified.is_some() {
             self.next.modified = attributes.modified;
         }
+        self.next.exclusive |= attributes.exclusive;
         cx.out.say::<250>("OK.");
     }
 
@@ -235,9 +242,13 @@ impl LoggedIn {
         let held = self.take_held();
         let size = self.next.size.take();
         let (modified, checksum) = match into {
-            Placement::Whole => (self.next.modified.take(), self.next.checksum.take()),
+            Placement::Whole | Placement::New => {
+                (self.next.modified.take(), self.next.checksum.take())
+            }
             Placement::At(_) | Placement::End => (None, None),
         };
+        let is_new = into.is_whole() && std::mem::take(&mut self.next.exclusive);
+        let into = if is_new { Placement::New } else { into };
         let Some(found) = self.find(Some(path), Access::Write, cx) else {
             return;
         };

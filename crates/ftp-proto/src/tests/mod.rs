@@ -43,6 +43,7 @@ pub(crate) fn settings() -> Settings {
     settings.dsi = Some("mem-0.1".into());
     settings.checksums = vec![("MD5".into(), 10), ("SHA256".into(), 11)];
     settings.keeps = true;
+    settings.exclusive = true;
     settings
 }
 

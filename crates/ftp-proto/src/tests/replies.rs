@@ -434,6 +434,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " PASV AllowDelayed;",
         " STOR Tagged;Digest;",
         " HELD",
+        " EXCLUSIVE",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");
     }

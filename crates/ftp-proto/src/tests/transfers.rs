@@ -164,6 +164,31 @@ fn a_stream_restarts_at_the_first_hole_and_blocks_at_every_hole() {
 }
 
 #[test]
+fn an_exclusive_store_is_the_next_one_of_a_whole_file() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["MODE E", "SITE STORATTR x.exclusive=1;"]);
+    rig.passive();
+    for (line, into) in [
+        ("APPE f", Placement::End),
+        ("ESTO A 7 f", Placement::At(7)),
+        ("ESTO tag=1,S,5 f", Placement::New),
+        ("STOR f", Placement::Whole),
+    ] {
+        let kind = complete(&mut rig, line).kind;
+        assert!(
+            matches!(kind, TransferKind::Store { into: found, .. } if found == into),
+            "{line}: {kind:?}"
+        );
+    }
+    let mut settings = settings();
+    settings.exclusive = false;
+    let mut rig = Rig::logged_in_with(settings);
+    assert!(!rig.ask("FEAT").contains("EXCLUSIVE"));
+    let refused = rig.ask("SITE STORATTR x.exclusive=1;");
+    assert!(refused.starts_with("504 "), "{refused}");
+}
+
+#[test]
 fn settings_for_a_store_apply_once() {
     let mut rig = Rig::logged_in();
     rig.lines(&[

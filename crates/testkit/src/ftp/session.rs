@@ -264,7 +264,7 @@ impl Session {
         } = &transfer.kind
         {
             let offset = match into {
-                Placement::Whole => held.end(),
+                Placement::Whole | Placement::New => held.end(),
                 Placement::At(offset) => *offset,
                 Placement::End => self
                     .server

@@ -153,6 +153,7 @@ async fn finish(
         true => Finish::as_is(),
         false => Finish::whole(size),
     };
+    finish.exclusive = shared.options.keeps_existing() && !shared.is_partial();
     finish.modified = job.facts.modified.filter(|_| shared.keeps_times());
     finish.mode = job.facts.mode.filter(|_| shared.preserves());
     if !shared.is_partial() {

@@ -396,6 +396,9 @@ impl Pair<'_> {
             // A connection that is cut off looks like the end of the file.
             drop(self.destination.send(Command::Allo(length)));
         }
+        if asked.hidden.is_none() {
+            shared.keep_existing(self.destination, self.abilities.1);
+        }
         let (announced, append) = match self.go_on(&request.held, request.proof).await {
             Ok(how) => how,
             Err(error) => {
