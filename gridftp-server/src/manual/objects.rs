@@ -109,5 +109,12 @@
 //! | an announced length above 5 TiB, or above 10,000 parts of `--part-memory` | `552` | no store takes it, or there is no memory for its parts: raise `--part-memory` |
 //! | more than 10,000 parts of a file whose length is not announced | `552` | send `ALLO`, or fix `part` |
 //!
-//! A directory is an empty object that marks it, or the prefix of other objects. Checksums are
-//! computed from the bytes, since the tags of stores depend on the parts.
+//! A directory is an empty object that marks it, or the prefix of other objects.
+//!
+//! # Checksums
+//!
+//! `CKSM` reads the object. An entity tag is no digest of an object in parts, or of an encrypted one,
+//! and the digests that some stores keep (`x-amz-checksum-…`, `x-goog-hash`, `Content-MD5`) are not in
+//! the replies as `object_store` gives them. The server keeps no digest of its own beside the object
+//! either: metadata is sent when an upload in parts begins, before its digest is known, and a small
+//! object is read as fast as its metadata.
