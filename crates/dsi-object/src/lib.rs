@@ -8,7 +8,7 @@
 //!   [`Config::read_ahead`] bytes, and within [`Config::read_memory`] for all readers together. Every request names the version that was opened.
 //! - **Writing**: one request for an object of at most one part, else an upload in parts straight
 //!   to the final key, where it appears with the last request. Parts are max(8 MiB, length / 9000)
-//!   long, or a sixteenth of [`Config::memory`] when the length is unknown, and arrive in
+//!   long, or an eighth of [`Config::memory`] when the length is unknown, and arrive in
 //!   any order.
 //! - **Restart**: a journal in [`Config::index`] has the upload and its parts, so that a later
 //!   process continues it; [`Dsi::expire`](gridftp_dsi::Dsi::expire) ends the old ones. An upload

@@ -35,7 +35,7 @@ const UNKNOWN_PART: u64 = 128 << 20;
 const USUAL_PARTS: u64 = 9_000;
 
 /// Parts of unknown length for which there is memory: each upload has one from its start on.
-const AT_A_TIME: u64 = 16;
+const AT_A_TIME: u64 = 8;
 
 /// Most parts of an object in S3; Azure has more.
 pub(crate) const MOST_PARTS: u64 = 10_000;
@@ -68,7 +68,7 @@ pub struct Config {
     /// Read-ahead of all open objects together, beyond two requests (8 MiB) of each.
     pub read_memory: Budget,
     /// Bytes in memory for the parts of all uploads, which the caller bounds: a part of an object of
-    /// unknown length takes a sixteenth of it, or 8 MiB, and no part takes more than all.
+    /// unknown length takes an eighth of it, or 8 MiB, and no part takes more than all.
     pub memory: u64,
     /// Longest time in which the store takes a part whose request was given up.
     pub late: Duration,
@@ -409,7 +409,7 @@ mod tests {
         let url = format!("file://{}", dir.path().display());
         let mut config = Config::new(url, dir.path().join("index"));
         let store = Store::open(&config).unwrap();
-        assert_eq!(store.part_for(None), 16 << 20);
+        assert_eq!(store.part_for(None), 32 << 20);
         for size in [0, 1, 1 << 30, 80 << 30, 5 << 40] {
             let part = store.part_for(Some(size));
             assert!(
@@ -417,6 +417,8 @@ mod tests {
                 "{size}: {part}"
             );
         }
+        config.memory = 1 << 30;
+        assert_eq!(Store::open(&config).unwrap().part_for(None), 128 << 20);
         config.memory = 64 << 20;
         let store = Store::open(&config).unwrap();
         // Many slow uploads of unknown length have room beside each other.

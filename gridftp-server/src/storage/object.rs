@@ -18,7 +18,7 @@ xio::options! {
         /// Directory of the journals of uploads; objects in that of --partial-index by default.
         index: Option<String> = None, "index", Setting::new().takes("a path", &["/var/lib/gridftp/bucket"]).local();
         /// Bytes of a part, at most those of --part-memory; max(8M, length / 9000) by default, or
-        /// for an unknown length a sixteenth of --part-memory, at least 8M and at most 128M.
+        /// for an unknown length an eighth of --part-memory, at least 8M and at most 128M.
         part: Option<ByteSize> = None, "part";
         /// Bytes read ahead for one download.
         read_ahead: ByteSize = ByteSize::new(32 << 20), "read_ahead";
