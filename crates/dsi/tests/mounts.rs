@@ -40,7 +40,11 @@ async fn load(dsi: &impl Dsi, name: &str) -> Result<BytesMut> {
 }
 
 async fn names(dsi: &impl Dsi, dir: &str) -> Result<Vec<String>> {
-    let mut listing = dsi.list(&user(), &path(dir)).await?;
+    names_for(dsi, &user(), dir).await
+}
+
+async fn names_for(dsi: &impl Dsi, user: &User, dir: &str) -> Result<Vec<String>> {
+    let mut listing = dsi.list(user, &path(dir)).await?;
     let mut names = Vec::new();
     loop {
         let batch = listing.next().await?;
@@ -242,4 +246,36 @@ fn the_tree_can_do_what_all_storages_can() {
     assert_eq!(tree.checksums, own.checksums);
     assert_eq!(tree.writes, WriteModel::Random);
     assert_eq!(tree.name, "mounts");
+}
+
+#[tokio::test]
+async fn a_storage_for_some_users_is_refused_to_others() {
+    let closed = Mount::new(path("/closed"), Arc::new(Memory::new()));
+    let deeper = Mount::new(path("/closed/open"), Arc::new(Memory::new()));
+    let tree = Mounts::new([
+        Mount::new(DsiPath::root(), Arc::new(Memory::new())),
+        closed.for_users(["ann".to_owned()]),
+        deeper,
+    ])
+    .unwrap();
+    let user = |name: &str| User::new(name, DsiPath::root(), true);
+    let (ann, bob) = (user("ann"), user("bob"));
+    tree.make_dir(&ann, &path("/closed/dir")).await.unwrap();
+    let denied = |kind| assert_eq!(kind, ErrorKind::Denied);
+    for inside in ["/closed/dir", "/closed/other"] {
+        denied(tree.stat(&bob, &path(inside)).await.unwrap_err().kind());
+        denied(tree.list(&bob, &path(inside)).await.unwrap_err().kind());
+        denied(tree.read(&bob, &path(inside)).await.unwrap_err().kind());
+        denied(tree.make_dir(&bob, &path(inside)).await.unwrap_err().kind());
+    }
+    // The way to what is open to them stays, and shows nothing else.
+    assert_eq!(names_for(&tree, &bob, "/").await.unwrap(), ["closed"]);
+    assert_eq!(names_for(&tree, &bob, "/closed").await.unwrap(), ["open"]);
+    assert_eq!(
+        names_for(&tree, &ann, "/closed").await.unwrap(),
+        ["dir", "open"]
+    );
+    tree.make_dir(&bob, &path("/closed/open/dir"))
+        .await
+        .unwrap();
 }

@@ -35,6 +35,8 @@ pub struct StorageSection {
     /// Whether nobody may change anything there.
     #[serde(default)]
     pub read_only: bool,
+    /// The users who may use it; all without it.
+    pub users: Option<Vec<String>>,
 }
 
 impl FromStr for StorageOption {
@@ -69,6 +71,7 @@ struct Place {
     /// The layers above it, lowest first.
     layers: Vec<Entry>,
     is_read_only: bool,
+    users: Option<Vec<String>>,
 }
 
 /// Bytes of memory for the parts of all uploads.
@@ -90,6 +93,7 @@ impl Storages {
             at: "/".to_owned(),
             storage: text.to_owned(),
             read_only: false,
+            users: None,
         };
         let sections = match &options.storage {
             Some(StorageOption::Mounted(sections)) => sections.clone(),
@@ -160,14 +164,18 @@ impl Storages {
             if let [_] = self.places.as_slice()
                 && place.at.is_root()
                 && !place.is_read_only
+                && place.users.is_none()
             {
                 return Ok(Some(storage));
             }
-            let mount = Mount::new(place.at.clone(), storage);
-            mounts.push(match place.is_read_only {
-                true => mount.read_only(),
-                false => mount,
-            });
+            let mut mount = Mount::new(place.at.clone(), storage);
+            if place.is_read_only {
+                mount = mount.read_only();
+            }
+            if let Some(users) = &place.users {
+                mount = mount.for_users(users.iter().cloned());
+            }
+            mounts.push(mount);
         }
         match mounts.is_empty() {
             true => Ok(None),
@@ -208,11 +216,15 @@ impl Place {
             };
             layer.check(entry).map_err(at_fault)?;
         }
+        if section.users.as_ref().is_some_and(Vec::is_empty) {
+            return Err(bad("users names nobody: leave it out for all"));
+        }
         Ok(Self {
             at,
             entry: entry.clone(),
             layers: layers.to_vec(),
             is_read_only: section.read_only,
+            users: section.users.clone(),
         })
     }
 
@@ -351,6 +363,22 @@ mod tests {
         assert!(tree.remove_dyn(&user, &path("/data/a")).await.is_err());
         tree.make_dir_dyn(&user, &path("/new")).await.unwrap();
         assert!(storages_of("").open(None).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_section_may_be_for_some_users() {
+        let section = "[[storage]]\nat = \"/\"\nstorage = \"memory\"\nusers = ";
+        let tree = storages_of(&format!("{section}[\"ann\"]")).open(None);
+        let tree = tree.unwrap().unwrap();
+        let path = DsiPath::new(b"/dir").unwrap();
+        for (name, is_admitted) in [("ann", true), ("bob", false)] {
+            let user = User::new(name, DsiPath::root(), true);
+            let made = tree.make_dir_dyn(&user, &path).await;
+            assert_eq!(made.is_ok(), is_admitted, "{name}");
+        }
+        let nobody: Options = toml::from_str(&format!("{section}[]")).unwrap();
+        let error = crate::error::chain(&Storages::new(&nobody).unwrap_err());
+        assert!(error.contains("users names nobody"), "{error}");
     }
 
     fn storages_of(text: &str) -> Storages {

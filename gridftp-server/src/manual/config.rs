@@ -60,9 +60,13 @@
 //! at = "/archive"
 //! storage = "posix:root=/mnt/archive"
 //! read-only = true
+//! users = ["ann", "operator"]
 //! ```
 //!
 //! A storage may stand over another, behind a comma: [archives](super::archive) do.
+//!
+//! With `read-only`, nobody changes anything there. With `users`, all others are answered `550` there;
+//! they see the name of the place and no more. The names are those of the local accounts.
 //!
 //! A path belongs to the longest place that leads to it. A name does not move from one storage to
 //! another: such a rename is answered `504`, and the file has to be copied. `FEAT` names the

@@ -49,6 +49,8 @@ pub struct Mount {
     at: DsiPath,
     storage: Arc<dyn DynDsi>,
     is_read_only: bool,
+    /// The users who may use it; all if `None`.
+    users: Option<BTreeSet<String>>,
 }
 
 impl Mount {
@@ -59,6 +61,7 @@ impl Mount {
             at,
             storage,
             is_read_only: false,
+            users: None,
         }
     }
 
@@ -67,6 +70,19 @@ impl Mount {
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
+    }
+
+    /// Refuses the storage to all other users, who see the name of the mount point and no more.
+    #[must_use]
+    pub fn for_users(mut self, users: impl IntoIterator<Item = String>) -> Self {
+        self.users = Some(users.into_iter().collect());
+        self
+    }
+
+    /// Whether a user may use the storage.
+    fn admits(&self, user: &User) -> bool {
+        let users = self.users.as_ref();
+        users.is_none_or(|users| users.contains(&user.name))
     }
 
     /// The user of a request, with the rules of this mount point.
@@ -78,8 +94,12 @@ impl Mount {
 
     /// The facts of the mount point, also while the storage does not answer.
     async fn stat(&self, user: &User) -> Stat {
-        let found = self.storage.stat_dyn(user, &DsiPath::root()).await;
-        let mut stat = found.unwrap_or_else(|_| Stat::new("", Kind::Directory));
+        let root = DsiPath::root();
+        let found = match self.admits(user) {
+            true => self.storage.stat_dyn(user, &root).await.ok(),
+            false => None,
+        };
+        let mut stat = found.unwrap_or_else(|| Stat::new("", Kind::Directory));
         stat.name = self.at.name().to_vec();
         stat
     }
@@ -125,19 +145,27 @@ impl Mounts {
     }
 
     /// The storage of a path.
-    fn find(&self, user: &User, path: &DsiPath) -> Option<Place<'_>> {
-        self.mounts.iter().find_map(|mount| {
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] where none is mounted, [`ErrorKind::Denied`] for a user whom it does
+    /// not admit.
+    fn place(&self, user: &User, path: &DsiPath, op: &'static str) -> Result<Place<'_>> {
+        let fault = |kind| Error::new(kind, op).at(path);
+        let place = self.mounts.iter().find_map(|mount| {
             Some(Place {
                 path: path.below(&mount.at)?,
                 user: mount.user(user),
                 mount,
             })
-        })
-    }
-
-    fn place(&self, user: &User, path: &DsiPath, op: &'static str) -> Result<Place<'_>> {
-        let place = self.find(user, path);
-        place.ok_or_else(|| Error::new(ErrorKind::NotFound, op).at(path))
+        });
+        let place = place.ok_or_else(|| fault(ErrorKind::NotFound))?;
+        match place.mount.admits(user) {
+            true => Ok(place),
+            false => {
+                let why = format!("the storage at {} is for other users", place.mount.at);
+                Err(fault(ErrorKind::Denied).because(why))
+            }
+        }
     }
 
     /// Whether storages or mount points keep this name in its place.
@@ -212,9 +240,9 @@ impl Dsi for Mounts {
     }
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
-        let found = match self.find(user, path) {
-            Some(place) => place.mount.storage.stat_dyn(&place.user, &place.path).await,
-            None => Err(Error::new(ErrorKind::NotFound, "stat")),
+        let found = match self.place(user, path, "stat") {
+            Ok(place) => place.mount.storage.stat_dyn(&place.user, &place.path).await,
+            Err(error) => Err(error),
         };
         match found {
             Ok(mut stat) if stat.is_dir() || !self.above.contains(path) => {
@@ -230,9 +258,9 @@ impl Dsi for Mounts {
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<MountedListing> {
         let children = self.children(path);
-        let opened = match self.find(user, path) {
-            Some(place) => place.mount.storage.list_dyn(&place.user, &place.path).await,
-            None => Err(Error::new(ErrorKind::NotFound, "list")),
+        let opened = match self.place(user, path, "list") {
+            Ok(place) => place.mount.storage.list_dyn(&place.user, &place.path).await,
+            Err(error) => Err(error),
         };
         let below = match opened {
             Ok(listing) => Some(listing),
