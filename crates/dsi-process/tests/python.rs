@@ -5,112 +5,15 @@
     reason = "a helper of a test fails like the test, and a skipped test says so"
 )]
 
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod support;
 
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, Source, User};
 use gridftp_dsi_process::Process;
-use tempfile::TempDir;
+use support::Example;
 
-/// The example over a directory of its own.
-struct Example {
-    dir: TempDir,
-    python: PathBuf,
-    child: Child,
-}
-
-impl Example {
-    /// `None` without Python and grpcio, which is told.
-    fn start() -> Option<Self> {
-        let python = python()?;
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("tree")).unwrap();
-        let child = spawn(&python, dir.path());
-        Some(Self { dir, python, child })
-    }
-
-    fn storage(&self) -> Process {
-        gridftp_dsi_process::open(&self.dir.path().join("socket")).unwrap()
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    fn restart(&mut self) {
-        self.child = spawn(&self.python, self.dir.path());
-    }
-}
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        // It may have been killed by the test.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// Starts the example and waits until it serves.
-fn spawn(python: &Path, dir: &Path) -> Child {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut child = Command::new(python)
-        .arg(folder.join("examples/folder.py"))
-        .args([dir.join("tree"), dir.join("socket")])
-        .env("PYTHONPATH", folder.join("../dsi-rpc/proto"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    child
-}
-
-/// A Python with grpcio: that of the system, or one in the folder of peers, which is made once.
-fn python() -> Option<PathBuf> {
-    let has_grpc = |python: &Path| {
-        let mut check = Command::new(python);
-        check.args(["-c", "import grpc, grpc_tools, socket; socket.send_fds"]);
-        let checked = check.stderr(Stdio::null()).status();
-        checked.is_ok_and(|status| status.success())
-    };
-    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
-    let venv = peers.join("python-grpc");
-    let own = venv.join("bin/python");
-    for known in [PathBuf::from("python3"), own.clone()] {
-        if has_grpc(&known) {
-            return Some(known);
-        }
-    }
-    // Two tests may make it at a time, each in a folder of its own; the first one's stays.
-    std::fs::create_dir_all(&peers).unwrap();
-    let made = tempfile::tempdir_in(&peers).unwrap();
-    let run = |program: &Path, args: &[&str]| {
-        let done = Command::new(program)
-            .args(args)
-            .stdout(Stdio::null())
-            .status();
-        done.is_ok_and(|status| status.success())
-    };
-    let pip = made.path().join("bin/python");
-    let packages = ["-m", "pip", "install", "--quiet", "grpcio", "grpcio-tools"];
-    if run(
-        Path::new("python3"),
-        &["-m", "venv", &made.path().display().to_string()],
-    ) && run(&pip, &packages)
-    {
-        let made = made.keep();
-        drop(std::fs::rename(&made, &venv));
-        return Some(own);
-    }
-    let missing = "python3 with grpcio and grpcio-tools, which pip could not install";
-    assert!(std::env::var_os("REQUIRE_PEERS").is_none(), "{missing}");
-    eprintln!("SKIPPED storage in a process: {missing}");
-    None
+fn storage_of(example: &Example) -> Process {
+    gridftp_dsi_process::open(&example.socket()).unwrap()
 }
 
 fn ann() -> User {
@@ -126,7 +29,7 @@ async fn the_example_keeps_the_contract() {
     let Some(example) = Example::start() else {
         return;
     };
-    let report = xio_testkit::dsi_suite::run(&example.storage()).await;
+    let report = xio_testkit::dsi_suite::run(&storage_of(&example)).await;
     for case in [
         "bytes_may_be_written_in_any_order",
         "two_writers_never_mix",
@@ -143,7 +46,7 @@ async fn a_crash_fails_the_transfers_of_the_process_alone() {
     let Some(mut example) = Example::start() else {
         return;
     };
-    let (storage, ann, whole) = (example.storage(), ann(), Create::Whole { size: None });
+    let (storage, ann, whole) = (storage_of(&example), ann(), Create::Whole { size: None });
     let sink = storage.write(&ann, &path("/old"), whole).await.unwrap();
     sink.write_at(0, Bytes::from_static(b"old")).await.unwrap();
     sink.finish(Finish::whole(3)).await.unwrap();
@@ -184,10 +87,10 @@ async fn handles_of_files_without_a_descriptor_are_closed() {
     let Some(example) = Example::start() else {
         return;
     };
-    let storage = example.storage();
-    std::fs::write(example.dir.path().join("tree/f"), "content").unwrap();
-    let descriptors = example.dir.path().join("socket.fd");
-    let aside = example.dir.path().join("aside");
+    let storage = storage_of(&example);
+    std::fs::write(example.dir().join("tree/f"), "content").unwrap();
+    let descriptors = example.dir().join("socket.fd");
+    let aside = example.dir().join("aside");
     let files = || {
         let open = format!("/proc/{}/fd", example.child.id());
         let open = std::fs::read_dir(open).unwrap().flatten();
@@ -219,9 +122,9 @@ async fn a_peer_that_says_nothing_stops_no_other() {
     let Some(example) = Example::start() else {
         return;
     };
-    let storage = example.storage();
-    std::fs::write(example.dir.path().join("tree/f"), "content").unwrap();
-    let descriptors = example.dir.path().join("socket.fd");
+    let storage = storage_of(&example);
+    std::fs::write(example.dir().join("tree/f"), "content").unwrap();
+    let descriptors = example.dir().join("socket.fd");
     let _silent = UnixStream::connect(&descriptors).unwrap();
     // One is gone before its answer.
     let mut gone = UnixStream::connect(&descriptors).unwrap();

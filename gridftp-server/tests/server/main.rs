@@ -10,6 +10,8 @@
 mod chaos;
 mod control;
 mod data;
+#[path = "../../../crates/dsi-process/tests/support/mod.rs"]
+mod example;
 mod exclusive;
 mod faults;
 mod full;
@@ -34,6 +36,7 @@ mod nodes_storage;
 #[cfg(feature = "object")]
 mod object;
 mod process;
+mod process_storage;
 mod restart;
 mod secrets;
 mod stacks;

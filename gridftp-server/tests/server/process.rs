@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use gridftp_server::storage::{KINDS, LAYERS};
+
 use crate::support::{Ftp, PATIENCE, bytes, hidden};
 
 pub(crate) fn program() -> Command {
@@ -696,9 +698,61 @@ fn storages_are_listed_with_their_options() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["\nnull: ", "\nposix: ", "    root: ", "(a path)"] {
+    let kinds = KINDS.iter();
+    let kinds = kinds.map(|kind| (kind.name.to_owned(), kind.about, kind.options));
+    let layers = LAYERS.iter();
+    let layers = layers.map(|layer| (format!("…,{}", layer.name), layer.about, layer.options));
+    let mut lines = text.lines();
+    for (name, about, options) in kinds.chain(layers) {
+        assert_eq!(lines.next(), Some(&*format!("{name}: {about}")));
+        for option in options {
+            let line = lines.next().unwrap();
+            let begins = line.starts_with(&format!("    {}: ", option.name));
+            assert!(
+                begins && line.ends_with(&format!(" ({})", option.takes)),
+                "{line}"
+            );
+        }
+    }
+    assert_eq!(lines.next(), None);
+    for part in [
+        "\nposix: ",
+        "    root: ",
+        "(a path)",
+        "…,staged: ",
+        "    recall: ",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn the_memory_backend_keeps_files_until_the_server_ends() {
+    let root = tempfile::tempdir().unwrap();
+    let flags = ["--storage", "memory:limit=1M", "--anonymous", "rw"];
+    let content = bytes(300_000);
+    let daemon = Daemon::start(root.path(), &flags);
+    let mut ftp = daemon.login();
+    ftp.ok("MKD d", 257);
+    assert_eq!(ftp.store("STOR d/f", &content).code, 226);
+    assert_eq!(ftp.store("APPE d/f", b"end").code, 226);
+    let whole = [content.as_slice(), b"end"].concat();
+    assert!(daemon.login().fetch("d/f") == whole);
+    ftp.ok("RNFR d/f", 350);
+    ftp.ok("RNTO g", 250);
+    ftp.ok("RMD d", 250);
+    assert_eq!(ftp.get("NLST"), b"g\r\n");
+    let mut data = ftp.data();
+    ftp.ok("STOR large", 150);
+    // The rest may not be taken.
+    drop(data.0.write_all(&vec![0; 2 << 20]));
+    drop(data);
+    assert_eq!(ftp.outcome().code, 552);
+    assert!(ftp.fetch("g") == whole);
+    drop(daemon);
+    let daemon = Daemon::start(root.path(), &flags);
+    daemon.login().ok("SIZE g", 550);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
 #[test]

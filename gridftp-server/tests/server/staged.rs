@@ -1,6 +1,7 @@
 //! Storage with an archive: `SITE STAGE`, `X.staged`, and a download that waits.
 
 use std::fs;
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -82,6 +83,11 @@ fn a_download_waits_for_a_file_in_the_archive() {
     let mut other = server.login();
     let data = other.data();
     other.send("RETR f");
+    // A sign comes every ten seconds.
+    let mut sign = String::new();
+    other.reader.read_line(&mut sign).unwrap();
+    let waits = "150-Waiting for the storage, which retrieves the file.\r\n";
+    assert_eq!(sign, waits);
     // It is in the middle of its wait, which the tape ends.
     let again = ftp.ok("SITE STAGE 0 f", 450);
     fs::write(folder.join("tape"), "").unwrap();
