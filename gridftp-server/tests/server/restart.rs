@@ -1,6 +1,8 @@
 //! Broken transfers, their partial files and their continuation.
 
-use crate::support::{Data, Ftp, TestServer, bytes, hidden};
+use gridftp_dsi::WriteModel;
+
+use crate::support::{Data, Ftp, TestServer, bytes, hidden, lacks};
 
 /// Begins an upload of `announced` bytes to `name` and breaks it off behind `part`.
 fn break_off(ftp: &mut Ftp, name: &str, announced: usize, part: &[u8]) {
@@ -70,6 +72,9 @@ fn retr_in_mode_e_sends_the_missing_ranges() {
 
 #[test]
 fn a_broken_upload_never_shows_and_is_continued_by_rest() {
+    if lacks(|can| can.writes == WriteModel::Random) {
+        return;
+    }
     let server = TestServer::new();
     let file = bytes(200_000);
     server.put("f", "the old file");
@@ -144,6 +149,9 @@ fn an_upload_whose_client_is_gone_is_not_published() {
 
 #[test]
 fn a_completed_prefix_is_continued_without_a_partial_file() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     let server = TestServer::new();
     server.put("f", "01234");
     let mut ftp = server.login();
@@ -156,6 +164,9 @@ fn a_completed_prefix_is_continued_without_a_partial_file() {
 /// it.
 #[test]
 fn a_restart_in_a_file_keeps_what_it_does_not_write() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     for in_place in [false, true] {
         let server = TestServer::with(|o| o.in_place = Some(in_place));
         let old = bytes(100);
@@ -203,6 +214,9 @@ fn a_restart_in_a_file_keeps_what_it_does_not_write() {
 
 #[test]
 fn a_broken_change_of_a_file_leaves_it_and_is_continued() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     let server = TestServer::new();
     let old = bytes(400_000);
     server.put("f", &old);
@@ -229,6 +243,9 @@ fn a_broken_change_of_a_file_leaves_it_and_is_continued() {
 /// one.
 #[test]
 fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
+    if lacks(|can| can.writes == WriteModel::Random) {
+        return;
+    }
     let server = TestServer::new();
     let (old, new) = (vec![b'o'; 100_000], bytes(200_000));
     server.put("f", &old);
@@ -246,6 +263,9 @@ fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
 /// It is unknown which bytes of such a partial upload are on the disk.
 #[test]
 fn an_upload_whose_record_is_lost_is_not_continued() {
+    if lacks(|can| can.writes == WriteModel::Random) {
+        return;
+    }
     let file = bytes(200_000);
     for (mode, point) in [("S", "REST 120000"), ("E", "REST 0-120000")] {
         for is_reboot in [false, true] {
@@ -296,6 +316,9 @@ fn of_another_boot(ftp: &mut Ftp, record: &str) -> String {
 
 #[test]
 fn a_change_of_a_file_that_was_replaced_meanwhile_is_refused() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     let server = TestServer::new();
     server.put("f", bytes(1000));
     let mut ftp = server.login();
@@ -313,6 +336,9 @@ fn a_change_of_a_file_that_was_replaced_meanwhile_is_refused() {
 
 #[test]
 fn a_partial_upload_can_be_removed() {
+    if lacks(|can| can.writes == WriteModel::Random) {
+        return;
+    }
     let server = TestServer::new();
     let mut ftp = server.login();
     ftp.ok("SITE DELHELD f", 550);
@@ -338,6 +364,9 @@ fn a_partial_upload_can_be_removed() {
 
 #[test]
 fn two_appends_do_not_overwrite_each_other() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     let server = TestServer::new();
     server.put("f", "0123");
     let (mut one, mut two) = (server.login(), server.login());
@@ -356,6 +385,9 @@ fn two_appends_do_not_overwrite_each_other() {
 
 #[test]
 fn an_upload_to_a_file_that_lost_its_name_fails() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     for verb in ["APPE f", "ESTO A 2 f", "STOR f"] {
         for by in ["DELE f", "STOR f", "RNFR f"] {
             let server = TestServer::with(|o| o.in_place = Some(verb == "STOR f"));
@@ -390,6 +422,9 @@ fn an_upload_to_a_file_that_lost_its_name_fails() {
 
 #[test]
 fn appe_adds_to_the_end() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     let server = TestServer::new();
     let mut ftp = server.login();
     assert_eq!(ftp.store("APPE f", b"one").code, 226);
@@ -399,6 +434,9 @@ fn appe_adds_to_the_end() {
 
 #[test]
 fn uploads_in_place_show_at_once() {
+    if lacks(|can| can.updates) {
+        return;
+    }
     let server = TestServer::with(|o| o.in_place = Some(true));
     server.put("f", "a much longer old file");
     let mut ftp = server.login();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridftp_dsi::DynDsi;
+use gridftp_dsi::{Capabilities, DynDsi};
 use gridftp_server::config::{Access, Config, Options};
 use gridftp_server::{Control, Server};
 use tempfile::TempDir;
@@ -139,6 +139,19 @@ impl Drop for TestServer {
             runtime.shutdown_timeout(PATIENCE);
         }
     }
+}
+
+/// Whether the storage of this suite cannot do what a test needs, which is told.
+pub(crate) fn lacks(needs: fn(&Capabilities) -> bool) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("tree");
+    fs::create_dir(&root).unwrap();
+    let can = crate::storage(&root).capabilities_dyn();
+    let lacks = !needs(&can);
+    if lacks {
+        eprintln!("SKIPPED: the storage {} lacks that", can.name);
+    }
+    lacks
 }
 
 /// One whole reply.
