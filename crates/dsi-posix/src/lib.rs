@@ -36,6 +36,7 @@ mod journal;
 mod late;
 mod listing;
 mod names;
+mod new_name;
 mod ops;
 mod partial;
 mod remove;

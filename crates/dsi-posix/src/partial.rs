@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use byte_ranges::{Range64, RangeSet};
 use gridftp_dsi::{ErrorKind, Finish, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::complete::{copy_metadata, settle_size, verify};
@@ -32,6 +32,7 @@ use crate::index::{Entry, Index};
 use crate::journal::{self, Origin, Over, Record};
 use crate::late;
 use crate::names::Names;
+use crate::new_name;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::shared::Place;
 use crate::stat::stat_of;
@@ -380,7 +381,7 @@ impl PartialFile {
         }
         let (temp, name) = (self.temp.as_slice(), self.name.as_slice());
         let named = match done.exclusive {
-            true => rename_new(dir, temp, name),
+            true => new_name::rename(dir, temp, name),
             false => rustix::fs::renameat(dir, temp, dir, name),
         };
         if let Err(errno) = named {
@@ -469,25 +470,7 @@ fn is_current(dir: BorrowedFd<'_>, name: &[u8], record: &Record) -> bool {
 }
 
 /// The error of an upload that may not replace what has its name.
-const TAKEN: Fault = Fault::Rule(
-    ErrorKind::Exists,
-    "the upload was to replace nothing, and something has its name",
-);
-
-/// Renames in one step, unless something has the new name.
-fn rename_new(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
-        // File systems without that have links, as NFS.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(dir, from, to),
-        done => done,
-    }
-}
-
-/// As [`rename_new`], in two steps: after a crash between them the file has both names.
-fn link_new(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
-    rustix::fs::linkat(dir, from, dir, to, AtFlags::empty())?;
-    rustix::fs::unlinkat(dir, from, AtFlags::empty())
-}
+const TAKEN: Fault = Fault::Rule(ErrorKind::Exists, "the upload was to replace nothing");
 
 /// Whether the entry `name` of `dir` is the file that `stat` describes.
 pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
