@@ -305,7 +305,7 @@ fn no_clobber_leaves_out_a_file_that_the_server_refuses_for_another() -> Result<
             Reaction::say("550-f exists\r\n550-GlobusError: v=1 c=PATH_EXISTS\r\n550 End.")
         }
         _ => Reaction::Execute,
-    });
+    })?;
     let finished = cp_in(&tree, &["-n", "--mode", "stream", "f", &server.url("/f")])?.ok()?;
     ensure!(
         finished.stderr.contains("1 left out"),

@@ -5,7 +5,6 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(dead_code, reason = "the service serves other tests as well")]
 
 mod support;
 
