@@ -30,10 +30,8 @@ pub(crate) struct Arrived {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The pieces and their offsets in the chunk, in order; empty once read.
+    /// The unread pieces and their offsets in the chunk, in order.
     pieces: Vec<(u64, Bytes)>,
-    /// Number of pieces not yet read.
-    unread: usize,
     /// Short pieces behind those.
     short: BytesMut,
     len: u64,
@@ -68,7 +66,7 @@ impl Chunk {
     }
 
     /// The bytes from `offset` in the chunk on, as many as one piece has and at most `len`, once
-    /// they are here. A piece read to its end is freed.
+    /// they are here. Read bytes are freed.
     ///
     /// # Errors
     /// That of the request; none if another reader took the error or these bytes.
@@ -91,7 +89,7 @@ impl Chunk {
     /// Whether all its bytes were read.
     pub(crate) fn is_read(&self) -> bool {
         let state = self.arrived.state();
-        state.is_over && state.unread == 0 && state.error.is_none()
+        state.is_over && state.pieces.is_empty() && state.error.is_none()
     }
 }
 
@@ -146,22 +144,29 @@ impl State {
         let at = self.len;
         self.len += piece.len() as u64;
         self.pieces.push((at, piece));
-        self.unread += 1;
     }
 
-    /// The rest of the piece in which `offset` is, at most `len` bytes, unless it was read.
+    /// The piece in which `offset` is, from there on and at most `len` bytes, unless it was read.
+    /// The bytes before and behind it are of other readers.
     fn take(&mut self, offset: u64, len: usize) -> Option<Bytes> {
         let behind = self.pieces.partition_point(|(at, _)| *at <= offset);
-        let (at, piece) = self.pieces.get_mut(behind.checked_sub(1)?)?;
+        let index = behind.checked_sub(1)?;
+        let (at, piece) = self.pieces.get_mut(index)?;
         let skip = usize::try_from(offset - *at).ok()?;
-        let left = piece.len().checked_sub(skip).filter(|left| *left > 0)?;
-        if len < left {
-            return Some(piece.slice(skip..skip + len));
+        if skip >= piece.len() {
+            return None;
         }
-        // The bytes before it are of another reader.
-        let rest = piece.split_off(skip);
-        self.unread -= usize::from(piece.is_empty());
-        Some(rest)
+        let mut read = piece.split_off(skip);
+        let is_first = piece.is_empty();
+        let rest = read.split_off(len.min(read.len()));
+        if !rest.is_empty() {
+            self.pieces
+                .insert(behind, (offset + read.len() as u64, rest));
+        }
+        if is_first {
+            self.pieces.remove(index);
+        }
+        Some(read)
     }
 }
 
@@ -199,15 +204,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_in_the_middle_of_a_piece_leaves_the_bytes_before_it() {
+    async fn readers_of_one_piece_read_all_of_it_once_and_in_any_order() {
         let (pieces, chunk) = chunk();
         let long = Bytes::from((0..LEAST).map(|at| at.to_le_bytes()[1]).collect::<Vec<_>>());
         pieces.send(long.clone()).unwrap();
-        assert_eq!(chunk.read(1000, ALL).await.unwrap(), long[1000..]);
-        assert!(chunk.read(1000, ALL).await.unwrap_err().is_none());
-        assert_eq!(chunk.read(0, 400).await.unwrap(), long[..400]);
-        assert_eq!(chunk.read(400, ALL).await.unwrap(), long[400..1000]);
-        assert!(chunk.read(0, ALL).await.unwrap_err().is_none());
+        for (from, to) in [
+            (1000, 3000),
+            (0, 400),
+            (9000, LEAST),
+            (400, 1000),
+            (3000, 9000),
+        ] {
+            let read = chunk.read(from as u64, to - from).await.unwrap();
+            assert_eq!(read, long[from..to]);
+            assert!(chunk.read(from as u64, ALL).await.unwrap_err().is_none());
+        }
+        assert!(chunk.arrived.state().pieces.is_empty());
     }
 
     #[tokio::test]
