@@ -144,7 +144,8 @@ pub struct CopyOptions {
     /// Data connections of one file in MODE E; `None` chooses by size and distance.
     pub parallel: Option<u32>,
     /// Most stripes of one file of 64 MiB or more in MODE E, that is hosts of a server that take
-    /// part in it; `None` for all, 1 for none. Between servers any number above 1 means all.
+    /// part in it; `None` for all, 1 for none. A Globus server that receives from another one takes
+    /// part with all.
     pub stripes: Option<NonZero<u32>>,
     /// The parts of a file that the stripes of a source send; `None` for the server's choice. An
     /// upload deals blocks to the stripes as they take them.

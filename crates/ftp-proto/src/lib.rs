@@ -103,7 +103,9 @@
 //!   [receipt](ftp_wire::receipt). `HELD` is another: `SITE HELD` lists the ranges kept of a broken
 //!   upload, as a 111 would, and `SITE DELHELD` removes the partial file: 250, or 550 where nothing
 //!   is kept. `EXCLUSIVE` is a third: after `SITE STORATTR x.exclusive=1` the next `STOR`, tagged or
-//!   not, replaces nothing, and is refused with 550 where something has the name. `NODES` says that data connections are on other hosts, those that `SPAS` tells.
+//!   not, replaces nothing, and is refused with 550 where something has the name. `NODES` says that
+//!   data connections are on other hosts, those that `SPAS` tells.
+//! - `OPTS SPAS Stripes=n;`, an extension: at most `n` hosts listen for the next `SPAS`.
 //! - `ERET checksum="MD5 5 10" path` is an `ERET P 5 10` whose 226 tells the digest of the bytes,
 //!   and `ESTO checksum="MD5 digest 5" path` an `ESTO A 5` that changes the file only if the bytes
 //!   have that digest. `ERET tar="" path` sends a directory as an archive. FEAT names these modules.

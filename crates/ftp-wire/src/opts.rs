@@ -1,6 +1,7 @@
 //! `OPTS`: option lists of RETR, PASV, MLST, MLSR, CKSM and UTF8 (GFD.20, RFC 2389).
 
 use std::fmt;
+use std::num::NonZero;
 
 use crate::error::{BadCommand, BadCommandKind};
 use crate::facts::FactSet;
@@ -28,6 +29,11 @@ pub enum Opts {
     Passive {
         /// Whether the address follows in a 127 or 129 instead of a 227 or 229.
         delayed: bool,
+    },
+    /// `OPTS SPAS Stripes=n;`.
+    Stripes {
+        /// Most hosts that listen for the next `SPAS`.
+        most: NonZero<u32>,
     },
     /// `OPTS MLST|MLSD facts;`: the known facts among them.
     Facts(FactSet),
@@ -82,6 +88,12 @@ impl Opts {
         let parsed = match what.to_ascii_uppercase().as_slice() {
             b"" => Err((MISSING, 0)),
             b"RETR" => retr(items),
+            b"SPAS" if items.clone().next().is_some_and(|item| item.is("Stripes")) => alone(items)
+                .and_then(|item| {
+                    Ok(Self::Stripes {
+                        most: item.number()?,
+                    })
+                }),
             b"PASV" | b"SPAS" | b"EPSV" => {
                 flag(items, "AllowDelayed").map(|delayed| Self::Passive { delayed })
             }
@@ -227,14 +239,20 @@ fn parse_parallelism(item: &Item<'_>) -> Parsed<u32> {
 }
 
 /// Parses a single option with the value 0 or 1.
-fn flag(mut items: Items<'_>, key: &str) -> Parsed<bool> {
-    let item = items.next().ok_or((MISSING, items.at))?;
-    if !item.is(key) {
-        return Err((OPTION, item.at));
+fn flag(items: Items<'_>, key: &str) -> Parsed<bool> {
+    let item = alone(items)?;
+    match item.is(key) {
+        true => item.either("0", "1"),
+        false => Err((OPTION, item.at)),
     }
+}
+
+/// The one item.
+fn alone(mut items: Items<'_>) -> Parsed<Item<'_>> {
+    let item = items.next().ok_or((MISSING, items.at))?;
     match items.next() {
         Some(extra) => Err((OPTION, extra.at)),
-        None => item.either("0", "1"),
+        None => Ok(item),
     }
 }
 
@@ -297,6 +315,7 @@ impl fmt::Display for Opts {
                 markers.map_or(Ok(()), |n| write!(f, "Markers={n};"))
             }
             Self::Passive { delayed } => write!(f, "PASV AllowDelayed={};", u8::from(*delayed)),
+            Self::Stripes { most } => write!(f, "SPAS Stripes={most};"),
             Self::Facts(facts) => write!(f, "MLST {facts}"),
             Self::Mlsr {
                 facts,

@@ -41,6 +41,13 @@ fn reads_the_options_of_clients() {
         ("PASV AllowDelayed=1;", Opts::Passive { delayed: true }),
         ("spas allowdelayed=0;", Opts::Passive { delayed: false }),
         ("EPSV AllowDelayed=1", Opts::Passive { delayed: true }),
+        ("SPAS AllowDelayed=1", Opts::Passive { delayed: true }),
+        (
+            "SPAS Stripes=2;",
+            Opts::Stripes {
+                most: NonZero::new(2).unwrap(),
+            },
+        ),
         ("MLST Type;Size;", Opts::Facts(two)),
         ("MLSD type;frob;size", Opts::Facts(two)),
         ("MLST", Opts::Facts(FactSet::NONE)),
@@ -83,6 +90,9 @@ fn refuses_harmful_options_with_their_position() {
         ("RETR WindowSize=5;", OPTION),
         ("STOR Eager=1;", BadCommandKind::UnknownOpts),
         ("PASV AllowDelayed=1;x=2;", OPTION),
+        ("SPAS Stripes=2;x=2;", OPTION),
+        ("SPAS Stripes=0;", VALUE),
+        ("PASV Stripes=2;", OPTION),
         ("MLSR OnError=Maybe;", VALUE),
         ("CKSM markers=x;", VALUE),
         ("CKSM", MISSING),

@@ -160,7 +160,14 @@ impl Client {
         }
     }
 
-    /// Has the server listen on all its stripes; none if it refuses.
+    /// Tells our own server, which alone has the option, the most stripes that are to listen.
+    pub(crate) fn limit_stripes(&self, most: NonZero<u32>) {
+        if most < NonZero::<u32>::MAX && self.abilities.held {
+            drop(self.control.send(Command::Opts(Opts::Stripes { most })));
+        }
+    }
+
+    /// Has the server listen on its stripes; none if it refuses.
     pub(crate) async fn ask_stripes(&mut self) -> Result<Vec<SocketAddr>, TransferError> {
         let family = self.control.peer().is_ipv6().then_some(Family::V6);
         let mut replies = self.control.send(Command::Spas(family));

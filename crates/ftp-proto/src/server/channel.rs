@@ -24,6 +24,8 @@ pub(super) struct DataSide {
     setup: Setup,
     /// `OPTS PASV AllowDelayed=1;`.
     pub(super) delayed: bool,
+    /// `OPTS SPAS Stripes=n;`.
+    pub(super) most_stripes: u32,
     /// After `EPSV ALL`.
     only_epsv: bool,
     perf_every: Option<Duration>,
@@ -79,6 +81,7 @@ impl DataSide {
             channel: Channel::default(),
             setup: Setup::None,
             delayed: false,
+            most_stripes: u32::MAX,
             only_epsv: false,
             perf_every: settings.perf_every,
             perf_asked: false,
@@ -161,8 +164,9 @@ impl DataSide {
         // MODE S has one data connection (RFC 959 §3.3).
         let striped =
             matches!(form, PassiveForm::Spas { .. }) && self.channel.mode == Mode::Extended;
+        let stripes = cx.settings.stripes.filter(|_| striped);
         Action::Listen {
-            stripes: cx.settings.stripes.filter(|_| striped),
+            stripes: stripes.map(|most| most.min(self.most_stripes)),
             family,
             send_buffer: self.channel.send_buffer,
             receive_buffer: self.channel.receive_buffer,

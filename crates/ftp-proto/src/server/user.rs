@@ -328,6 +328,7 @@ impl LoggedIn {
             Opts::Cksm { markers } => self.hash_every = seconds(markers),
             Opts::Utf8 => {}
             Opts::Passive { delayed } => self.data.delayed = delayed,
+            Opts::Stripes { most } => self.data.most_stripes = most.get(),
             Opts::Retr {
                 parallelism,
                 stripe_block,

@@ -89,6 +89,14 @@ fn only_spas_in_mode_e_asks_for_stripes() {
         let mut rig = session();
         rig.line(mode);
         assert_eq!(wanted(&mut rig, line), stripes, "{mode} {line}");
+        let mut fewer = session();
+        fewer.line("OPTS SPAS Stripes=1;").take();
+        fewer.line(mode);
+        assert_eq!(
+            wanted(&mut fewer, line),
+            stripes.map(|_| 1),
+            "{mode} {line}"
+        );
         let mut whole = Rig::logged_in();
         whole.line(mode);
         assert_eq!(wanted(&mut whole, line), None, "{mode} {line}");

@@ -134,8 +134,8 @@ pub(crate) struct Flags {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: Option<u32>,
 
-    /// Most hosts of a server that take part in one file of 64 MiB or more, in MODE E, or off;
-    /// between servers any number above 1 means all [default: all that the server has]
+    /// Most hosts of a server that take part in one file of 64 MiB or more, in MODE E, or off; a
+    /// Globus server that receives from another takes part with all [default: all that the server has]
     #[arg(long, value_name = "N|off", value_parser = stripes)]
     pub(crate) stripes: Option<NonZero<u32>>,
 

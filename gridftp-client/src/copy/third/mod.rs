@@ -190,7 +190,8 @@ async fn set_up(
     let mut at = None;
     if width.is_striped() {
         source.send_layout(layout, &mut ahead);
-        // All of them: a host that listens and that nobody connects to never ends the transfer.
+        // A host that listens and that nobody connects to never ends the transfer.
+        destination.limit_stripes(width.stripes);
         let to = Box::pin(destination.ask_stripes()).await?;
         at = to.first().copied();
         if let (Some(first), true) = (at, to.len() > 1) {
