@@ -156,8 +156,9 @@ pub(crate) enum NodeFault {
     /// A node does not answer in time.
     #[error("data node {0}: no answer in time")]
     Silent(String),
-    /// A node does not end an upload that it publishes itself, after an abort.
-    #[error("data node {0}: busy a minute after the abort, it may publish the file or not")]
+    /// A node does not end an upload that it publishes itself, after an abort; or the storage does
+    /// not show the file.
+    #[error("data node {0}: no end of the upload within a minute, it may publish the file or not")]
     Unknown(String),
     /// A node answers something else than it was asked.
     #[error("data node {0}: an answer to another request, are front end and node of one version?")]

@@ -103,9 +103,12 @@
 //!
 //! Where one node stores a file alone, it publishes it by itself, and the front end compares the size
 //! of the file with the report of the node and with the announcement of the client (`ALLO`): another
-//! size is answered 451. A front end over NFS must see new files within three seconds: mount it with
-//! `lookupcache=positive`, or `acdirmax=3`. After `ABOR` the reply is that of its end; a node that takes
-//! longer than a minute is given up with 426, and the file may be published.
+//! size is answered 451. It is also the answer where another program moves, removes or rewrites the file
+//! between its publication and this look, though the file was published. A front end over NFS must see
+//! new and changed files within three seconds: mount it with `actimeo=3`, or `noac`. Where one of several
+//! storages in a tree keeps no files (`null`), the front end looks at none. After `ABOR` the reply is
+//! that of its end; a node, or a storage at the look, that takes longer than a minute is given up with
+//! 426, and the file may be published.
 //!
 //! With `--hybrid` the front end itself serves clients that ask for no stripes.
 //!

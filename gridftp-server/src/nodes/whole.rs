@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
-use gridftp_cluster::{TransferKind as NodeKind, Transferred, Whole};
+use gridftp_cluster::{NodeSession, TransferKind as NodeKind, Transferred, Whole};
 use gridftp_data::Watch;
-use gridftp_dsi::{Dsi, ErrorKind, Kind, User};
-use tokio::time::{Instant, sleep};
+use gridftp_dsi::{Dsi, ErrorKind, Kind, Stat};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::follow::run;
 use super::mover::{NodeMover, wire_path};
 use crate::data::{KEEPING, Store};
 use crate::error::{Error, NodeFault};
 
-/// Longest time for a file to show the size that a node reported: NFS keeps attributes for up to
-/// three seconds.
+/// Longest time for a file to show the size that a node reported: NFS with `actimeo=3` keeps
+/// attributes of files and directories for up to three seconds.
 const VISIBLE: Duration = Duration::from_secs(3);
 
 /// Interval of looking at the file within that time.
@@ -60,8 +60,12 @@ impl<D: Dsi> NodeMover<'_, D> {
                 true => Size::Any,
                 false => Size::reported(store, context.channel, followed.watch, done),
             };
-            let examining = examine(dsi, context.user, store, size);
-            context.reporter.complete(followed.watch, examining).await?;
+            let node = self.side.stripes.first().map(NodeSession::node);
+            let look = || dsi.stat(context.user, &store.path);
+            let examining = timeout(KEEPING, examine(look, size));
+            let examined = context.reporter.complete(followed.watch, examining).await;
+            // A storage that does not answer must not hold the reply.
+            examined.map_err(|_| NodeFault::Unknown(node.unwrap_or_default().to_owned()))??;
         }
         context.reporter.last_marks(followed.watch).await;
         Ok(done?.iter().map(|done| done.bytes).sum())
@@ -115,21 +119,57 @@ impl Size {
     }
 }
 
-/// Compares the stored file with its reported size; waits while the storage may show an older state.
-async fn examine<D: Dsi>(dsi: &D, user: &User, store: &Store, size: Size) -> Result<(), Error> {
+/// Compares the stored file with its reported size; waits while the storage may show an older state,
+/// or fails for a moment.
+async fn examine<L>(mut look: impl FnMut() -> L, size: Size) -> Result<(), Error>
+where
+    L: Future<Output = gridftp_dsi::Result<Stat>>,
+{
     let until = Instant::now() + VISIBLE;
     loop {
-        let fault = match dsi.stat(user, &store.path).await {
-            Ok(stat) if stat.kind == Kind::File => size.fault(stat.size),
+        let fault: Option<Error> = match look().await {
+            Ok(stat) if stat.kind == Kind::File => size.fault(stat.size).map(Error::from),
             // A device, for instance, which has no size.
             Ok(_) => None,
-            Err(error) if error.kind() == ErrorKind::NotFound => Some(NodeFault::Absent { at: 0 }),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Some(NodeFault::Absent { at: 0 }.into())
+            }
+            Err(error) => Some(error.into()),
         };
         let Some(fault) = fault else { return Ok(()) };
         if Instant::now() >= until {
-            return Err(fault.into());
+            return Err(fault);
         }
         sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails so often, then shows a file of this size.
+    async fn found(failures: u32, size: u64) -> Result<(), Error> {
+        let mut tries = 0;
+        let look = || {
+            tries += 1;
+            let mut stat = Stat::new("f", Kind::File);
+            stat.size = size;
+            std::future::ready(match tries {
+                tries if tries <= failures => Err(gridftp_dsi::Error::new(ErrorKind::Busy, "stat")),
+                _ => Ok(stat),
+            })
+        };
+        examine(look, Size::Exactly(10)).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_storage_that_fails_for_a_moment_is_asked_again() {
+        assert!(found(11, 10).await.is_ok());
+        let wrong = found(11, 9).await;
+        assert!(matches!(wrong, Err(Error::Node(NodeFault::Size { .. }))));
+        let begun = Instant::now();
+        assert!(matches!(found(u32::MAX, 10).await, Err(Error::Storage(_))));
+        assert_eq!(begun.elapsed(), VISIBLE);
     }
 }
