@@ -1,6 +1,6 @@
 //! The transfers of nodes, followed from their requests to the end of the last.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ftp_proto::types::Event;
@@ -34,8 +34,8 @@ pub(super) struct Followed<'a> {
     pub(super) consent: Consent,
     /// Longest time from the stop to the end, and the failure of a node that takes longer.
     pub(super) limit: (Duration, fn(String) -> NodeFault),
-    /// Whether a node was lost.
-    pub(super) is_lost: AtomicBool,
+    /// Cancelled once a node was lost.
+    pub(super) lost: CancellationToken,
 }
 
 /// Runs one request on each of the first nodes to the end of all; returns their results.
@@ -94,7 +94,7 @@ async fn run_all(
             // The others end because they are told to; the first failure is mostly the cause.
             Err(error) => {
                 if matches!(error, Error::Node(NodeFault::Lost { .. })) {
-                    followed.is_lost.store(true, Ordering::Relaxed);
+                    followed.lost.cancel();
                 }
                 followed.stop.cancel();
                 failure.get_or_insert(error);
@@ -121,7 +121,7 @@ impl Followed<'_> {
     ) -> Result<Transferred, Error> {
         let sent = node.send(ToNode::Transfer(Box::new(request))).await;
         sent.map_err(|error| lost(node, error))?;
-        let (mut is_stopped, mut until) = (false, None);
+        let (mut until, mut is_hurried) = (None, false);
         let moved = |total: u64| {
             let before = count.fetch_max(total, Ordering::Relaxed);
             self.watch.moved(total.saturating_sub(before));
@@ -135,14 +135,15 @@ impl Followed<'_> {
             };
             let message = tokio::select! {
                 biased;
-                () = self.stop.cancelled(), if !is_stopped => {
-                    is_stopped = true;
-                    let within = match self.is_lost.load(Ordering::Relaxed) {
-                        true => self.limit.0.min(AFTER_LOSS),
-                        false => self.limit.0,
-                    };
-                    until = Some(Instant::now() + within);
+                () = self.stop.cancelled(), if until.is_none() => {
+                    until = Some(Instant::now() + self.limit.0);
                     node.send(ToNode::Abort).await.map_err(|error| lost(node, error))?;
+                    continue;
+                }
+                // Before the stop or after it.
+                () = self.lost.cancelled(), if until.is_some() && !is_hurried => {
+                    is_hurried = true;
+                    until = until.map(|until| until.min(Instant::now() + AFTER_LOSS));
                     continue;
                 }
                 () = limit => return Err(self.limit.1(node.node().to_owned()).into()),

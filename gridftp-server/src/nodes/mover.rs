@@ -1,6 +1,5 @@
 //! `NodeMover`: runs one transfer of a session on its data nodes.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
@@ -60,7 +59,7 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
             stop: self.stop.clone(),
             consent: self.consent.clone(),
             limit: (within, late),
-            is_lost: AtomicBool::new(false),
+            lost: CancellationToken::new(),
         }
     }
 }

@@ -32,6 +32,7 @@ mod names;
 mod narrowed;
 mod nodes;
 mod nodes_ends;
+mod nodes_frozen;
 mod nodes_storage;
 #[cfg(feature = "object")]
 mod object;
