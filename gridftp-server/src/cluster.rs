@@ -14,6 +14,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::daemon::announce;
+
 /// The name and version of this program, for the lists of other members.
 const PROGRAM: &str = concat!("gridftp-server ", env!("CARGO_PKG_VERSION"));
 
@@ -140,7 +142,10 @@ pub(crate) async fn begin_front(
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("listen for data nodes on {address}"))?;
-    println!("listening for data nodes on {}", listener.local_addr()?);
+    announce(&format!(
+        "listening for data nodes on {}\n",
+        listener.local_addr()?
+    ));
     let listening = Arc::clone(&nodes);
     tasks.spawn(async move { listening.listen(listener).await });
     for node in options.nodes.clone() {
@@ -197,7 +202,10 @@ pub(crate) async fn run_node(
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("listen for front ends on {address}"))?;
-        println!("listening for front ends on {}", listener.local_addr()?);
+        announce(&format!(
+            "listening for front ends on {}\n",
+            listener.local_addr()?
+        ));
         let node = node.clone();
         tasks.spawn(async move { node.listen(listener).await });
     }
@@ -209,7 +217,7 @@ pub(crate) async fn run_node(
         let node = node.clone();
         tasks.spawn(async move { node.dial(&front).await });
     }
-    println!("serving as a data node");
+    announce("serving as a data node\n");
     shutdown.await;
     serve.drain(true);
     let ended = async {

@@ -1,5 +1,6 @@
 //! The server as a process: its storage, signals, and warnings at the start.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +49,12 @@ pub(crate) enum Entry {
     Stdio,
     /// Front ends, which place sessions here.
     Node(ClusterOptions),
+}
+
+/// Prints lines about the start; standard output may be closed.
+pub(crate) fn announce(lines: &str) {
+    let mut out = std::io::stdout();
+    drop(out.write_all(lines.as_bytes()).and_then(|()| out.flush()));
 }
 
 /// Serves until a signal stops it, or the one session has ended.

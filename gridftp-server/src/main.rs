@@ -6,7 +6,6 @@
     reason = "a program talks to its user"
 )]
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -181,10 +180,10 @@ fn serve(file: Option<PathBuf>, flags: Options, part: Part) -> anyhow::Result<()
         .context("start the runtime")?;
     let ready = |address, tls: Option<SocketAddr>| {
         let tls = tls.map(|address| format!("listening with TLS on {address}\n"));
-        let lines = format!("{}listening on {address}\n", tls.unwrap_or_default());
-        // Standard output may be closed.
-        let mut out = std::io::stdout();
-        drop(out.write_all(lines.as_bytes()).and_then(|()| out.flush()));
+        daemon::announce(&format!(
+            "{}listening on {address}\n",
+            tls.unwrap_or_default()
+        ));
     };
     // On a worker rather than here: a connection stays on the thread that accepted it.
     let cluster = options.cluster.take().unwrap_or_default();
