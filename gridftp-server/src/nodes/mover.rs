@@ -9,7 +9,7 @@ use ftp_wire::command::Type;
 use ftp_wire::path::FtpPath;
 use gridftp_cluster::{NodeSession, Transfer, TransferKind as NodeKind, Transferred};
 use gridftp_data::{ReceivePlan, Received, Watch};
-use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _};
+use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _, Stat};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
@@ -141,24 +141,30 @@ impl<D: Dsi> NodeMover<'_, D> {
         let sent = self.send(requests).await?;
         let sent = sent.iter().map(|sent| sent.bytes).sum();
         // Each node opened the file by itself: all opened the same one if it is still there.
-        let after = self
-            .context
-            .shared
-            .dsi
-            .stat(self.context.user, path)
-            .await?;
-        if (before.inode, before.modified, before.size) != (after.inode, after.modified, after.size)
-        {
-            return Err(gridftp_dsi::Error::new(ErrorKind::Changed, "read")
-                .at(path)
-                .into());
-        }
+        self.must_be_unchanged(path, &before).await?;
         // A file behind layers, or text, has another length on the wire.
         let is_plain = self.side.disk.is_none() && self.context.channel.ty != Type::Ascii;
         if is_plain && sent != wanted {
             return Err(NodeFault::Amount { sent, wanted }.into());
         }
         Ok(sent)
+    }
+
+    /// Checks that a file that was sent is still the same as before.
+    async fn must_be_unchanged(&self, path: &DsiPath, before: &Stat) -> Result<(), Error> {
+        let after = self
+            .context
+            .shared
+            .dsi
+            .stat(self.context.user, path)
+            .await?;
+        let facts = |stat: &Stat| (stat.inode, stat.modified, stat.size);
+        match facts(before) == facts(&after) {
+            true => Ok(()),
+            false => Err(gridftp_dsi::Error::new(ErrorKind::Changed, "read")
+                .at(path)
+                .into()),
+        }
     }
 
     /// Has the first node send the output of a module.
@@ -169,19 +175,23 @@ impl<D: Dsi> NodeMover<'_, D> {
                 algorithm,
                 offset,
                 length,
-            } => Some((algorithm.clone(), *offset, *length)),
+            } => {
+                let examining = self.context.shared.dsi.stat(self.context.user, &at);
+                let before = self.context.reporter.run_quietly(examining).await?;
+                Some((algorithm.clone(), *offset, *length, before))
+            }
             RetrieveModule::Tar => None,
         };
         let moved = self.send_one(NodeKind::RetrieveBy { path, module }).await?;
         // The digits cost a second reading; the rest of the report costs nothing.
-        if let Some((algorithm, offset, length)) = asked {
+        if let Some((algorithm, offset, length, before)) = asked {
             let told = moved.digest.as_ref().map(|digest| &digest.algorithm);
             if told != Some(&algorithm) {
                 let node = self.side.stripes.first().map(NodeSession::node);
                 return Err(NodeFault::Protocol(node.unwrap_or_default().to_owned()).into());
             }
-            let stat = self.context.shared.dsi.stat(self.context.user, &at).await?;
-            let rest = stat.size.saturating_sub(offset);
+            self.must_be_unchanged(&at, &before).await?;
+            let rest = before.size.saturating_sub(offset);
             let (sent, wanted) = (moved.bytes, length.map_or(rest, |length| length.min(rest)));
             if sent != wanted {
                 return Err(NodeFault::Amount { sent, wanted }.into());

@@ -40,6 +40,8 @@ pub(crate) enum Conduct {
     Lies(u64),
     /// Reports ten bytes with a digest by this algorithm.
     Digests(&'static str),
+    /// The same by MD5, and the file has grown meanwhile.
+    Appends,
     /// Never ends, not when it is told to either.
     Stays,
     /// Reports a block, and fails.
@@ -120,11 +122,11 @@ impl Played {
                 end: bytes,
                 ..Transferred::default()
             })),
-            Conduct::Digests(algorithm) => FromNode::Transferred(Box::new(Transferred {
-                bytes: 10,
-                digest: Some((algorithm.to_owned(), "0".repeat(32))),
-                ..Transferred::default()
-            })),
+            Conduct::Digests(algorithm) => digested(algorithm),
+            Conduct::Appends => {
+                fs::write(self.root.join("f"), bytes(11)).unwrap();
+                digested("MD5")
+            }
             Conduct::Stays => {
                 while self.next(requests).await.is_some() {}
                 failed()
@@ -153,6 +155,15 @@ impl Played {
         self.seen.lock().unwrap().1.extend(next.clone());
         next
     }
+}
+
+/// Ten bytes and their digest.
+fn digested(algorithm: &str) -> FromNode {
+    FromNode::Transferred(Box::new(Transferred {
+        bytes: 10,
+        digest: Some((algorithm.to_owned(), "0".repeat(32))),
+        ..Transferred::default()
+    }))
 }
 
 /// The failure of a request.
@@ -372,6 +383,18 @@ fn a_digest_of_other_bytes_than_the_client_asked_for_is_found() {
         let told = last(&mut ftp);
         assert_eq!(told.code, code, "{algorithm} of {size} bytes: {told:?}");
     }
+}
+
+#[test]
+fn a_file_that_grows_while_a_node_digests_it_has_changed() {
+    let (farm, _) = Played::farm(Conduct::Appends);
+    farm.server.put("f", bytes(10));
+    let mut ftp = farm.server.login();
+    ftp.pasv();
+    ftp.send("ERET checksum=\"MD5 0 -1\" f");
+    let told = last(&mut ftp);
+    assert_eq!(told.code, 451, "{told:?}");
+    assert!(told.text().contains("changed while in use"), "{told:?}");
 }
 
 /// A restart by these ranges would be refused.
