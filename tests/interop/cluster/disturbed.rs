@@ -20,8 +20,8 @@ use super::parts::{PART, same_part};
 use super::{LIMIT, SIZE, cp, secure_url, secured};
 use crate::striped::Front;
 
-/// Longest time from the failure of a node until the client has been told.
-const TOLD: Duration = Duration::from_secs(7);
+/// Longest time from the failure of a node until the client has been told, on a busy machine.
+const TOLD: Duration = Duration::from_secs(15);
 
 /// Flags of a copy that is not tried again.
 const ONCE: &[&str] = &["--debug", "-p", "1", "--retries", "0", "--retry-for", "0"];

@@ -21,8 +21,8 @@ pub(super) const RATE: u64 = 40 << 20;
 /// Of one that a failure has to reach in the middle, over many connections.
 pub(super) const SLOW: u64 = 8 << 20;
 
-/// Longest time from the failure of a node to the end of its transfer.
-pub(super) const NOTICED: Duration = Duration::from_secs(5);
+/// Longest time for others to be served after the failure of a node, on a busy machine.
+pub(super) const NOTICED: Duration = Duration::from_secs(10);
 
 /// Address of the node that fails.
 const FAILING: u8 = 12;
