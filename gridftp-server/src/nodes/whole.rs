@@ -62,10 +62,8 @@ impl<D: Dsi> NodeMover<'_, D> {
             };
             let node = self.side.stripes.first().map(NodeSession::node);
             let look = || dsi.stat(context.user, &store.path);
-            let examining = timeout(KEEPING, examine(look, size));
-            let examined = context.reporter.complete(followed.watch, examining).await;
-            // A storage that does not answer must not hold the reply.
-            examined.map_err(|_| NodeFault::Unknown(node.unwrap_or_default().to_owned()))??;
+            let examining = examine_in_time(look, size, node.unwrap_or_default());
+            context.reporter.complete(followed.watch, examining).await?;
         }
         context.reporter.last_marks(followed.watch).await;
         Ok(done?.iter().map(|done| done.bytes).sum())
@@ -117,6 +115,15 @@ impl Size {
         };
         (!fits).then_some(NodeFault::Size { reported, found })
     }
+}
+
+/// As [`examine`]; a storage that does not answer must not hold the reply.
+async fn examine_in_time<L>(look: impl FnMut() -> L, size: Size, node: &str) -> Result<(), Error>
+where
+    L: Future<Output = gridftp_dsi::Result<Stat>>,
+{
+    let examined = timeout(KEEPING, examine(look, size)).await;
+    examined.unwrap_or_else(|_| Err(NodeFault::Unknown(node.to_owned()).into()))
 }
 
 /// Compares the stored file with its reported size; waits while the storage may show an older state,
@@ -171,5 +178,11 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(found(u32::MAX, 10).await, Err(Error::Storage(_))));
         assert_eq!(begun.elapsed(), VISIBLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_storage_that_does_not_answer_holds_no_reply() {
+        let ended = examine_in_time(std::future::pending, Size::Any, "one").await;
+        assert!(matches!(ended, Err(Error::Node(NodeFault::Unknown(node))) if node == "one"));
     }
 }
