@@ -155,11 +155,7 @@ const LINES: &[(&str, &str)] = &[
         "SITE STORATTR modify=20261120194724;x.checksum.md5=00ff;",
     ),
     ("SITE STORATTR frob=1", "SITE STORATTR ;"),
-    ("SITE STORATTR x.exclusive=0", "SITE STORATTR ;"),
-    (
-        "SITE STORATTR X.Exclusive=1;x.checksum.md5=00ff",
-        "SITE STORATTR x.checksum.md5=00ff;x.exclusive=1;",
-    ),
+    ("SITE STORATTR x.exclusive=1;", ""),
     ("SITE SETNETSTACK udt,gsi", ""),
     ("SITE SETDISKSTACK DEFAULT", "SITE SETDISKSTACK default"),
     ("SITE RESTRICT /a,R/b", ""),
@@ -301,12 +297,7 @@ const BAD: &[(&str, u16, Option<&str>, usize)] = &[
     ("SITE SBUF -1", 501, Some("SITE SBUF"), 10),
     ("SITE SYMLINK a", 501, Some("SITE SYMLINK"), 14),
     ("SITE STORATTR ", 501, Some("SITE STORATTR"), 14),
-    (
-        "SITE STORATTR x.exclusive=yes",
-        501,
-        Some("SITE STORATTR"),
-        14,
-    ),
+    ("SITE STORATTR x.exclusive=", 501, Some("SITE STORATTR"), 14),
     ("SITE STORATTR modify=x;", 501, Some("SITE STORATTR"), 14),
     (
         "SITE STORATTR a=b;x.checksum.md5=zz;",
