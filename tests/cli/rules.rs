@@ -2,12 +2,17 @@
 
 use std::io::Write as _;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Reaction, ScriptedServer, Tree};
 
+use crate::uploads::digest;
 use crate::{Bed, LIMIT, cp_in, fails};
+
+/// The refusal of a store that was to replace nothing.
+const EXISTS: &str = "550-f exists\r\n550-GlobusError: v=1 c=PATH_EXISTS\r\n550 End.";
 
 /// Uploads to `to`, and returns the names on the server.
 fn up(args: &[&str], to: &str) -> Result<Vec<String>> {
@@ -301,14 +306,12 @@ fn no_clobber_leaves_out_a_file_that_the_server_refuses_for_another() -> Result<
     tree.file("f", 10, 1)?;
     let server = ScriptedServer::start(|line| match line.split(' ').next() {
         Some("FEAT") => Reaction::say("211-features\r\n EXCLUSIVE\r\n HELD\r\n211 end"),
-        Some("STOR") => {
-            Reaction::say("550-f exists\r\n550-GlobusError: v=1 c=PATH_EXISTS\r\n550 End.")
-        }
-        _ => Reaction::Execute,
+        Some("STOR") => Reaction::say(EXISTS),
+        _ => Reaction::Usual,
     })?;
-    let finished = cp_in(&tree, &["-n", "--mode", "stream", "f", &server.url("/f")])?.ok()?;
+    let finished = cp_in(&tree, &["-n", "--mode", "stream", "f", &server.url("f")])?.ok()?;
     ensure!(
-        finished.stderr.contains("1 left out"),
+        finished.stdout.contains("1 left out"),
         "{}",
         finished.report()
     );
@@ -318,6 +321,83 @@ fn no_clobber_leaves_out_a_file_that_the_server_refuses_for_another() -> Result<
         .position(|line| line == "SITE STORATTR x.exclusive=1;");
     let stored = commands.iter().position(|line| line.starts_with("STOR"));
     ensure!(told.is_some() && told < stored, "{commands:?}");
+    Ok(())
+}
+
+/// The end of the first of two attempts that may both have stored the file.
+enum FirstEnd {
+    /// The reply to the store is lost.
+    Lost,
+    /// The store is confirmed, but its digest is refused for now.
+    Unproven,
+}
+
+/// A server with the uploads of ours: a `STOR` behind `x.exclusive=1` replaces nothing.
+fn exclusive_server(end: FirstEnd) -> Result<ScriptedServer> {
+    let is_wished = AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
+    let server = ScriptedServer::with(move |server, line| {
+        let words: Vec<_> = line.split(' ').collect();
+        match *words.as_slice() {
+            ["FEAT"] => {
+                Reaction::say("211-f\r\n CKSM SHA256:10;\r\n EXCLUSIVE\r\n HELD\r\n211 end")
+            }
+            ["SITE", "STORATTR", "x.exclusive=1;"] => {
+                is_wished.store(true, Ordering::SeqCst);
+                Reaction::say("250 OK.")
+            }
+            ["STOR", path] if is_wished.swap(false, Ordering::SeqCst) => {
+                match server.bytes(path).is_some() {
+                    true => Reaction::say(EXISTS),
+                    false => Reaction::Usual,
+                }
+            }
+            ["END", "STOR", _] if matches!(end, FirstEnd::Lost) => {
+                match ended.swap(true, Ordering::SeqCst) {
+                    true => Reaction::Usual,
+                    false => Reaction::HangUp(String::new()),
+                }
+            }
+            ["CKSM", ..] if !ended.swap(true, Ordering::SeqCst) => {
+                Reaction::say("451 the disk is slow")
+            }
+            ["CKSM", _, offset, length, path] => digest(server, path, offset, length),
+            _ => Reaction::Usual,
+        }
+    })?;
+    Ok(server)
+}
+
+#[test]
+fn a_retry_of_an_upload_that_is_to_replace_nothing_replaces_its_own_file() -> Result<()> {
+    for flag in ["--no-clobber", "--immutable"] {
+        for (end, more) in [
+            (FirstEnd::Lost, &[][..]),
+            (FirstEnd::Unproven, &["--verify=sha256"][..]),
+        ] {
+            let tree = Tree::new()?;
+            tree.file("f", 10, 1)?;
+            let server = exclusive_server(end)?;
+            let url = server.url("f");
+            let args = [&[flag, "--mode", "stream", "f", &url], more].concat();
+            let finished = cp_in(&tree, &args)?.ok()?;
+            ensure!(
+                !finished.stdout.contains("left out"),
+                "{}",
+                finished.report()
+            );
+            ensure!(server.bytes("/f") == Some(std::fs::read(tree.path("f"))?));
+            let commands = server.commands();
+            let count = |start: &str| {
+                commands
+                    .iter()
+                    .filter(|line| line.starts_with(start))
+                    .count()
+            };
+            let sent = (count("SITE STORATTR x.exclusive"), count("STOR"));
+            ensure!(sent == (1, 2), "{commands:?}");
+        }
+    }
     Ok(())
 }
 

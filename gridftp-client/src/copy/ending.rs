@@ -119,7 +119,12 @@ impl CopyState {
     }
 
     fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
-        if self.options.no_clobber && error.is_taken() && matches!(taken.item(), Item::File(_)) {
+        if let Item::File(job) = taken.item()
+            && self.options.no_clobber
+            && error.is_taken()
+            && (job.exclusive || matches!(error, TransferError::Local { .. }))
+            && !job.placed
+        {
             return self.skip(taken, "it exists");
         }
         let (failures, since) = match taken.item_mut() {

@@ -127,10 +127,18 @@ impl CopyState {
         name
     }
 
-    /// Has the next store replace nothing, where that is asked for and the server can: something may
-    /// have appeared since it was looked for.
-    pub(crate) fn keep_existing(&self, control: &Control, abilities: &Abilities) {
-        if self.options.keeps_existing() && abilities.exclusive && !self.is_partial() {
+    /// Has the next store under the file's own name replace nothing, where that is asked for and the
+    /// server can: something may have appeared since it was looked for. What an earlier attempt may
+    /// have put there is replaced.
+    pub(crate) fn keep_existing(
+        &self,
+        (control, abilities): Server<'_>,
+        job: &mut FileJob,
+        is_hidden: bool,
+    ) {
+        let is_own = !is_hidden && !self.is_partial() && !job.placed;
+        job.exclusive = is_own && self.options.keeps_existing() && abilities.exclusive;
+        if job.exclusive {
             let attributes = SiteCommand::StorAttr(StorAttr::exclusive());
             // A refusal leaves the store as it is elsewhere.
             drop(control.send(Command::Site(attributes)));

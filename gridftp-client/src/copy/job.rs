@@ -14,6 +14,7 @@ use gridftp_dsi_posix::{FileSink, FileSource};
 use super::outlive::Noted;
 use super::same::Unique;
 use super::spool::SpoolReader;
+use crate::error::ControlError;
 use crate::local::Item as LocalItem;
 use crate::ls::Form;
 use crate::stripes::StripeBytes;
@@ -53,6 +54,10 @@ pub(crate) struct FileJob {
     /// Whether an earlier attempt may have begun to write the destination: the bytes there may be
     /// its work.
     pub(crate) begun: bool,
+    /// Whether the last store was told to replace nothing.
+    pub(crate) exclusive: bool,
+    /// Whether a store may have given the destination the file, which those behind it replace.
+    pub(crate) placed: bool,
     /// Whether the destination refused to go on with its bytes, so that the next attempt begins
     /// at the start.
     pub(crate) anew: bool,
@@ -160,6 +165,14 @@ impl FileJob {
     /// write: it may be the destination itself, and the rest of it is not the file.
     pub(crate) fn has_shrunk(&self, now: &Facts) -> bool {
         self.begun && now.size.is_some() && now.size < self.facts.size
+    }
+
+    /// Notes the error of a store: only the server's refusal says for sure that it has not given the
+    /// destination the file.
+    pub(crate) fn note_unplaced(&mut self, error: Option<&ControlError>) {
+        if self.exclusive && matches!(error, Some(ControlError::Refused { .. })) {
+            self.placed = false;
+        }
     }
 
     /// Counts a failed attempt; one that brought more than any before it begins the count anew.

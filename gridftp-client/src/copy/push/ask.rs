@@ -132,9 +132,9 @@ impl Asker<'_> {
         let mut announced = prepared
             .digest
             .map(|digest| Announced::send(control, digest));
-        if goal.hidden.is_none() {
-            self.shared.keep_existing(control, self.abilities);
-        }
+        let server = (control, self.abilities);
+        let is_hidden = goal.hidden.is_some();
+        (self.shared).keep_existing(server, taken.file_mut(), is_hidden);
         // RFC 959 §4.1.3: nothing comes between REST and the store.
         let how = match prepared.kept {
             None => How::default(),

@@ -104,7 +104,8 @@ pub(super) async fn confirm_one(
 
 /// Ends the attempt at a file that the server did not take.
 fn refused(shared: &CopyState, file: Sent, failure: Failure) -> Result<(), Stop> {
-    let (store, error) = (file.store, failure.error.control());
+    let (mut store, error) = (file.store, failure.error.control());
+    store.taken.file_mut().note_unplaced(error);
     // A server that knows data by its tag keeps the connections; any other drops them.
     let of_data = file.receipt.is_none() || error.is_some_and(lacks_channel);
     let session = match (error, of_data) {

@@ -68,7 +68,11 @@ impl Push<'_> {
         let data = Box::pin(channel.send(&asked.source, &plan, &watch));
         let note = |reply: &_| note_marker(&mut asked.taken, reply);
         let work = asked.transfer.pass(&watch, data, note);
-        if let Err(failure) = shared.watched(control, &watch, work).await {
+        let passed = shared.watched(control, &watch, work).await;
+        let job = asked.taken.file_mut();
+        job.placed |= passed.is_ok() || watch.bytes() >= size;
+        if let Err(failure) = passed {
+            job.note_unplaced(failure.error.control());
             let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);
         }

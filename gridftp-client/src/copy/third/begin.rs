@@ -63,6 +63,7 @@ impl Pair<'_> {
         {
             destination = Some(told);
         }
+        file.taken.file_mut().note_unplaced(destination.as_ref());
         let lost = [&source, &destination]
             .into_iter()
             .flatten()

@@ -58,6 +58,9 @@ impl Pair<'_> {
         let job = file.taken.file();
         let copy = self.shared.name_destination(job);
         let (source, destination) = self.words(file).await;
+        if let Some(Err(error)) = &destination {
+            file.taken.file_mut().note_unplaced(Some(error));
+        }
         let Moving {
             taken: item,
             announced,

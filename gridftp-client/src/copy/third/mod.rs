@@ -397,9 +397,8 @@ impl Pair<'_> {
             // A connection that is cut off looks like the end of the file.
             drop(self.destination.send(Command::Allo(length)));
         }
-        if asked.hidden.is_none() {
-            shared.keep_existing(self.destination, self.abilities.1);
-        }
+        let server = (self.destination, self.abilities.1);
+        shared.keep_existing(server, job, asked.hidden.is_some());
         let (announced, append) = match self.go_on(&request.held, request.proof).await {
             Ok(how) => how,
             Err(error) => {
@@ -417,6 +416,8 @@ impl Pair<'_> {
         };
         shared.tell_recalled(job, request.held.total());
         job.begun = true;
+        // The data passes without a look from here.
+        job.placed = true;
         job.hidden.clone_from(&asked.hidden);
         shared.renew_note(job, self.abilities.1).await;
         let to = asked.hidden.unwrap_or(to);
