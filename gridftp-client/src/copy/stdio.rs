@@ -348,7 +348,10 @@ async fn name(
 ) -> Result<(), TransferError> {
     let (control, shown) = (&client.control, show(at.as_bytes()));
     let hidden = Hidden::ask(control, client.abilities.mlst, at, to);
-    let named = match hidden.rename(control, shared.options.no_clobber).await {
+    let named = match hidden
+        .rename(control, shared.options.keeps_existing())
+        .await
+    {
         Ok(renaming) => renaming.done(control, &shared.hiding).await,
         Err(error) => Err(error),
     };

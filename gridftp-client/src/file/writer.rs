@@ -356,7 +356,9 @@ async fn ask(
     } else {
         client.set_up_stream(BufferSide::Receive).await?;
     }
-    if options.exclusive && client.abilities.exclusive {
+    // Any other store would leave the wish to the next one.
+    let is_whole = matches!(options.from, WriteFrom::Anew | WriteFrom::Rest(_));
+    if options.exclusive && is_whole && client.abilities.exclusive {
         let attributes = SiteCommand::StorAttr(StorAttr::exclusive());
         client.ask(Command::Site(attributes)).await?;
     }
