@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{Error, ErrorKind, Finish, Kind, Result, Stat};
-use object_store::{Error as StoreError, ObjectMeta};
+use object_store::{Error as StoreError, ObjectMeta, ObjectStoreExt as _};
 
 use crate::checksum;
 use crate::error::{is_transient, kind, of};
@@ -69,10 +69,33 @@ impl ObjectSink {
     /// Publishes an object of one request.
     async fn put_small(&self, data: Bytes, done: &Finish) -> Result<()> {
         checksum::check(&self.to.path, data.clone(), done).await?;
-        let put = self.to.store.put(&self.to.key, data, done.exclusive);
+        let put = self
+            .to
+            .store
+            .put(&self.to.key, data.clone(), done.exclusive);
         match put.await {
-            Err(error) if done.exclusive && is_taken(&error) => Err(self.taken(error).await),
+            Err(error) if done.exclusive && is_taken(&error) => {
+                // An earlier try of the request may have put it there.
+                match self.is_there(&data).await {
+                    true => Ok(()),
+                    false => Err(self.taken(error).await),
+                }
+            }
             put => put.map_err(self.to.failed("write")),
+        }
+    }
+
+    /// Says whether the object at the store is `data`.
+    async fn is_there(&self, data: &Bytes) -> bool {
+        let Target { store, key, .. } = &self.to;
+        let size = data.len() as u64;
+        match store.head(key).await {
+            Ok(Some(now)) if now.size == size => {
+                data.is_empty()
+                    || (store.objects.get_range(key, 0..size).await)
+                        .is_ok_and(|there| there == *data)
+            }
+            _ => false,
         }
     }
 
@@ -105,7 +128,7 @@ impl ObjectSink {
                 return Err(mismatch);
             }
         };
-        if expected.is_some() && !is_known {
+        if expected.is_some() && !is_known && !done.exclusive {
             self.must_be_new().await?;
         }
         let published = self.complete(parts, size, done.exclusive).await;
@@ -166,11 +189,11 @@ impl ObjectSink {
         let is_refused = exclusive && is_taken(&error);
         let is_doubtful = is_gone || (is_transient(&error) && !is_refused);
         // The reply to an earlier attempt may be lost, and the object complete. The tag of an
-        // encrypted object is unknown, but another one than before.
+        // encrypted object is unknown, but another one than before; that may be of another client.
         let is_new = |now: &ObjectMeta| {
             let is_other = |old: &Option<ObjectMeta>| {
                 let old = old.as_ref().map(|old| &old.e_tag);
-                is_doubtful && old.is_none_or(|old| *old != now.e_tag)
+                !exclusive && is_doubtful && old.is_none_or(|old| *old != now.e_tag)
             };
             let is_expected = expected.is_some() && now.e_tag == expected;
             now.size == size && (is_expected || before.as_ref().is_ok_and(is_other))

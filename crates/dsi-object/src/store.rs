@@ -204,10 +204,14 @@ fn s3(builder: AmazonS3Builder, config: &Config) -> Result<Handles> {
     headers.insert("if-none-match", HeaderValue::from_static("*"));
     let options = client_options(config).with_default_headers(headers);
     let conditions = builder.get_config_value(&AmazonS3ConfigKey::ConditionalPut);
-    let new = (conditions.as_deref() != Some("disabled"))
-        .then(|| builder.clone().with_client_options(options).build());
+    let store = builder.clone().build().map_err(failed)?;
+    // The header belongs to no request for credentials.
+    let credentials = Arc::clone(store.credentials());
+    let new = (conditions.as_deref() != Some("disabled")).then(|| {
+        let builder = builder.with_credentials(credentials);
+        builder.with_client_options(options).build()
+    });
     let new = new.transpose().map_err(failed)?;
-    let store = builder.build().map_err(failed)?;
     Ok(Handles::remote(store, new, S3_COPY))
 }
 
