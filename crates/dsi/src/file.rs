@@ -173,8 +173,8 @@ pub struct Finish {
     /// refused as [`ErrorKind::Incomplete`].
     pub held: Option<RangeSet>,
     /// Publishes the object only if nothing has its name at that moment, and fails with
-    /// [`ErrorKind::Exists`] otherwise, and keeps nothing for a restart then. For a backend with [`exclusive`], and no update, append or
-    /// write in place.
+    /// [`ErrorKind::Exists`] otherwise, and keeps nothing for a restart then. For a backend with
+    /// [`exclusive`], and no update, append or write in place.
     ///
     /// [`exclusive`]: crate::Capabilities::exclusive
     pub exclusive: bool,

@@ -59,7 +59,8 @@
 //! least 8 MiB and at most 128 MiB; `part` fixes their size. All parts of a file but the last have
 //! one size, as some services demand (R2), and a store takes 10,000 of them: a file without an
 //! announced length has at most 156 GiB by default, and 1.2 TiB with `--part-memory 1G`; one with an
-//! announced length at most 10,000 times `--part-memory` (1.2 TiB by default). Data in MODE E arrives in any order and is collected into parts.
+//! announced length at most 10,000 times `--part-memory` (1.2 TiB by default). Data in MODE E arrives
+//! in any order and is collected into parts.
 //! All uploads together have `--part-memory` (128 MiB) for that: each begins once there is room for
 //! one part, in turn, and takes more up to an equal share; beyond that, connections wait. The uploads
 //! of one user have at most half of what others leave, or one part, so that slow ones of one user do
