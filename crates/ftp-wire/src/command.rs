@@ -216,15 +216,15 @@ pub struct StorAttr {
     /// Algorithm and digest the file must have (`x.checksum.<alg>=`).
     pub checksum: Option<(String, String)>,
     /// Whether the file replaces nothing (`x.exclusive=1`), ours: it is refused where something has
-    /// its name, at the beginning or at the end.
-    pub exclusive: bool,
+    /// its name, at the beginning or at the end. `x.exclusive=0` takes that back.
+    pub exclusive: Option<bool>,
 }
 
 impl StorAttr {
     /// The attribute of a file that replaces nothing.
     pub fn exclusive() -> Self {
         Self {
-            exclusive: true,
+            exclusive: Some(true),
             ..Self::default()
         }
     }

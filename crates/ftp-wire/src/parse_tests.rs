@@ -269,7 +269,7 @@ fn arguments_become_values() {
     let attr = StorAttr {
         modified: Some(time),
         checksum: Some(("sha256".into(), "ab01".into())),
-        exclusive: false,
+        exclusive: None,
     };
     let line = "SITE STORATTR MODIFY=20261120194724;X.Checksum.SHA256=AB01";
     assert_eq!(parse(line), Command::Site(SiteCommand::StorAttr(attr)));

@@ -175,8 +175,8 @@ fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {
             attr.modified = Some(TimeVal::parse(value).ok_or(bad)?);
         } else if key == b"x.exclusive" {
             attr.exclusive = match value {
-                b"0" => false,
-                b"1" => true,
+                b"0" => Some(false),
+                b"1" => Some(true),
                 _ => return Err(bad),
             };
         } else if let Some(algorithm) = key.strip_prefix(b"x.checksum.") {

@@ -245,8 +245,8 @@ impl SiteCommand {
                 if let Some((algorithm, digest)) = &attr.checksum {
                     line.append(format_args!("x.checksum.{algorithm}={digest};"));
                 }
-                if attr.exclusive {
-                    line.append("x.exclusive=1;");
+                if let Some(exclusive) = attr.exclusive {
+                    line.append(format_args!("x.exclusive={};", u8::from(exclusive)));
                 }
                 if *attr == StorAttr::default() {
                     line.append(";");

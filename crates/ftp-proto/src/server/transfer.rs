@@ -171,7 +171,7 @@ impl LoggedIn {
 
     /// `SITE STORATTR`.
     pub(super) fn store_attributes(&mut self, attributes: StorAttr, cx: &mut Cx<'_>) {
-        if attributes.exclusive && !cx.settings.exclusive {
+        if attributes.exclusive == Some(true) && !cx.settings.exclusive {
             cx.out.say::<504>("x.exclusive is not available.");
             return;
         }
@@ -183,7 +183,9 @@ impl LoggedIn {
         if attributes.modified.is_some() {
             self.next.modified = attributes.modified;
         }
-        self.next.exclusive |= attributes.exclusive;
+        if let Some(exclusive) = attributes.exclusive {
+            self.next.exclusive = exclusive;
+        }
         cx.out.say::<250>("OK.");
     }
 

@@ -180,6 +180,18 @@ fn an_exclusive_store_is_the_next_one_of_a_whole_file() {
             "{line}: {kind:?}"
         );
     }
+    rig.lines(&[
+        "SITE STORATTR x.exclusive=1;",
+        "SITE STORATTR x.exclusive=0;",
+    ]);
+    let kind = complete(&mut rig, "STOR f").kind;
+    assert!(matches!(
+        kind,
+        TransferKind::Store {
+            into: Placement::Whole,
+            ..
+        }
+    ));
     let mut settings = settings();
     settings.exclusive = false;
     let mut rig = Rig::logged_in_with(settings);
