@@ -17,13 +17,29 @@ pub(crate) fn rename(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), 
 /// The same in two steps: after a crash between them the file has both names.
 fn link(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     match rustix::fs::linkat(dir, from, dir, to, AtFlags::empty()) {
-        Ok(()) => rustix::fs::unlinkat(dir, from, AtFlags::empty()),
+        // It is published: an old name that stays is no failure of that.
+        Ok(()) => {
+            let _ = rustix::fs::unlinkat(dir, from, AtFlags::empty());
+            Ok(())
+        }
+        // The reply to an earlier try may have been lost, as over NFS.
+        Err(Errno::EXIST) if is_same(dir, from, to) => {
+            let _ = rustix::fs::unlinkat(dir, from, AtFlags::empty());
+            Ok(())
+        }
         // Neither the one nor the other: all that is left is the look a moment ago.
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
             rustix::fs::renameat(dir, from, dir, to)
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Says whether both names are those of one file.
+fn is_same(dir: BorrowedFd<'_>, one: &[u8], other: &[u8]) -> bool {
+    let of = |name| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    matches!((of(one), of(other)), (Ok(one), Ok(other))
+        if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
 #[cfg(test)]
@@ -51,5 +67,15 @@ mod tests {
             );
             assert!(read("new").is_err());
         }
+    }
+
+    #[test]
+    fn a_link_that_was_made_already_counts() {
+        let here = tempfile::tempdir().unwrap();
+        std::fs::write(here.path().join("new"), "new").unwrap();
+        std::fs::hard_link(here.path().join("new"), here.path().join("own")).unwrap();
+        let dir = crate::root::open_local_dir(here.path().as_os_str().as_encoded_bytes()).unwrap();
+        link(dir.as_fd(), b"new", b"own").unwrap();
+        assert!(!here.path().join("new").exists() && here.path().join("own").exists());
     }
 }
