@@ -67,8 +67,8 @@
 //! not stop the next.
 //!
 //! A download reads `read_ahead` bytes ahead (32 MiB). All downloads together have as much memory
-//! for that as all uploads for parts, with the same share of each user; beyond it a download has one
-//! request of 8 MiB in memory, and each further connection 256 KiB. Bytes are freed once read.
+//! for that as all uploads for parts, with the same share of each user; beyond it a download has two
+//! requests of 4 MiB in memory, and each further connection 256 KiB. Bytes are freed once read.
 //!
 //! The object appears with its last part: until then, and after a failure, the name has its old
 //! object or none. A digest that the client announces (`SCKS`) is checked before, if the parts arrive
