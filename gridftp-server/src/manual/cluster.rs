@@ -165,8 +165,9 @@
 //!
 //! Several nodes share an upload in storages of the kind `posix`; with others, object stores among
 //! them, one node stores a file (`SPAS` returns one address) while all nodes send one (`SPOR`).
-//! Checksums and listings on the control channel are made at the front
-//! end, or at a node with `--storage nodes`; credentials of users do not pass to storages there.
+//! `gridftp-cp` learns the nodes from `SPAS`, and so downloads from one of them there. Checksums and
+//! listings on the control channel are made at the front end, or at a node with `--storage nodes`;
+//! credentials of users do not pass to storages there.
 //!
 //! The reply to `EPSV` names no host by its standard. Clients of GridFTP (`gridftp-cp`,
 //! `globus-url-copy -ipv6`) get the address of a node in it all the same; for others it is refused.
