@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{Error, ErrorKind, Finish, Kind, Result, Stat};
-use object_store::{Error as StoreError, ObjectMeta, ObjectStoreExt as _};
+use object_store::{Error as StoreError, ObjectMeta};
 
 use crate::checksum;
 use crate::error::{is_transient, kind, of};
@@ -69,33 +69,10 @@ impl ObjectSink {
     /// Publishes an object of one request.
     async fn put_small(&self, data: Bytes, done: &Finish) -> Result<()> {
         checksum::check(&self.to.path, data.clone(), done).await?;
-        let put = self
-            .to
-            .store
-            .put(&self.to.key, data.clone(), done.exclusive);
+        let put = self.to.store.put(&self.to.key, data, done.exclusive);
         match put.await {
-            Err(error) if done.exclusive && is_taken(&error) => {
-                // An earlier try of the request may have put it there.
-                match self.is_there(&data).await {
-                    true => Ok(()),
-                    false => Err(self.taken(error).await),
-                }
-            }
+            Err(error) if done.exclusive && is_taken(&error) => Err(self.taken(error).await),
             put => put.map_err(self.to.failed("write")),
-        }
-    }
-
-    /// Says whether the object at the store is `data`.
-    async fn is_there(&self, data: &Bytes) -> bool {
-        let Target { store, key, .. } = &self.to;
-        let size = data.len() as u64;
-        match store.head(key).await {
-            Ok(Some(now)) if now.size == size => {
-                data.is_empty()
-                    || (store.objects.get_range(key, 0..size).await)
-                        .is_ok_and(|there| there == *data)
-            }
-            _ => false,
         }
     }
 
