@@ -128,7 +128,7 @@ impl CopyState {
     }
 
     /// Has the next store under the file's own name replace nothing, where that is asked for and the
-    /// server can: something may have appeared since it was looked for. What an earlier attempt may
+    /// server can: a file may have appeared since the look. A file that an earlier attempt may
     /// have put there is replaced.
     pub(crate) fn keep_existing(
         &self,
