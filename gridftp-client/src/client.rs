@@ -69,8 +69,13 @@ pub(crate) struct ChannelState {
     pub(crate) mode: Mode,
     /// Parallelism it was told.
     pub(crate) parallelism: Option<u32>,
-    /// Where it listened on all stripes when it was last asked; at most one where it has none.
-    pub(crate) nodes: Option<Vec<SocketAddr>>,
+    /// Where its stripes that send listened when they were last asked for; at most one where it has
+    /// none.
+    pub(crate) senders: Option<Vec<SocketAddr>>,
+    /// The same of those that store.
+    pub(crate) receivers: Option<Vec<SocketAddr>>,
+    /// Whether it was told to list those that send.
+    pub(crate) lists_senders: bool,
     /// Stripes that connect to us.
     pub(crate) sending: Option<NonZero<u32>>,
     /// Whether it was told the layout of its stripes.

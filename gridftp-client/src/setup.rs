@@ -284,9 +284,9 @@ impl Client {
         self.state.passive = None;
         // One of them may be gone, or another may have come.
         let has_nodes = self.abilities.nodes;
-        self.state
-            .nodes
-            .take_if(|nodes| has_nodes || nodes.len() > 1);
+        for nodes in [&mut self.state.senders, &mut self.state.receivers] {
+            nodes.take_if(|nodes| has_nodes || nodes.len() > 1);
+        }
     }
 
     pub(crate) fn data_error(&self, path: &str, cause: gridftp_data::Error) -> TransferError {

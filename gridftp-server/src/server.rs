@@ -446,10 +446,8 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     settings.exclusive = capabilities.exclusive && !config.in_place;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
     if let Some(front) = &config.front {
-        settings.stripes = Some(match capabilities.shares_uploads {
-            true => front.stripes,
-            false => 1,
-        });
+        settings.stripes = Some(front.stripes);
+        settings.shares_uploads = capabilities.shares_uploads;
         settings.data_elsewhere = !front.hybrid;
         // The receipts of tagged data are made where the data is, on the nodes.
         settings.tags = false;

@@ -35,6 +35,11 @@ pub enum Opts {
         /// Most hosts that listen for the next `SPAS`.
         most: NonZero<u32>,
     },
+    /// `OPTS SPAS Command=RETR|STOR;`.
+    SpasCommand {
+        /// Whether the next `SPAS` lists the hosts that send a file, those of a `RETR`.
+        retrieve: bool,
+    },
     /// `OPTS MLST|MLSD facts;`: the known facts among them.
     Facts(FactSet),
     /// `OPTS MLSR …`.
@@ -92,6 +97,12 @@ impl Opts {
                 .and_then(|item| {
                     Ok(Self::Stripes {
                         most: item.number()?,
+                    })
+                }),
+            b"SPAS" if items.clone().next().is_some_and(|item| item.is("Command")) => alone(items)
+                .and_then(|item| {
+                    Ok(Self::SpasCommand {
+                        retrieve: item.either("STOR", "RETR")?,
                     })
                 }),
             b"PASV" | b"SPAS" | b"EPSV" => {
@@ -316,6 +327,8 @@ impl fmt::Display for Opts {
             }
             Self::Passive { delayed } => write!(f, "PASV AllowDelayed={};", u8::from(*delayed)),
             Self::Stripes { most } => write!(f, "SPAS Stripes={most};"),
+            Self::SpasCommand { retrieve: true } => f.write_str("SPAS Command=RETR;"),
+            Self::SpasCommand { retrieve: false } => f.write_str("SPAS Command=STOR;"),
             Self::Facts(facts) => write!(f, "MLST {facts}"),
             Self::Mlsr {
                 facts,

@@ -142,13 +142,11 @@ fn networks(nodes: &[SocketAddr]) -> Arc<[Network]> {
 impl Client {
     /// The facts that decide the data connections of a file that this server sends.
     pub(crate) fn path_facts(&self) -> PathFacts {
-        let nodes = self.state.nodes.as_ref();
-        let stripes = self.abilities.stripes && self.is_extended();
         PathFacts {
             round_trip: self.round_trip(),
             // Our own server, which alone has this, knows the ranges of each stripe.
             parts: self.abilities.held,
-            may_stripe: stripes && nodes.is_none_or(|nodes| nodes.len() > 1),
+            may_stripe: self.may_stripe(self.state.senders.as_deref()),
         }
     }
 
@@ -156,8 +154,14 @@ impl Client {
     pub(crate) fn path_facts_to(&self) -> PathFacts {
         PathFacts {
             parts: true,
+            may_stripe: self.may_stripe(self.state.receivers.as_deref()),
             ..self.path_facts()
         }
+    }
+
+    fn may_stripe(&self, nodes: Option<&[SocketAddr]>) -> bool {
+        let stripes = self.abilities.stripes && self.is_extended();
+        stripes && nodes.is_none_or(|nodes| nodes.len() > 1)
     }
 
     /// Tells our own server, which alone has the option, the most stripes that are to listen.
@@ -167,22 +171,39 @@ impl Client {
         }
     }
 
-    /// Has the server listen on its stripes; none if it refuses.
-    pub(crate) async fn ask_stripes(&mut self) -> Result<Vec<SocketAddr>, TransferError> {
+    /// Has the server listen on its stripes that store; none if it refuses.
+    pub(crate) async fn ask_receivers(&mut self) -> Result<Vec<SocketAddr>, TransferError> {
+        let told = self.ask_stripes(false).await?;
+        Ok(self.state.receivers.insert(told).clone())
+    }
+
+    /// The stripes of the server that send, as they listen; none if it refuses.
+    async fn ask_senders(&mut self) -> Result<Vec<SocketAddr>, TransferError> {
+        let told = self.ask_stripes(true).await?;
+        Ok(self.state.senders.insert(told).clone())
+    }
+
+    async fn ask_stripes(&mut self, retrieve: bool) -> Result<Vec<SocketAddr>, TransferError> {
+        // Only a front end of ours may have other nodes for the one use than for the other.
+        if self.abilities.nodes && self.state.lists_senders != retrieve {
+            self.state.lists_senders = retrieve;
+            drop(
+                self.control
+                    .send(Command::Opts(Opts::SpasCommand { retrieve })),
+            );
+        }
         let family = self.control.peer().is_ipv6().then_some(Family::V6);
         let mut replies = self.control.send(Command::Spas(family));
-        let told = match self.listening(&mut replies).await {
-            Ok(told) => told,
-            Err(TransferError::Control(ControlError::Refused { .. })) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        Ok(self.state.nodes.insert(told).clone())
+        match self.listening(&mut replies).await {
+            Err(TransferError::Control(ControlError::Refused { .. })) => Ok(Vec::new()),
+            told => told,
+        }
     }
 
     /// The addresses of the stripes that listen for us, or the one of a server without; `None` where
     /// `PASV` is to be used.
     pub(crate) async fn stripes_to_us(&mut self) -> Result<Option<Vec<SocketAddr>>, TransferError> {
-        let nodes = self.ask_stripes().await?;
+        let nodes = self.ask_receivers().await?;
         if nodes.len() < 2 {
             return Ok(Some(self.at_its_host(nodes)).filter(|nodes| !nodes.is_empty()));
         }
@@ -196,7 +217,7 @@ impl Client {
              --trust-pasv-address",
             self.site()
         ));
-        self.state.nodes = Some(Vec::new());
+        self.state.receivers = Some(Vec::new());
         Ok(None)
     }
 
@@ -215,9 +236,9 @@ impl Client {
         if !has_nodes && !self.abilities.nodes {
             return Ok(Peers::Only(peer));
         }
-        let nodes = match self.state.nodes.clone() {
+        let nodes = match self.state.senders.clone() {
             Some(nodes) => nodes,
-            None => self.ask_stripes().await?,
+            None => self.ask_senders().await?,
         };
         Ok(self.among(nodes))
     }
@@ -237,10 +258,10 @@ impl Client {
         &mut self,
         most: NonZero<u32>,
     ) -> Result<bool, TransferError> {
-        let known = self.state.nodes.clone().filter(|nodes| nodes.len() > 1);
+        let known = self.state.senders.clone().filter(|nodes| nodes.len() > 1);
         let nodes = match known {
             Some(nodes) => nodes,
-            None => self.ask_stripes().await?,
+            None => self.ask_senders().await?,
         };
         if nodes.len() < 2 {
             return Ok(false);
@@ -256,7 +277,7 @@ impl Client {
                 Ok(true)
             }
             Err(ControlError::Refused { .. }) => {
-                self.state.nodes = Some(Vec::new());
+                self.state.senders = Some(Vec::new());
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -164,9 +164,8 @@
 //! # Limits
 //!
 //! Several nodes share an upload in storages of the kind `posix`; with others, object stores among
-//! them, one node stores a file (`SPAS` returns one address) while all nodes send one (`SPOR`).
-//! `gridftp-cp` learns the nodes from `SPAS`, and so downloads from one of them there. Checksums and
-//! listings on the control channel are made at the front end, or at a node with `--storage nodes`;
+//! them, one node stores a file (`SPAS` returns one address) while all nodes send one (`SPOR`);
+//! `gridftp-cp` asks for those before (`OPTS SPAS Command=RETR;`). Checksums and listings on the control channel are made at the front end, or at a node with `--storage nodes`;
 //! credentials of users do not pass to storages there.
 //!
 //! The reply to `EPSV` names no host by its standard. Clients of GridFTP (`gridftp-cp`,

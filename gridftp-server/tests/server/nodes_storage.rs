@@ -386,6 +386,13 @@ fn an_object_is_stored_by_one_node_and_read_by_all() {
     assert_eq!(reply.code, 226, "{reply:?}");
     assert!(fs::read(store.join("f")).unwrap() == content);
     assert!(fetch_blocks(&mut ftp, "f", content.len()) == content);
+    // Those that send are listed where the client asks for them, and are no place for an upload.
+    ftp.ok("OPTS SPAS Command=RETR;", 200);
+    assert_eq!(spas(&mut ftp).len(), 2);
+    let reply = ftp.cmd("STOR g");
+    assert!(reply.text().contains("from one node only"), "{reply:?}");
+    ftp.ok("OPTS SPAS Command=STOR;", 200);
+    assert_eq!(spas(&mut ftp).len(), 1);
 }
 
 #[test]

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{
-    Cluster, ClusterPlan, Finished, GridLab, Host, Peer, Place, Tree, binary, file_url, run,
-    same_file,
+    Cluster, ClusterPlan, Finished, GridLab, Host, ObjectServer, ObjectServerKind, Peer, Place,
+    Tree, binary, file_url, run, same_file,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -80,6 +80,29 @@ fn our_client_uses_all_nodes_both_ways() -> Result<()> {
                 .all(|name| !name.contains("gridftp-part"))
         );
     }
+    Ok(())
+}
+
+#[test]
+fn our_client_gets_an_object_from_all_nodes() -> Result<()> {
+    let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
+        return Ok(());
+    };
+    let (tree, other) = (Tree::new()?, Tree::new()?);
+    let (local, back) = (other.file("file", SIZE, 3)?, other.path("back"));
+    let storage = store.storage()?;
+    let flags = ["--storage", &storage];
+    let cluster = Cluster::start_with(tree.root(), 4, &flags, &flags)?;
+    let url = cluster.front().url("file");
+    cp(&["--json"], &file_url(&local), &url)?.ok()?;
+    let get = cp(&["--json"], &url, &file_url(&back))?.ok()?;
+    same_file(&back, &local)?;
+    let moved = stripes(&get);
+    ensure!(
+        moved.len() == 4 && moved.iter().all(|bytes| *bytes > 0),
+        "{moved:?}: {}",
+        get.report()
+    );
     Ok(())
 }
 

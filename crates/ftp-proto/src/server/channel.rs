@@ -26,6 +26,8 @@ pub(super) struct DataSide {
     pub(super) delayed: bool,
     /// `OPTS SPAS Stripes=n;`.
     pub(super) most_stripes: u32,
+    /// `OPTS SPAS Command=RETR;`.
+    pub(super) lists_senders: bool,
     /// After `EPSV ALL`.
     only_epsv: bool,
     perf_every: Option<Duration>,
@@ -82,6 +84,7 @@ impl DataSide {
             setup: Setup::None,
             delayed: false,
             most_stripes: u32::MAX,
+            lists_senders: false,
             only_epsv: false,
             perf_every: settings.perf_every,
             perf_asked: false,
@@ -164,9 +167,13 @@ impl DataSide {
         // MODE S has one data connection (RFC 959 §3.3).
         let striped =
             matches!(form, PassiveForm::Spas { .. }) && self.channel.mode == Mode::Extended;
+        let most = match cx.settings.shares_uploads || self.lists_senders {
+            true => self.most_stripes,
+            false => 1,
+        };
         let stripes = cx.settings.stripes.filter(|_| striped);
         Action::Listen {
-            stripes: stripes.map(|most| most.min(self.most_stripes)),
+            stripes: stripes.map(|all| all.min(most)),
             family,
             send_buffer: self.channel.send_buffer,
             receive_buffer: self.channel.receive_buffer,

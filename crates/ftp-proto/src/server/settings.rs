@@ -46,6 +46,9 @@ pub struct Settings {
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
     pub stripes: Option<u32>,
+    /// Whether these stripes store a file together; if not, `SPAS` lists one unless `OPTS SPAS
+    /// Command=RETR;` asks for those that send.
+    pub shares_uploads: bool,
     /// Whether all data connections are on other hosts than the control connection: the reply to
     /// `EPSV`, which names no host by RFC 2428 §3, has the address for clients of GridFTP then, and
     /// is a refusal for others.
@@ -151,6 +154,7 @@ impl Settings {
             times: true,
             exclusive: false,
             stripes: None,
+            shares_uploads: true,
             data_elsewhere: false,
             limits: Limits::default(),
         }

@@ -329,6 +329,7 @@ impl LoggedIn {
             Opts::Utf8 => {}
             Opts::Passive { delayed } => self.data.delayed = delayed,
             Opts::Stripes { most } => self.data.most_stripes = most.get(),
+            Opts::SpasCommand { retrieve } => self.data.lists_senders = retrieve,
             Opts::Retr {
                 parallelism,
                 stripe_block,

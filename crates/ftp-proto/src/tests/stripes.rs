@@ -110,6 +110,22 @@ fn only_spas_in_mode_e_asks_for_stripes() {
 }
 
 #[test]
+fn a_storage_of_one_uploader_lists_all_senders_when_asked() {
+    for (options, stripes) in [
+        (&[][..], 1),
+        (&["OPTS SPAS Command=RETR;"], STRIPES),
+        (&["OPTS SPAS Command=RETR;", "OPTS SPAS Stripes=2;"], 2),
+        (&["OPTS SPAS Command=RETR;", "OPTS SPAS Command=STOR;"], 1),
+    ] {
+        let mut settings = striped();
+        settings.shares_uploads = false;
+        let mut rig = Rig::logged_in_with(settings);
+        rig.line("MODE E").lines(options);
+        assert_eq!(wanted(&mut rig, "SPAS"), Some(stripes), "{options:?}");
+    }
+}
+
+#[test]
 fn stripes_that_listen_late_are_told_with_129() {
     let mut rig = session();
     rig.line("OPTS SPAS AllowDelayed=1;").take();

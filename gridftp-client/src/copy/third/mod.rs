@@ -156,7 +156,7 @@ fn path_facts(source: &Client, destination: &Client, both: bool) -> PathFacts {
     PathFacts {
         round_trip: source.round_trip().max(destination.round_trip()),
         parts: source.abilities.held,
-        may_stripe: both && source.abilities.stripes && destination.path_facts().may_stripe,
+        may_stripe: both && source.abilities.stripes && destination.path_facts_to().may_stripe,
     }
 }
 
@@ -192,7 +192,7 @@ async fn set_up(
         source.send_layout(layout, &mut ahead);
         // A host that listens and that nobody connects to never ends the transfer.
         destination.limit_stripes(width.stripes);
-        let to = Box::pin(destination.ask_stripes()).await?;
+        let to = Box::pin(destination.ask_receivers()).await?;
         at = to.first().copied();
         if let (Some(first), true) = (at, to.len() > 1) {
             match source.ask(Command::Spor(to)).await {
@@ -201,7 +201,7 @@ async fn set_up(
                     return Ok((first, width));
                 }
                 Err(ControlError::Refused { .. }) => {
-                    destination.state.nodes = Some(Vec::new());
+                    destination.state.receivers = Some(Vec::new());
                     at = None;
                 }
                 Err(error) => return Err(error.into()),

@@ -78,7 +78,7 @@ async fn a_server_without_stripes_is_asked_once() {
         let using = async {
             for _ in 0..2 {
                 let mut width = Width::of_streams(1);
-                if client.path_facts().may_stripe {
+                if client.path_facts_to().may_stripe {
                     width.stripes = NonZero::<u32>::MAX;
                 }
                 client.set_up_push(width).await.unwrap();
@@ -94,6 +94,7 @@ async fn a_server_without_stripes_is_asked_once() {
 async fn data_nodes_serve_transfers_with_a_single_address() {
     let replies = vec![
         ("MODE", "200 E".to_owned()),
+        ("OPTS", "200 well".to_owned()),
         ("SPAS", told(&["127,0,0,12,100,1"])),
         ("PORT", "200 well".to_owned()),
         ("QUIT", "221 bye".to_owned()),
@@ -110,10 +111,13 @@ async fn data_nodes_serve_transfers_with_a_single_address() {
         client.close().await;
     };
     let ((), received) = tokio::join!(using, server);
-    let [mode, spas, port, _quit] = received.as_slice() else {
+    let [mode, opts, spas, port, _quit] = received.as_slice() else {
         panic!("{received:?}")
     };
-    assert_eq!((mode.as_str(), spas.as_str()), ("MODE E", "SPAS"));
+    assert_eq!(
+        [mode, opts, spas],
+        ["MODE E", "OPTS SPAS Command=RETR;", "SPAS"]
+    );
     assert!(port.starts_with("PORT "), "{port}");
 }
 
