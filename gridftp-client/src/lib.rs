@@ -188,8 +188,8 @@
 //! and the ranges of the restart markers; one run at a time has it locked. The next run continues
 //! where the server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by that of the stored bytes (`CKSM`) elsewhere; a server without digests begins
-//! anew. The hidden files of notes that nobody continues for a week are removed by the next run that
-//! writes to their directory.
+//! anew. [`partials`] tells what is kept and removes it; what nobody continues for a week is removed
+//! by the next run that writes to its directory, here and at servers.
 //!
 //! [`CopyOptions::notes`]: options::CopyOptions::notes
 //!
@@ -266,6 +266,7 @@ pub mod names;
 pub mod netrc;
 mod objects;
 pub mod options;
+pub mod partials;
 #[cfg(test)]
 mod played;
 #[cfg(feature = "program")]

@@ -17,6 +17,7 @@ mod memory;
 mod messages;
 mod names;
 mod output;
+mod partials;
 mod plain;
 mod proxy;
 mod resume;

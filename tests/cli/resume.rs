@@ -13,13 +13,13 @@ use crate::uploads::digest;
 use crate::{Bed, LIMIT, command, cp_in};
 
 /// Bytes of a file that is sent before a retrieval breaks off.
-const SENT: usize = 1_000_003;
+pub(crate) const SENT: usize = 1_000_003;
 
 /// Name of the record of the received bytes of `file`.
 const RECORD: &str = ".file.gridftp-held";
 
 /// A server of one file, and whether it answers `MIDWAY` with `midway` at present.
-struct Server {
+pub(crate) struct Server {
     server: ScriptedServer,
     breaks: Arc<AtomicBool>,
 }
@@ -57,12 +57,12 @@ impl Server {
         [more, &always].concat()
     }
 
-    fn copy(&self, here: &Tree, more: &[&str]) -> Result<Finished> {
+    pub(crate) fn copy(&self, here: &Tree, more: &[&str]) -> Result<Finished> {
         let url = self.server.url("file");
         cp_in(here, &self.args(&url, more))
     }
 
-    fn restarts(&self) -> Vec<String> {
+    pub(crate) fn restarts(&self) -> Vec<String> {
         let mut commands = self.server.commands();
         commands.retain(|line| line.starts_with("REST "));
         commands
@@ -75,10 +75,10 @@ fn bytes(version: usize, size: usize) -> Vec<u8> {
 }
 
 /// The line of `FEAT` of a server with digests.
-const DIGESTS: &str = " CKSM SHA256:10;\r\n";
+pub(crate) const DIGESTS: &str = " CKSM SHA256:10;\r\n";
 
 /// Has a download of `size` bytes break off, of which something is kept if `keeps` says so.
-fn broken(
+pub(crate) fn broken(
     here: &Tree,
     more: &[&str],
     (size, digests, keeps): (usize, &'static str, bool),
@@ -206,7 +206,7 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
 }
 
 /// A server that has checksums and renames, of which the first store breaks off.
-fn storing(digests: &'static str) -> Result<ScriptedServer> {
+pub(crate) fn storing(digests: &'static str) -> Result<ScriptedServer> {
     Ok(ScriptedServer::with(move |server, line| {
         let words: Vec<_> = line.split(' ').collect();
         let is_first = server.count("STOR") == 1;

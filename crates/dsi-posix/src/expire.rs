@@ -32,6 +32,31 @@ pub(crate) struct Cutoff {
     unrecorded: Time,
 }
 
+impl Cutoff {
+    /// The cutoff for `age`; `None` if that is before 1970.
+    pub(crate) fn of(age: Duration) -> Option<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let time = |ago: Duration| {
+            let then = now.checked_sub(ago)?;
+            let seconds = i64::try_from(then.as_secs()).unwrap_or(i64::MAX);
+            Some((seconds, then.subsec_nanos()))
+        };
+        Some(Self {
+            recorded: time(age)?,
+            unrecorded: time(age.min(UNRECORDED))?,
+        })
+    }
+
+    /// Says whether a partial file that was modified then is old.
+    pub(crate) fn is_old(self, modified: Time, recorded: bool) -> bool {
+        modified
+            <= match recorded {
+                true => self.recorded,
+                false => self.unrecorded,
+            }
+    }
+}
+
 /// The result of the removal of a partial file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
@@ -68,12 +93,7 @@ pub(crate) fn abandoned(
     let [held, next] = names::records_of(name);
     if let Some(before) = before {
         let recorded = rustix::fs::statat(dir, held.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let before = if recorded {
-            before.recorded
-        } else {
-            before.unrecorded
-        };
-        if modified(&stat) > before {
+        if !before.is_old(modified(&stat), recorded) {
             return Ok(Removal::Recent);
         }
     }
@@ -134,7 +154,7 @@ pub(crate) fn held(target: &Target) -> Outcome<()> {
 ///
 /// One that cannot be read or removed is left.
 pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u64> {
-    let Some(before) = before(age) else {
+    let Some(before) = Cutoff::of(age) else {
         return Ok(0);
     };
     let mut count = 0;
@@ -194,18 +214,4 @@ fn look(root: &Root, path: &[u8], before: Cutoff) -> Outcome<Removal> {
 fn is_old(index: BorrowedFd<'_>, id: &str, before: Time) -> bool {
     rustix::fs::statat(index, id, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|entry| modified(&entry) <= before)
-}
-
-/// The cutoff for `age`; `None` if that is before 1970.
-fn before(age: Duration) -> Option<Cutoff> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let time = |ago: Duration| {
-        let then = now.checked_sub(ago)?;
-        let seconds = i64::try_from(then.as_secs()).unwrap_or(i64::MAX);
-        Some((seconds, then.subsec_nanos()))
-    };
-    Some(Cutoff {
-        recorded: time(age)?,
-        unrecorded: time(age.min(UNRECORDED))?,
-    })
 }

@@ -202,17 +202,27 @@ pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// Reads the record for the partial file of `name`; `None` unless it is intact and for `inode`.
 pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Option<Record> {
+    parse(&text_of(dir, &names.held)?, Some(name), inode)
+}
+
+/// Reads the record `held` for the partial file of a name that is not known; `None` unless it is
+/// intact and for `inode`.
+pub(crate) fn read_any(dir: impl AsFd, held: &[u8], inode: u64) -> Option<Record> {
+    parse(&text_of(dir, held)?, None, inode)
+}
+
+fn text_of(dir: impl AsFd, held: &[u8]) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(dir, names.held.as_slice(), flags, Mode::empty()).ok()?;
+    let fd = rustix::fs::openat(dir, held, flags, Mode::empty()).ok()?;
     let mut text = String::new();
     std::fs::File::from(fd)
         .take(MAX_LEN)
         .read_to_string(&mut text)
         .ok()?;
-    parse(&text, name, inode)
+    Some(text)
 }
 
-fn parse(text: &str, name: &[u8], inode: u64) -> Option<Record> {
+fn parse(text: &str, name: Option<&[u8]>, inode: u64) -> Option<Record> {
     let (body, sum) = text.split_at_checked(text.rfind("crc32c ")?)?;
     let sum = u32::from_str_radix(sum.strip_prefix("crc32c ")?.strip_suffix('\n')?, 16).ok()?;
     if sum != crc32c::crc32c(body.as_bytes()) {
@@ -221,7 +231,7 @@ fn parse(text: &str, name: &[u8], inode: u64) -> Option<Record> {
     let mut lines = body.lines();
     let mut field = |key: &str| lines.next()?.strip_prefix(key);
     if !field(TITLE)?.is_empty()
-        || field("name ")? != name.escape_ascii().to_string()
+        || !is_name(field("name ")?, name)
         || field("inode ")?.parse() != Ok(inode)
     {
         return None;
@@ -245,6 +255,10 @@ fn parse(text: &str, name: &[u8], inode: u64) -> Option<Record> {
         }
     }
     None
+}
+
+fn is_name(field: &str, name: Option<&[u8]>) -> bool {
+    name.is_none_or(|name| field == name.escape_ascii().to_string())
 }
 
 /// Removes the records of a partial file, if there are any.
@@ -291,20 +305,24 @@ mod tests {
         };
         for record in [full, plain] {
             let text = text(b"a b\n", 7, &record, lifetime(false));
-            assert_eq!(parse(&text, b"a b\n", 7), Some(record));
-            assert_eq!(parse(&text, b"a b\n", 8), None);
-            assert_eq!(parse(&text, b"a b", 7), None);
+            assert_eq!(parse(&text, Some(b"a b\n"), 7), Some(record));
+            assert_eq!(parse(&text, Some(b"a b\n"), 8), None);
+            assert_eq!(parse(&text, Some(b"a b"), 7), None);
+            assert_eq!(parse(&text, None, 8), None);
             for cut in 0..text.len() {
-                assert_eq!(parse(&text[..cut], b"a b\n", 7), None, "{cut}");
+                assert_eq!(parse(&text[..cut], Some(b"a b\n"), 7), None, "{cut}");
             }
-            assert_eq!(parse(&text.replace("held ", "held 1"), b"a b\n", 7), None);
+            assert_eq!(
+                parse(&text.replace("held ", "held 1"), Some(b"a b\n"), 7),
+                None
+            );
         }
     }
 
     #[test]
     fn after_a_crash_of_the_machine_only_synced_records_are_valid() {
         let record = held(RangeSet::up_to(10));
-        let parsed = |lifetime: &str| parse(&text(b"n", 1, &record, lifetime), b"n", 1);
+        let parsed = |lifetime: &str| parse(&text(b"n", 1, &record, lifetime), Some(b"n"), 1);
         assert_eq!(parsed(lifetime(false)), Some(record.clone()));
         assert_eq!(parsed(lifetime(true)), Some(record.clone()));
         assert_eq!(parsed("0e9cbd8e-0000-0000-0000-of-another-start"), None);
@@ -318,6 +336,6 @@ mod tests {
             .collect();
         let text = text(b"n", 1, &held(many), DURABLE);
         assert!(u64::try_from(text.len()).unwrap() < MAX_LEN);
-        assert_eq!(parse(&text, b"n", 1).unwrap().held.len(), MAX_RANGES);
+        assert_eq!(parse(&text, Some(b"n"), 1).unwrap().held.len(), MAX_RANGES);
     }
 }

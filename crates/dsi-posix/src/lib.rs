@@ -33,6 +33,7 @@ mod first;
 mod in_place;
 mod index;
 mod journal;
+pub mod kept;
 mod late;
 mod listing;
 mod names;

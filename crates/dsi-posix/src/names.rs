@@ -76,6 +76,12 @@ pub(crate) fn is_partial(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name.ends_with(PART.as_bytes())
 }
 
+/// The final name of the partial file `partial`; of a long name its beginning and a digest.
+pub(crate) fn target_of(partial: &[u8]) -> &[u8] {
+    let stem = partial.strip_suffix(PART.as_bytes()).unwrap_or(partial);
+    stem.strip_prefix(b".").unwrap_or(stem)
+}
+
 /// The names of the records of the partial file `partial`.
 pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 2] {
     let stem = partial.strip_suffix(PART.as_bytes()).unwrap_or(partial);

@@ -15,7 +15,7 @@ mod known;
 mod listing;
 mod making;
 mod named;
-mod notes;
+pub(crate) mod notes;
 mod outlive;
 mod pipeline;
 mod pull;

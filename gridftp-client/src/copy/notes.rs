@@ -9,7 +9,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use byte_ranges::RangeSet;
 use ftp_wire::path::FtpPath;
@@ -17,8 +17,10 @@ use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::lock;
+use crate::partials::OLD;
 
 const TITLE: &str = "gridftp-upload 1";
 
@@ -33,9 +35,6 @@ const FULL: u64 = 512 << 10;
 
 /// Longest wait for the disk before an upload begins.
 const SETTLING: Duration = Duration::from_secs(10);
-
-/// Age of a note that nobody continues any more.
-const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The note of one upload, locked by this process.
 #[derive(Debug)]
@@ -54,6 +53,8 @@ struct Shared {
 /// The state of an upload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Upload {
+    /// URL of the destination.
+    pub(crate) to: String,
     /// URL of the directory that the file is written to.
     pub(crate) dir: String,
     /// The version of the source, in one line.
@@ -143,8 +144,11 @@ impl Upload {
         let hidden = self.hidden.as_ref().map(FtpPath::as_bytes);
         let hidden = percent_encode(hidden.unwrap_or_default(), NON_ALPHANUMERIC);
         let held: RangeSet = self.held.iter().take(MAX_RANGES).collect();
-        let Self { dir, source, .. } = self;
-        let body = format!("{TITLE}\ndir {dir}\nsource {source}\nhidden {hidden}\nheld {held}\n");
+        let Self {
+            to, dir, source, ..
+        } = self;
+        let body =
+            format!("{TITLE}\nto {to}\ndir {dir}\nsource {source}\nhidden {hidden}\nheld {held}\n");
         format!("{body}sum {}\n", sum(&body))
     }
 
@@ -164,10 +168,12 @@ impl Upload {
         if !field(TITLE)?.is_empty() {
             return None;
         }
-        let (dir, source) = (field("dir ")?.to_owned(), field("source ")?.to_owned());
+        let mut text = |key: &str| field(key).map(str::to_owned);
+        let (to, dir, source) = (text("to ")?, text("dir ")?, text("source ")?);
         let hidden: Vec<u8> = percent_decode_str(field("hidden ")?).collect();
         let held = field("held ")?;
         Some(Self {
+            to,
             dir,
             source,
             hidden: FtpPath::new(hidden).filter(|hidden| !hidden.as_bytes().is_empty()),
@@ -177,6 +183,35 @@ impl Upload {
             },
         })
     }
+}
+
+/// The note of an upload, as a process finds it that does not write it.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) upload: Upload,
+    /// Time of its last state.
+    pub(crate) modified: SystemTime,
+    /// Whether a process has it locked.
+    pub(crate) in_use: bool,
+}
+
+/// The notes in the directory `notes`.
+pub(crate) async fn all(notes: &Path) -> Vec<Found> {
+    let notes = notes.to_owned();
+    let found = tokio::task::spawn_blocking(move || {
+        let entries = std::fs::read_dir(&notes).into_iter().flatten().flatten();
+        let found = entries.filter_map(|entry| {
+            let file = File::open(entry.path()).ok()?;
+            let locked = flock(&file, FlockOperation::NonBlockingLockShared);
+            Some(Found {
+                upload: read(&file)?,
+                modified: file.metadata().ok()?.modified().ok()?,
+                in_use: locked == Err(Errno::WOULDBLOCK),
+            })
+        });
+        found.collect()
+    });
+    found.await.unwrap_or_default()
 }
 
 /// Removes the notes in the directory `notes` of uploads to the directory `dir` that nobody has
@@ -243,6 +278,7 @@ mod tests {
 
     fn upload() -> Upload {
         Upload {
+            to: "ftp://host/d/f".to_owned(),
             dir: "ftp://host/d/".to_owned(),
             source: "7 1 2 /a b".to_owned(),
             hidden: FtpPath::new(b"/d/.\xffx".to_vec()),
@@ -277,7 +313,16 @@ mod tests {
         assert!(Note::open(&notes, "ftp://host/d/g").await.is_some());
         note.write_now(Upload::default());
         note.write_now(upload());
+        let found = all(&notes).await;
+        assert!(
+            found
+                .iter()
+                .all(|note| note.in_use && note.upload == upload()),
+            "{found:?}"
+        );
+        assert_eq!(found.len(), 1);
         drop(note);
+        assert!(!all(&notes).await.first().unwrap().in_use);
         let (note, before) = Note::open(&notes, "ftp://host/d/f").await.unwrap();
         assert_eq!(before, Some(upload()));
         note.remove();
@@ -291,7 +336,7 @@ mod tests {
         for (name, days) in [("old", 8), ("new", 1)] {
             let path = dir.path().join(name);
             std::fs::write(&path, upload().to_text()).unwrap();
-            let at = std::time::SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+            let at = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
             File::options()
                 .write(true)
                 .open(&path)

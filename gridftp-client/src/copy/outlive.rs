@@ -128,6 +128,7 @@ impl CopyState {
             None => {}
         }
         let upload = Upload {
+            to,
             dir,
             source,
             hidden: None,

@@ -71,7 +71,7 @@ pub(crate) struct CopyState {
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
-    /// URLs of directories from which the hidden files of old uploads were removed.
+    /// Directories from which what was kept of old copies was removed.
     pub(crate) swept: Mutex<HashSet<String>>,
 }
 

@@ -17,6 +17,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::choice::ChoiceFlags;
 use crate::manner::MannerFlags;
+use crate::partials::PartialFlags;
 
 /// The exit statuses, for `--help` and the man page.
 const EXIT: &str = "\
@@ -53,6 +54,9 @@ Examples:
       ends at the first failure, tells the progress every 10 s, and keeps a log
   gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
       adds files, and fails for each that is there and differs
+  gridftp-cp --partials /data gsiftp://dtn.example.org/data/
+  gridftp-cp --discard /data gsiftp://dtn.example.org/data/
+      tells what copies to there that broke off have left, and removes it
   gridftp-cp -r run7/ cern:run7/
       copies to the place cern of the configuration file below
 
@@ -117,7 +121,7 @@ pub(crate) struct Flags {
 
     /// Source and destination: one or more sources, then the destination
     #[arg(value_name = "SOURCE... DEST", value_hint = ValueHint::AnyPath,
-          required_unless_present_any = ["list", "completions", "man"])]
+          required_unless_present_any = ["list", "partials", "completions", "man"])]
     pub(crate) locations: Vec<OsString>,
 
     /// Copy directories and all below them
@@ -249,6 +253,9 @@ pub(crate) struct Flags {
     /// List a directory or file instead of copying
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "locations")]
     pub(crate) list: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) partials: PartialFlags,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,

@@ -6,6 +6,7 @@ mod choice;
 mod flags;
 mod list;
 mod manner;
+mod partials;
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -63,9 +64,10 @@ fn main() -> ExitCode {
     // Many files may be under way at a time; where it cannot be raised, fewer are.
     let _ = gridftp_data::raise_descriptors();
     let piped = flags.locations.last().is_some_and(|last| last == "-");
-    let report = Arc::new(match flags.list {
-        Some(_) => lines(&flags).of_entries(flags.verbose),
-        None => lines(&flags)
+    let is_copy = flags.list.is_none() && !flags.partials.is_set();
+    let report = Arc::new(match is_copy {
+        false => lines(&flags).of_entries(flags.verbose),
+        true => lines(&flags)
             .of_copies(flags.verbose, piped)
             .with_stats(flags.stats.map(Duration::from_secs)),
     });
@@ -88,6 +90,14 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         let listed = stopped_by_signal(Box::pin(list::run(&location, options, report))).await;
         let ended = |done| finish(done, report, |()| Status::Done);
         return Ok(listed.map_or(Status::Interrupted, ended));
+    }
+    if flags.partials.is_set() {
+        let places = flags.locations.iter().map(|text| parse(text));
+        let places = places.collect::<anyhow::Result<Vec<_>>>()?;
+        let options = flags.copy_options()?;
+        let work = partials::run(&flags.partials, &places, &options, report);
+        let told = stopped_by_signal(Box::pin(work)).await;
+        return Ok(told.map_or(Status::Interrupted, |done| finish(done, report, |it| it)));
     }
     let [sources @ .., destination] = flags.locations.as_slice() else {
         anyhow::bail!("usage: no source and destination");

@@ -1,20 +1,26 @@
 //! Downloads that outlive a run: their bytes are recorded on disk, and the next run goes on with them.
 
 use std::convert::Infallible;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
 use gridftp_data::Watch;
 use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{ErrorKind, Result, Sink as _};
+use gridftp_dsi_posix::kept::expire_in;
 use gridftp_dsi_posix::{FileSink, Origin};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::local;
 use crate::abilities::Abilities;
 use crate::copy::job::FileJob;
+use crate::copy::lock;
 use crate::copy::state::CopyState;
 use crate::options::Resume;
+use crate::partials::OLD;
+use crate::url::show;
 use crate::verify;
 
 /// Shortest time between two records of a file.
@@ -23,6 +29,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const STEP: u64 = 64 << 20;
 /// Longest wait for the disk when a transfer has failed.
 const KEEPING: Duration = Duration::from_secs(60);
+/// Longest search for old partial files.
+const SWEEPING: Duration = Duration::from_secs(10);
 /// Seconds since the last change of a source from which on its time tells a further one, for
 /// clocks that differ as well.
 const SETTLED: i64 = 3600;
@@ -88,6 +96,7 @@ pub(super) async fn open(
         }
         sink => sink?,
     };
+    sweep(shared, path).await;
     if sink.is_other_removed() {
         let what = "the source is not the one of the bytes that an earlier run stored";
         shared.warn(&format!(
@@ -101,6 +110,19 @@ pub(super) async fn open(
         shared.tell_continuing(job, job.held.total(), size);
     }
     Ok(sink)
+}
+
+/// Removes the old partial files beside `path`, once a run.
+async fn sweep(shared: &CopyState, path: &Path) {
+    let dir = path.parent().unwrap_or_else(|| Path::new("."));
+    if lock(&shared.swept).insert(show(dir.as_os_str().as_bytes()))
+        && let Ok(Ok(removed @ 1..)) = timeout(SWEEPING, expire_in(dir, OLD)).await
+    {
+        let dir = dir.display();
+        shared.note(&format!(
+            "{dir}: removed {removed} partial files that are a week old"
+        ));
+    }
 }
 
 /// The bytes to go on with of those that are held of a file of `size` bytes, but for the last ones where nothing is missing.

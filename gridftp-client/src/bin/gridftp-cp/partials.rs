@@ -1,0 +1,94 @@
+//! `--partials` and `--discard`: what copies that broke off have left, a line each, and its removal.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use gridftp_client::error::TransferError;
+use gridftp_client::options::CopyOptions;
+use gridftp_client::partials::{Partial, discard, partials};
+use gridftp_client::url::Location;
+use indicatif::{HumanBytes, HumanDuration};
+use serde_json::json;
+
+use gridftp_client::program::exit::Status;
+use gridftp_client::program::report::Report;
+
+/// The flags about bytes that a later run would go on with.
+#[derive(Debug, Args)]
+pub(crate) struct PartialFlags {
+    /// Tell what copies that broke off have left: partial files in the local directories that are
+    /// named, with -r below them too, and uploads to the URLs that are named, by the notes of this
+    /// machine [default: in the working directory, and all uploads]
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) partials: bool,
+
+    /// Remove what copies that broke off have left, in the directories and at the URLs that are
+    /// named; what nobody continues for a week goes by itself
+    #[arg(long, conflicts_with_all = ["list", "partials"], requires = "locations")]
+    pub(crate) discard: bool,
+}
+
+impl PartialFlags {
+    /// Says whether they ask for something else than a copy.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.partials || self.discard
+    }
+}
+
+/// Tells what is kept at `places`, or removes it.
+pub(crate) async fn run(
+    flags: &PartialFlags,
+    places: &[Location],
+    options: &CopyOptions,
+    report: &Arc<Report>,
+) -> Result<Status, TransferError> {
+    let mut status = Status::Done;
+    for partial in partials(places, options).await? {
+        if flags.discard
+            && let Err(error) = discard(&partial, options, Arc::clone(report) as Arc<_>).await
+        {
+            report.failed(&partial.destination, &error);
+            status = Status::of(error.class());
+            continue;
+        }
+        tell(&partial, flags.discard, report);
+    }
+    Ok(status)
+}
+
+fn tell(partial: &Partial, is_gone: bool, report: &Report) {
+    let kind = match partial.is_here() {
+        true => "download",
+        false => "upload",
+    };
+    if report.is_json() {
+        let since = partial.modified.duration_since(UNIX_EPOCH);
+        return report.emit(&json!({
+            "event": if is_gone { "discarded" } else { "partial" },
+            "kind": kind, "source": partial.source, "destination": partial.destination,
+            "held": partial.held, "size": partial.size,
+            "modified": since.unwrap_or_default().as_secs(), "in_use": partial.in_use,
+        }));
+    }
+    let held = match partial.held.map(HumanBytes) {
+        Some(held) => held.to_string(),
+        None => "a part".to_owned(),
+    };
+    let size = partial.size.map(HumanBytes);
+    let size = size.map(|size| format!(" of {size}")).unwrap_or_default();
+    let from = match &partial.source {
+        Some(source) => format!("from {source}"),
+        None => "no record of its source, so that nothing continues it".to_owned(),
+    };
+    let age = SystemTime::now().duration_since(partial.modified);
+    let end = match (is_gone, partial.in_use) {
+        (true, _) => "removed".to_owned(),
+        (false, true) => "in use".to_owned(),
+        (false, false) => format!("{} old", HumanDuration(age.unwrap_or_default())),
+    };
+    report.out(&format!(
+        "{kind} {}: {held}{size}, {from}, {end}",
+        partial.destination
+    ));
+}

@@ -1,0 +1,129 @@
+//! The bytes that copies which broke off have left: they are told, and removed.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree};
+
+use crate::resume::{DIGESTS, SENT, broken, storing};
+use crate::{Bed, cp_in, fails};
+
+/// The objects of a run with `--json`.
+fn objects(here: &Tree, args: &[&str]) -> Result<Vec<Value>> {
+    let said = cp_in(here, &[&["--json"], args].concat())?.ok()?;
+    let objects = said.stdout.lines().map(serde_json::from_str);
+    Ok(objects.collect::<Result<_, _>>()?)
+}
+
+/// The only object, which is of `kind` and has `held` bytes of `size`.
+fn only(objects: &[Value], kind: &str, (held, size): (Option<usize>, u64)) -> Result<Value> {
+    let [only] = objects else {
+        anyhow::bail!("{objects:?}")
+    };
+    ensure!(
+        only["kind"] == kind && only["held"] == json!(held) && only["size"] == size,
+        "{only}"
+    );
+    ensure!(only["in_use"] == false, "{only}");
+    Ok(only.clone())
+}
+
+#[test]
+fn what_is_kept_of_a_download_is_told_and_removed() -> Result<()> {
+    let here = Tree::new()?;
+    let server = broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
+    let bytes = (Some(SENT), 3 * SENT as u64);
+    let told = only(&objects(&here, &["--partials"])?, "download", bytes)?;
+    ensure!(told["destination"] == "./file", "{told}");
+    let source = told["source"].as_str().context("no source")?;
+    ensure!(source.ends_with("/file"), "{told}");
+    let text = cp_in(&here, &["--partials", "file"])?.ok()?.stdout;
+    ensure!(
+        text.starts_with("download file: 976.57 KiB of 2.86 MiB, from ftp://"),
+        "{text}"
+    );
+    ensure!(objects(&here, &["--partials", "other"])?.is_empty());
+    // From above it is found with -r alone.
+    let above = here.root().parent().context("no parent")?;
+    let name = here.root().file_name().context("no name")?;
+    let above = [&above.display().to_string(), "/", &name.to_string_lossy()].concat();
+    only(
+        &objects(&here, &["-r", "--partials", &above])?,
+        "download",
+        bytes,
+    )?;
+    fails(&cp_in(&here, &["--discard"])?, 2, &["--discard"])?;
+    let gone = objects(&here, &["--discard", "."])?;
+    ensure!(
+        gone.len() == 1 && gone[0]["event"] == "discarded",
+        "{gone:?}"
+    );
+    ensure!(here.names("")?.is_empty(), "{:?}", here.names("")?);
+    ensure!(objects(&here, &["--partials"])?.is_empty());
+    server.copy(&here, &["-c"])?.ok()?;
+    ensure!(server.restarts().is_empty(), "{:?}", server.restarts());
+    Ok(())
+}
+
+#[test]
+fn what_is_kept_of_an_upload_is_told_and_removed() -> Result<()> {
+    let here = Tree::new()?;
+    here.file("file", 3 * SENT as u64, 3)?;
+    let server = storing(DIGESTS)?;
+    let (to, dir) = (server.url("file"), server.url(""));
+    let args = ["-c", "--retries", "0", "--mode", "stream", "file", &to];
+    cp_in(&here, &args)?.failed()?;
+    // In MODE S the server has told of no bytes.
+    let bytes = (None, 3 * SENT as u64);
+    for place in ["--no-verify", &dir, &to] {
+        let told = objects(&here, &["--partials", place])?;
+        let told = only(&told, "upload", bytes)?;
+        ensure!(told["destination"] == to.as_str(), "{told}");
+    }
+    let other = server.url("fil");
+    ensure!(objects(&here, &["--partials", &other])?.is_empty());
+    ensure!(server.files().len() == 1, "{:?}", server.files());
+    ensure!(objects(&here, &["--discard", &dir])?.len() == 1);
+    ensure!(server.files().is_empty(), "{:?}", server.files());
+    ensure!(objects(&here, &["--partials"])?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn our_server_drops_what_it_kept_of_an_upload() -> Result<()> {
+    let bed = Bed::new()?;
+    let size = 8_000_001;
+    bed.here.file("file", size, 3)?;
+    // Bytes that the server has not read are lost with the connection.
+    let plan = Break::Data { after: size / 2 };
+    let relay = Relay::paced(bed.server.addr(), plan, 8_000_000)?;
+    let to = bed.server.url_at(relay.addr(), "file");
+    bed.cp(&["-c", "--retries", "0", "file", &to])?.failed()?;
+    let kept = |tree: &Tree| -> Result<usize> {
+        let names = std::fs::read_dir(tree.root())?.flatten();
+        let parts = names.filter(|it| it.file_name().as_encoded_bytes().ends_with(b"gridftp-part"));
+        Ok(parts.count())
+    };
+    ensure!(kept(&bed.there)? == 1, "nothing is kept");
+    ensure!(objects(&bed.here, &["--discard", &to])?.len() == 1);
+    ensure!(kept(&bed.there)? == 0, "it stays");
+    Ok(())
+}
+
+#[test]
+fn a_note_stays_when_the_server_refuses() -> Result<()> {
+    let here = Tree::new()?;
+    here.file("file", 3 * SENT as u64, 3)?;
+    let server = ScriptedServer::with(|_, line| match line.split(' ').next() {
+        Some("STOR") => Reaction::Until(SENT),
+        Some("MIDWAY" | "END") => Reaction::say("426 broken"),
+        Some("DELE") => Reaction::say("550 permission denied"),
+        _ => Reaction::Usual,
+    })?;
+    let to = server.url("file");
+    let args = ["-c", "--retries", "0", "--mode", "stream", "file", &to];
+    cp_in(&here, &args)?.failed()?;
+    let failed = cp_in(&here, &["--discard", &to])?;
+    fails(&failed, 1, &["permission denied"])?;
+    ensure!(objects(&here, &["--partials"])?.len() == 1);
+    Ok(())
+}
