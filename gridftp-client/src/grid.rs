@@ -343,7 +343,7 @@ fn refused(site: &Site, cause: Cause, remedy: &'static str) -> ConnectError {
 }
 
 /// Reads the credential of a file, or the one of this user.
-fn read(path: Option<PathBuf>) -> Result<Credential, xio::gsi::NoCredential> {
+pub(crate) fn read(path: Option<PathBuf>) -> Result<Credential, xio::gsi::NoCredential> {
     let environment = Environment::of_process();
     let now = UnixTime::now();
     match path {

@@ -73,6 +73,8 @@ pub enum Event<'a> {
         stripes: &'a [u64],
         /// Time since its start.
         took: Duration,
+        /// Attempts that failed before.
+        retries: u32,
         /// The proof of the copy.
         verification: Verification,
         /// Algorithm and digest on which both ends agree, where digests were compared.

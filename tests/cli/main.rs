@@ -20,6 +20,7 @@ mod output;
 mod partials;
 mod plain;
 mod proxy;
+mod receipts;
 mod resume;
 mod rules;
 mod runs;

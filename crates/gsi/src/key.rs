@@ -163,6 +163,16 @@ impl KeyPair {
     }
 }
 
+impl KeyPair {
+    /// Signs a message; returns the contents of the algorithm's identifier, and the signature.
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<(Vec<u8>, Vec<u8>), KeyError> {
+        let signer = self.signer(Digest::Sha256)?.signer;
+        let algorithm = algorithm(signer.scheme()).ok_or(KeyError::Sign)?;
+        let signature = signer.sign(message).map_err(|_| KeyError::Sign)?;
+        Ok((algorithm.as_ref().to_vec(), signature))
+    }
+}
+
 /// A signature to come, whose algorithm is known ahead, since certificates sign it as well.
 #[derive(Debug)]
 pub(crate) struct Signature {

@@ -105,6 +105,7 @@ pub mod revocation;
 mod rules;
 mod signature;
 pub mod sni;
+pub mod statement;
 mod text;
 pub mod tls;
 pub mod trust;

@@ -58,6 +58,7 @@ impl CopyState {
                 bytes: success.bytes,
                 stripes: &job.stripes.told(),
                 took,
+                retries: job.retries,
                 verification,
                 verified,
             });

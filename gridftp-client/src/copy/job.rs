@@ -45,6 +45,8 @@ pub(crate) struct FileJob {
     pub(crate) facts: Facts,
     /// Failed attempts since the last that brought more than all before it.
     pub(crate) failures: u32,
+    /// Failed attempts of this run.
+    pub(crate) retries: u32,
     /// Time of the first failure.
     pub(crate) failed_first: Option<Instant>,
     /// Bytes that any attempt had brought over at its end.
@@ -184,6 +186,7 @@ impl FileJob {
             self.failed_first = Some(now);
         }
         self.failures += 1;
+        self.retries += 1;
         self.stripes.begin();
     }
 

@@ -48,12 +48,13 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             bytes,
             stripes,
             took,
+            retries,
             verification,
             verified,
         } => {
             let mut value = json!({
                 "event": "done", "source": source, "destination": destination, "bytes": bytes,
-                "seconds": took.as_secs_f64(), "verified": verification.name(),
+                "seconds": took.as_secs_f64(), "retries": retries, "verified": verification.name(),
                 "checksum": verified.map(|(algorithm, digest)| json!({
                     "algorithm": algorithm, "digest": digest,
                 })),

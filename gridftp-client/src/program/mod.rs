@@ -14,6 +14,7 @@ pub mod exit;
 pub mod grid;
 mod json;
 pub mod proxy;
+pub mod receipts;
 pub mod records;
 pub mod report;
 pub mod run;

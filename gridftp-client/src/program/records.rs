@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::copy::Summary;
 use crate::program::json::{end, object};
+use crate::program::receipts::Receipts;
 use crate::program::report::Report;
 use crate::progress::{Event, Observer};
 
@@ -20,6 +21,7 @@ pub struct Records {
     report: Arc<Report>,
     failed: Option<Mutex<Names>>,
     log: Option<Mutex<File>>,
+    receipts: Option<Receipts>,
 }
 
 /// A list of names that can be read again, each ended by a line end, or all by a NUL where one of
@@ -56,12 +58,28 @@ impl Records {
             report: Arc::clone(report),
             failed: failed.map(names).transpose()?,
             log: log.map(append).transpose()?,
+            receipts: None,
         })
+    }
+
+    /// Writes receipts too.
+    #[must_use]
+    pub fn with_receipts(mut self, receipts: Option<Receipts>) -> Self {
+        self.receipts = receipts;
+        self
+    }
+
+    /// Signs the last receipts, also of a run that is stopped.
+    pub fn sign(&self) {
+        if let Some(receipts) = &self.receipts {
+            self.tell("--receipt", receipts.end());
+        }
     }
 
     /// Tells the end of a copy.
     pub fn end(&self, summary: &Summary) {
         self.report.end(summary);
+        self.sign();
         self.log(end(summary));
     }
 
@@ -92,6 +110,9 @@ fn place(flag: &str, path: &Path) -> String {
 impl Observer for Records {
     fn event(&self, event: &Event<'_>) {
         self.report.event(event);
+        if let Some(receipts) = &self.receipts {
+            self.tell("--receipt", receipts.event(event));
+        }
         if self.log.is_some()
             && let Some(value) = object(event)
         {

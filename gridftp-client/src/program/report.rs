@@ -12,6 +12,7 @@ use crate::options::Level;
 use crate::program::json::{end, object, progress, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
+use crate::words;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -315,11 +316,7 @@ impl Report {
         control: Option<&str>,
         (data, peer): (Level, Option<&str>),
     ) {
-        let data = match data {
-            Level::Clear => "clear",
-            Level::Integrity => "safe",
-            Level::Private => "private",
-        };
+        let data = words::of_level(data).unwrap_or("unknown");
         let control = control.unwrap_or("clear");
         let dcau = peer.map(|peer| format!(", DCAU {peer}"));
         let dcau = dcau.unwrap_or_default();

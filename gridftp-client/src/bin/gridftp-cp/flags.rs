@@ -245,6 +245,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_file: Option<PathBuf>,
 
+    /// Append to FILE one JSON object a line for each copied file: both names, size, digest,
+    /// protection, route, retries and times, signed by --cred or the credential of the user where
+    /// there is one; gridftp check-receipt checks them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) receipt: Option<PathBuf>,
+
     /// Tell the progress in a line every 10 seconds, or so many, where standard error is no terminal
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "10", value_parser = clap::value_parser!(u64).range(1..))]

@@ -18,13 +18,14 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
+use gridftp_client::program::receipts::Receipts;
 use gridftp_client::program::records::Records;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{
     ended, finish, locate, print_completions, print_man, stopped_by_signal, wait_for,
 };
 use gridftp_client::program::settings;
-use gridftp_client::{Location, Totals, copy};
+use gridftp_client::{CopyOptions, Event, Location, Observer as _, Totals, copy};
 
 use crate::flags::{Command, Flags};
 
@@ -115,7 +116,8 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     let options = flags.copy_options()?;
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     // The names to copy have been read, and may be of the same file.
-    let records = Arc::new(Records::open(report, failed, log)?);
+    let receipts = receipts(flags, &options, report)?;
+    let records = Arc::new(Records::open(report, failed, log)?.with_receipts(receipts));
     let work = copy(
         &sources,
         &destination,
@@ -130,6 +132,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         }
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
+        records.sign();
         let left = left_behind(&destination, flags);
         report.fatal(&format!("stopped by a signal; {left}"), None);
         return Ok(Status::Interrupted);
@@ -138,6 +141,26 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         records.end(&summary);
         summary.failed.map_or(Status::Done, Status::of)
     }))
+}
+
+/// The receipts of a copy, signed where this user has a credential.
+fn receipts(
+    flags: &Flags,
+    options: &CopyOptions,
+    report: &Report,
+) -> anyhow::Result<Option<Receipts>> {
+    let Some(path) = &flags.receipt else {
+        return Ok(None);
+    };
+    let signer = match Receipts::signer(&options.connect.grid) {
+        Ok(signer) => Some(signer),
+        Err(error) if options.connect.grid.credential.is_some() => return Err(error.into()),
+        Err(error) => {
+            report.event(&Event::Note(&format!("receipts are not signed: {error}")));
+            None
+        }
+    };
+    Receipts::open(path, &options.connect.stack, signer).map(Some)
 }
 
 /// The remains of a stopped copy at its destination.

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use gridftp_client::program::{doctor, proxy};
 
-use crate::{bytes, change, check, list, places, size, speed, sum};
+use crate::{bytes, change, check, list, places, receipts, size, speed, sum};
 
 /// The text of `--help` before the commands.
 const ABOUT: &str = "\
@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Sum(Box<sum::SumArgs>),
     /// Compare two files or trees, and tell the differences
     Check(Box<check::CheckArgs>),
+    /// Check the receipts that gridftp-cp has written
+    CheckReceipt(Box<receipts::CheckReceiptArgs>),
     /// Measure how fast bytes go to a server and come from it
     Speed(Box<speed::SpeedArgs>),
     /// List the places of the configuration file

@@ -145,7 +145,7 @@ fn rights(object: &Object) -> String {
 }
 
 /// A time as `2026-11-23 10:45:00`, in UTC.
-fn when(time: Option<TimeVal>) -> String {
+pub(crate) fn when(time: Option<TimeVal>) -> String {
     let Some(time) = time else {
         return format!("{:<19}", "?");
     };

@@ -9,6 +9,7 @@ mod end;
 mod flags;
 mod list;
 mod places;
+mod receipts;
 mod size;
 mod speed;
 mod sum;
@@ -69,6 +70,9 @@ fn main() -> ExitCode {
         Command::Df(args) => run(&args.common, async |work| size::df(args, work).await),
         Command::Sum(args) => run(&args.common, async |work| sum::sum(args, work).await),
         Command::Check(args) => run(&args.common, async |work| check::check(args, work).await),
+        Command::CheckReceipt(args) => {
+            run(&args.common, async |work| receipts::check(args, work).await)
+        }
         Command::Speed(args) => speed::run(args),
         Command::Places(args) => places::run(args),
     }

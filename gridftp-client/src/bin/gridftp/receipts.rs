@@ -1,0 +1,230 @@
+//! `gridftp check-receipt`: the signatures of receipts, and the files that they are of.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use base64ct::{Base64, Encoding as _};
+use clap::ValueHint;
+use ftp_wire::facts::TimeVal;
+use gridftp_client::program::receipts::Lines;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use gsi::certificate::Certificate;
+use gsi::statement::Statement;
+use gsi::trust::TrustOptions;
+use gsi::verify::Verifier as _;
+use indicatif::HumanBytes;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use serde::Deserialize;
+use serde_json::json;
+use xio::gsi::{Environment, TrustDirectory};
+
+use crate::list::when;
+use crate::sum;
+use crate::work::{Common, Work};
+
+/// Longest line of a file of receipts, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Most certificates of a signature.
+const MOST: usize = 16;
+
+/// The options of `gridftp check-receipt`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Signatures are checked with the certificates in the file, which have to lead to an authority of the \
+CA directory ($X509_CERT_DIR, or /etc/grid-security/certificates) and to have been valid at the time \
+that the signature tells. Receipts without a signature, of a run that was killed or had no \
+credential, are an error.
+
+JSON: an object for each signature, with event \"signature\" and the fields files, bytes, signer and \
+time, and one for each file with --compare, with event \"same\" and the field url.")]
+pub(crate) struct CheckReceiptArgs {
+    /// Files that gridftp-cp --receipt has written
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+
+    /// Compare the files at the destinations with the digests of their receipts too
+    #[arg(long)]
+    compare: bool,
+
+    /// Take receipts that nobody has signed
+    #[arg(long)]
+    unsigned: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// A line of a file of receipts, with the fields that are checked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Line {
+    receipt: String,
+    destination: String,
+    bytes: u64,
+    digest: Option<Digest>,
+    time: u64,
+    algorithm: String,
+    signature: String,
+    certificates: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Digest {
+    algorithm: String,
+    value: String,
+}
+
+/// Receipts since the last signature.
+#[derive(Default)]
+struct Group {
+    lines: Lines,
+    bytes: u64,
+}
+
+impl Group {
+    fn go_on(&mut self, line: &str) {
+        self.lines.go_on(line);
+        self.bytes = 0;
+    }
+
+    /// Tells of receipts at the end of a run without a signature.
+    fn end(&self, shown: &impl Display, args: &CheckReceiptArgs, work: &mut Work<'_>) {
+        let files = self.lines.files;
+        if files > 0 && !args.unsigned {
+            let what = format!("{shown}: the last {files} receipts of a run are not signed");
+            work.report.warned(&what);
+            work.differ();
+        }
+    }
+}
+
+/// Checks files of receipts.
+pub(crate) async fn check(args: &CheckReceiptArgs, work: &mut Work<'_>) -> anyhow::Result<()> {
+    let directory = Environment::of_process().trust_directory();
+    // Authorities are needed for signatures alone.
+    let trust = TrustDirectory::open(directory, TrustOptions::default());
+    for path in &args.files {
+        let shown = path.display();
+        let file = File::open(path).with_context(|| format!("{shown}: open"))?;
+        let mut lines = BufReader::new(file);
+        let mut group = Group::default();
+        for number in 1_u64.. {
+            let mut line = String::new();
+            let read = lines.by_ref().take(LONGEST).read_line(&mut line);
+            if read.with_context(|| format!("{shown}: line {number}: read"))? == 0 {
+                break;
+            }
+            let line = line.trim_end_matches('\n');
+            let at = || format!("{shown}: line {number}");
+            let value: Line = serde_json::from_str(line).with_context(at)?;
+            match value.receipt.as_str() {
+                "file" => {
+                    group.lines.add(line);
+                    group.bytes = group.bytes.saturating_add(value.bytes);
+                    if args.compare {
+                        compare(&value, work).await.with_context(at)?;
+                    }
+                }
+                "signature" => {
+                    let trust = trust.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+                    match signed(&value, &group.lines, trust) {
+                        Ok(signer) => tell(&group, &signer, value.time, work),
+                        Err(error) => {
+                            work.report.warned(&format!("{}: {error:#}", at()));
+                            work.differ();
+                        }
+                    }
+                    group.go_on(line);
+                }
+                "run" => {
+                    group.end(&shown, args, work);
+                    group.go_on(line);
+                }
+                _ => bail!("{}: is no receipt", at()),
+            }
+        }
+        group.end(&shown, args, work);
+    }
+    Ok(())
+}
+
+/// Checks the signature of these receipts; gives the identity of its signer.
+fn signed(line: &Line, lines: &Lines, trust: &TrustDirectory) -> anyhow::Result<String> {
+    let decode = |text: &str| Base64::decode_vec(text).map_err(|_| anyhow::anyhow!("no Base64"));
+    let chain = &line.certificates;
+    anyhow::ensure!(
+        (1..=MOST).contains(&chain.len()),
+        "a chain of {} certificates",
+        chain.len()
+    );
+    let chain = chain
+        .iter()
+        .map(|one| decode(one).map(CertificateDer::from));
+    let chain = chain.collect::<anyhow::Result<Vec<_>>>()?;
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(line.time));
+    let peer = trust.verify(&chain, at)?;
+    let first = chain.into_iter().next().context("no certificate")?;
+    let certificate = Certificate::parse(first)?;
+    let statement = Statement::new(decode(&line.algorithm)?, decode(&line.signature)?);
+    anyhow::ensure!(
+        statement.is_of(&certificate, lines.message(line.time).as_bytes()),
+        "the receipts before it are not those that {} has signed",
+        peer.identity
+    );
+    Ok(peer.identity.to_string())
+}
+
+fn tell(group: &Group, signer: &str, time: u64, work: &Work<'_>) {
+    let (files, bytes) = (group.lines.files, group.bytes);
+    let report = &work.report;
+    if report.is_json() {
+        return report.emit(&json!({
+            "event": "signature", "files": files, "bytes": bytes, "signer": signer, "time": time,
+        }));
+    }
+    let seconds = i64::try_from(time).unwrap_or(i64::MAX);
+    let at = when(Some(TimeVal::new(seconds, 0)));
+    report.out(&format!(
+        "{files} files, {}, signed by {signer} at {at}",
+        HumanBytes(bytes)
+    ));
+}
+
+/// Compares the file at the destination of a receipt with its digest.
+async fn compare(receipt: &Line, work: &mut Work<'_>) -> anyhow::Result<()> {
+    let destination = &receipt.destination;
+    let place = work.place(destination.as_ref())?;
+    let Some(Digest {
+        algorithm: name,
+        value,
+    }) = &receipt.digest
+    else {
+        let what = format!("{destination}: the receipt has no digest");
+        work.report.warned(&what);
+        work.differ();
+        return Ok(());
+    };
+    let algorithm = ChecksumAlgorithm::from_name(name.as_bytes())
+        .with_context(|| format!("{name}: is no algorithm known here"))?;
+    let end = work.at(&place).await;
+    match sum::digest(end, &place.path, algorithm, None, |_| ()).await {
+        Ok((now, _)) if now.eq_ignore_ascii_case(value) => {
+            if work.report.is_json() {
+                work.report
+                    .emit(&json!({ "event": "same", "url": destination }));
+            }
+        }
+        Ok((now, _)) => {
+            let what = format!("{destination}: {name} is {now}, and its receipt has {value}");
+            work.report.warned(&what);
+            work.differ();
+        }
+        Err(error) => work.fail(&place, &error),
+    }
+    Ok(())
+}

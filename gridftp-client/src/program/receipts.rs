@@ -1,0 +1,254 @@
+//! Receipts: one line of JSON for each copied file, signed in groups by the user's credential.
+//!
+//! A receipt is a promise that others check later, so its format is fixed. After some receipts comes
+//! a signature of all that stand since the one before, by number and SHA-256 of their lines, and of
+//! the signature before it, or of the line that begins the run: lines that are changed, moved or
+//! taken out of a run show.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use base64ct::{Base64, Encoding as _};
+use gridftp_dsi::hasher::Hasher;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use gsi::credential::Credential;
+use serde_json::{Value, json};
+use xio::gsi::NoCredential;
+
+use crate::Location;
+use crate::grid::read;
+use crate::options::GridOptions;
+use crate::progress::Event;
+use crate::words;
+
+/// Most receipts before a signature, and longest time until one.
+const GROUP: (u64, Duration) = (1000, Duration::from_secs(10));
+
+/// The receipts of a run.
+#[derive(Debug)]
+pub struct Receipts {
+    /// Protection of the connections to each server, by `host:port`.
+    servers: Mutex<HashMap<String, Value>>,
+    /// The stack of data connections.
+    stack: String,
+    signer: Option<Credential>,
+    group: Mutex<Group>,
+}
+
+/// The receipts since the last signature.
+#[derive(Debug)]
+struct Group {
+    file: File,
+    lines: Lines,
+    /// Time of the first one.
+    since: Option<Instant>,
+}
+
+/// The number and the digest of lines, and the digest of the signature before them.
+#[derive(Debug)]
+pub struct Lines {
+    pub files: u64,
+    hasher: Hasher,
+    before: String,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::after(String::new())
+    }
+}
+
+impl Lines {
+    /// Begins behind a signature.
+    fn after(before: String) -> Self {
+        Self {
+            files: 0,
+            hasher: sha256(),
+            before,
+        }
+    }
+
+    /// Adds a receipt, without its line end.
+    pub fn add(&mut self, line: &str) {
+        self.files += 1;
+        self.hasher.update(line.as_bytes());
+        self.hasher.update(b"\n");
+    }
+
+    /// The message that is signed at `time`, in seconds since 1970.
+    pub fn message(&self, time: u64) -> String {
+        let (files, before) = (self.files, &self.before);
+        let digest = self.hasher.clone().finish();
+        format!(
+            "gridftp-receipts 1\nfiles {files}\nsha256 {digest}\nbefore {before}\ntime {time}\n"
+        )
+    }
+
+    /// Goes on behind `line`, a signature or the beginning of a run.
+    pub fn go_on(&mut self, line: &str) {
+        let mut hasher = sha256();
+        hasher.update(line.as_bytes());
+        *self = Self::after(hasher.finish());
+    }
+}
+
+fn sha256() -> Hasher {
+    Hasher::new(ChecksumAlgorithm::Sha256).expect("SHA-256 is computed here")
+}
+
+impl Receipts {
+    /// Goes on with the receipts in the file `path`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open(path: &Path, stack: &str, signer: Option<Credential>) -> anyhow::Result<Self> {
+        let begun = json!({ "receipt": "run", "time": since_1970().as_secs() }).to_string();
+        let open = || {
+            let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+            file.write_all(format!("{begun}\n").as_bytes())?;
+            io::Result::Ok(file)
+        };
+        let file = open().with_context(|| format!("--receipt: {}: write", path.display()))?;
+        let mut lines = Lines::default();
+        lines.go_on(&begun);
+        Ok(Self {
+            servers: Mutex::default(),
+            stack: stack.to_owned(),
+            signer,
+            group: Mutex::new(Group {
+                file,
+                lines,
+                since: None,
+            }),
+        })
+    }
+
+    /// The credential that signs: that of the options, or the one of this user.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn signer(options: &GridOptions) -> Result<Credential, NoCredential> {
+        read(options.credential.clone())
+    }
+
+    /// Writes the receipt of a finished file, and notes the protection of servers.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn event(&self, event: &Event<'_>) -> io::Result<()> {
+        match event {
+            Event::Connected {
+                site,
+                control,
+                data,
+                ..
+            } => {
+                let server = json!({
+                    "site": site, "control": control, "data": words::of_level(*data),
+                });
+                let mut servers = lock(&self.servers);
+                servers.insert((*site).to_owned(), server);
+                Ok(())
+            }
+            Event::Finished { .. } => self.add(&self.receipt(event).to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    fn receipt(&self, event: &Event<'_>) -> Value {
+        let Event::Finished {
+            source,
+            destination,
+            bytes,
+            stripes,
+            took,
+            retries,
+            verification,
+            verified,
+        } = event
+        else {
+            return Value::Null;
+        };
+        let ends = [*source, *destination].map(|end| match Location::parse(end) {
+            Ok(Location::Remote(remote)) => Some(remote.site.to_string()),
+            _ => None,
+        });
+        let route = match &ends {
+            [None, Some(_)] => "upload",
+            [Some(_), None] => "download",
+            [Some(_), Some(_)] => "third party",
+            [None, None] => "local",
+        };
+        let servers: Vec<_> = {
+            let known = lock(&self.servers);
+            let known = ends.iter().flatten().filter_map(|site| known.get(site));
+            known.cloned().collect()
+        };
+        let ended = since_1970().as_secs_f64();
+        json!({
+            "receipt": "file", "source": source, "destination": destination, "bytes": bytes,
+            "verified": verification.name(), "digest": verified.map(|(algorithm, value)| json!({
+                "algorithm": algorithm, "value": value,
+            })),
+            "route": route, "stack": self.stack, "stripes": stripes, "servers": servers,
+            "retries": retries, "started": ended - took.as_secs_f64(), "ended": ended,
+        })
+    }
+
+    fn add(&self, line: &str) -> io::Result<()> {
+        let mut group = lock(&self.group);
+        group.file.write_all(format!("{line}\n").as_bytes())?;
+        group.lines.add(line);
+        let since = group.since.get_or_insert_with(Instant::now).elapsed();
+        if group.lines.files >= GROUP.0 || since >= GROUP.1 {
+            self.sign(&mut group)?;
+        }
+        Ok(())
+    }
+
+    /// Signs the receipts that are not signed yet, and waits for the disk.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn end(&self) -> io::Result<()> {
+        let mut group = lock(&self.group);
+        self.sign(&mut group)?;
+        group.file.sync_data()
+    }
+
+    fn sign(&self, group: &mut Group) -> io::Result<()> {
+        group.since = None;
+        let Some(signer) = self.signer.as_ref().filter(|_| group.lines.files > 0) else {
+            return Ok(());
+        };
+        let time = since_1970().as_secs();
+        let message = group.lines.message(time);
+        let statement = signer.sign(message.as_bytes()).map_err(io::Error::other)?;
+        let chain = signer.chain().iter();
+        let line = json!({
+            "receipt": "signature", "files": group.lines.files, "time": time,
+            "signer": signer.identity().to_string(),
+            "algorithm": Base64::encode_string(&statement.algorithm),
+            "signature": Base64::encode_string(&statement.signature),
+            "certificates": chain.map(|der| Base64::encode_string(der)).collect::<Vec<_>>(),
+        })
+        .to_string();
+        group.file.write_all(format!("{line}\n").as_bytes())?;
+        group.lines.go_on(&line);
+        Ok(())
+    }
+}
+
+fn since_1970() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
