@@ -273,6 +273,7 @@ mod played;
 #[doc(hidden)]
 pub mod program;
 pub mod progress;
+mod rate_limit;
 pub mod remote;
 mod setup;
 mod silence;

@@ -18,6 +18,7 @@ pub use xio_core::PortRange;
 pub use crate::choice::Choice;
 pub use crate::grid::{DataCredential, GridOptions};
 pub use crate::manner::{Compare, Manner};
+pub use crate::rate_limit::RateLimit;
 
 /// Options of a session with a server.
 #[derive(Debug, Clone)]
@@ -67,6 +68,9 @@ pub struct ConnectOptions {
     pub family: Option<Family>,
     /// Ports to listen at for data connections of servers; `None` leaves them to the kernel.
     pub data_ports: Option<PortRange>,
+    /// Bound on the bytes a second of data connections; those of all sessions with a clone of it
+    /// together.
+    pub rate_limit: Option<RateLimit>,
 }
 
 /// Protection of a control connection. A server that cannot have it is refused.
@@ -107,6 +111,7 @@ impl Default for ConnectOptions {
             grid: GridOptions::default(),
             family: None,
             data_ports: None,
+            rate_limit: None,
         }
     }
 }

@@ -16,7 +16,11 @@ pub(crate) fn of_data(options: &ConnectOptions) -> Result<DynStack, ConnectError
         Some(ports) => at_ports(&options.stack, ports)?,
         None => options.stack.clone(),
     };
-    xio::registry().stack(&stack).map_err(bad)
+    let stack = xio::registry().stack(&stack).map_err(bad)?;
+    Ok(match &options.rate_limit {
+        Some(limit) => limit.over(stack),
+        None => stack,
+    })
 }
 
 /// The stack that listens at one of `ports`.

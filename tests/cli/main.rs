@@ -1,6 +1,7 @@
 //! `gridftp-cp` and `gridftp` as processes: copies, refusals, output and exit statuses.
 #![forbid(unsafe_code)]
 
+mod bwlimit;
 mod check;
 mod choice;
 mod copies;

@@ -12,6 +12,8 @@ const SECOND: u128 = 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: u128,
+    /// The period and the burst that were asked for.
+    wished: (Duration, Option<u128>),
     period: Duration,
     burst: u128,
     level: u128,
@@ -23,13 +25,15 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// Creates a bucket with the bytes of one period.
     pub(crate) fn new(limit: Limit, now: Instant) -> Self {
-        let rate = u128::from(limit.rate.bytes().max(1));
+        let burst = limit.burst.map(|burst| u128::from(burst.bytes().max(1)));
+        Self::with(limit.rate.bytes(), (limit.period, burst), now)
+    }
+
+    fn with(rate: u64, wished: (Duration, Option<u128>), now: Instant) -> Self {
+        let rate = u128::from(rate.max(1));
         let per_period = |period: Duration| (rate * period.as_nanos() / SECOND).max(1);
-        let mut period = limit.period;
-        let burst = match limit.burst {
-            None => 2 * per_period(period),
-            Some(burst) => u128::from(burst.bytes().max(1)),
-        };
+        let (mut period, burst) = wished;
+        let burst = burst.unwrap_or_else(|| 2 * per_period(period));
         // A period with more bytes than the burst would lose the rest.
         if per_period(period) > burst {
             let nanos = u64::try_from(burst * SECOND / rate).unwrap_or(u64::MAX);
@@ -37,12 +41,20 @@ impl Bucket {
         }
         Self {
             rate,
+            wished,
             period,
             burst,
             level: per_period(period).min(burst),
             part: 0,
             filled: now,
         }
+    }
+
+    /// Changes the rate from now on.
+    pub(crate) fn set(&mut self, rate: u64, now: Instant) {
+        let new = Self::with(rate, self.wished, now);
+        let level = self.level.min(new.level);
+        *self = Self { level, ..new };
     }
 
     fn fill(&mut self, now: Instant) {

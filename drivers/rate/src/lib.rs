@@ -7,7 +7,7 @@
 //! while it is not empty. Send-file and splice count as well.
 //!
 //! [`Rate::shared`] gives several streams one bucket: all handles of the layer and of its clones
-//! then share the rate, in no fixed proportion.
+//! then share the rate, in no fixed proportion, and [`Rate::set`] changes it at any time.
 //!
 //! # When not to use it
 //!
@@ -65,7 +65,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
-use xio_core::{Driver, DynLayer, Info, Observer, Operation, Result, Stream, Tap, Transform};
+use xio_core::{
+    ByteSize, Driver, DynLayer, Info, Observer, Operation, Result, Stream, Tap, Transform,
+};
 
 use bucket::Bucket;
 pub use options::{Limit, RateOptions};
@@ -91,6 +93,21 @@ impl Rate {
     pub fn shared(mut self) -> Self {
         self.group = Some(Limits::new(&self.options));
         self
+    }
+
+    /// Changes the rate of a [shared](Self::shared) layer, each way for which it has one, in bytes a
+    /// second, for handles that are open too; `None` for no limit. A call that waits goes on when
+    /// the former rate allows it.
+    pub fn set(&self, rate: Option<ByteSize>) {
+        let rate = rate.map_or(u64::MAX, ByteSize::bytes);
+        let now = Instant::now();
+        let groups = self.group.iter();
+        for bucket in groups
+            .flat_map(|group| [&group.read, &group.write])
+            .flatten()
+        {
+            lock(bucket).set(rate, now);
+        }
     }
 }
 

@@ -66,6 +66,27 @@ async fn a_pause_earns_a_burst_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_rate_of_open_handles_changes() {
+    let rate = Rate::new()
+        .with_options("rate=100000".parse().unwrap())
+        .shared();
+    let (mut near, mut far) = pair(&rate).await;
+    for (now, bytes, expected) in [
+        (None, 100_000, 900..=1100),
+        (Some(Some(50_000)), 100_000, 1_850..=2_100),
+        (Some(Some(1_000_000)), 1_000_000, 850..=1_100),
+        (Some(None), 50_000_000, 0..=50),
+        (Some(Some(100_000)), 100_000, 850..=1_100),
+    ] {
+        if let Some(now) = now {
+            rate.set(now.map(ByteSize::new));
+        }
+        let time = moves(&mut near, &mut far, bytes).await;
+        assert!(expected.contains(&time), "{now:?}: {time} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_of_one_bucket_share_its_rate() {
     let rate = Rate::new()
         .with_options("write_rate=100000".parse().unwrap())

@@ -18,5 +18,6 @@ pub mod receipts;
 pub mod records;
 pub mod report;
 pub mod run;
+pub mod schedule;
 pub mod settings;
 pub mod values;

@@ -11,6 +11,7 @@ use ftp_wire::command::Mode;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
 use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verify};
 use gridftp_client::program::connection::ConnectionFlags;
+use gridftp_client::program::schedule::Schedule;
 use gridftp_client::program::values::{algorithm, size};
 use gridftp_client::program::{doctor, proxy};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -54,6 +55,10 @@ Examples:
       ends at the first failure, tells the progress every 10 s, and keeps a log
   gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
       adds files, and fails for each that is there and differs
+  gridftp-cp -r --bwlimit '08:00,10M 18:00,off' run7/ gsiftp://dtn.example.org/data/run7/
+      leaves most of the link to others by day
+  gridftp-cp -r --receipt receipts run7/ gsiftp://dtn.example.org/data/run7/
+      keeps signed receipts of the copies, which gridftp check-receipt checks
   gridftp-cp --partials /data gsiftp://dtn.example.org/data/
   gridftp-cp --discard /data gsiftp://dtn.example.org/data/
       tells what copies to there that broke off have left, and removes it
@@ -179,6 +184,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "STRING",
           conflicts_with_all = ["offset", "length", "verify"])]
     pub(crate) disk_stack: Option<String>,
+
+    /// Most bytes a second of all files together, up and down each; K, M and G are accepted. Times of
+    /// the day have their own: "08:00,10M 18:00,off"
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bwlimit: Option<Schedule>,
 
     /// First byte to copy; K, M and G are accepted. An upload is written into the file that is
     /// there, which a copy that breaks off leaves half changed
@@ -332,6 +342,7 @@ impl Flags {
         });
         options.tcp_buffer = self.tcp_buffer;
         options.block_size = self.block_size;
+        options.rate_limit = self.bwlimit.as_ref().map(Schedule::limit);
         options.stack.clone_from(&self.stack);
         options.disk_stack.clone_from(&self.disk_stack);
         Ok(options)

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
+use gridftp_client::options::RateLimit;
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::receipts::Receipts;
@@ -112,12 +113,18 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         .map(|text| Ok(flags.connection.grid.of_source(parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let destination = flags.connection.grid.of_destination(parse(destination)?);
+    let is_remote = |end: &Location| matches!(end, Location::Remote(_));
+    anyhow::ensure!(
+        flags.bwlimit.is_none() || !is_remote(&destination) || !sources.iter().any(is_remote),
+        "usage: --bwlimit: bytes between two servers do not pass here; leave it out"
+    );
     let totals = Arc::new(Totals::default());
     let options = flags.copy_options()?;
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     // The names to copy have been read, and may be of the same file.
     let receipts = receipts(flags, &options, report)?;
     let records = Arc::new(Records::open(report, failed, log)?.with_receipts(receipts));
+    let limit = options.connect.rate_limit.clone();
     let work = copy(
         &sources,
         &destination,
@@ -129,6 +136,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         tokio::select! {
             done = work => done,
             () = report.follow(&totals) => unreachable!("it follows until it is dropped"),
+            () = keep_to(flags, &limit) => unreachable!("it follows until it is dropped"),
         }
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
@@ -141,6 +149,14 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         records.end(&summary);
         summary.failed.map_or(Status::Done, Status::of)
     }))
+}
+
+/// Keeps to the rates of the day.
+async fn keep_to(flags: &Flags, limit: &Option<RateLimit>) {
+    match (&flags.bwlimit, limit) {
+        (Some(schedule), Some(limit)) => schedule.follow(limit).await,
+        _ => std::future::pending().await,
+    }
 }
 
 /// The receipts of a copy, signed where this user has a credential.
