@@ -33,6 +33,10 @@ pub enum Compare {
     Time,
     /// By size and digest.
     Digest,
+    /// By size alone.
+    Size,
+    /// By size, and by a time that is not before the source's.
+    NotOlder,
 }
 
 /// The object at a destination.
@@ -105,7 +109,9 @@ impl Manner {
             _ if self.update && newer => Decision::Skip(NEWER),
             Compare::Digest if same_size => Decision::AskDigests,
             Compare::Time if same_size && same_time => Decision::Same,
-            Compare::Time | Compare::Digest => self.of_different(),
+            Compare::Size if same_size => Decision::Same,
+            Compare::NotOlder if same_size && (same_time || newer) => Decision::Same,
+            _ => self.of_different(),
         }
     }
 
@@ -168,6 +174,14 @@ mod tests {
             (
                 compared(time, false, false),
                 [Same, Copy, Copy, Copy, Copy, Copy, Copy],
+            ),
+            (
+                compared(Some(Compare::Size), false, false),
+                [Same, Same, Same, Copy, Same, Copy, Copy],
+            ),
+            (
+                compared(Some(Compare::NotOlder), false, false),
+                [Same, Copy, Same, Copy, Copy, Copy, Copy],
             ),
             (
                 compared(None, true, false),

@@ -10,6 +10,7 @@ mod doctor;
 mod downloads;
 mod extended;
 mod failures;
+mod globus;
 mod hidden;
 mod hostile;
 mod idle;

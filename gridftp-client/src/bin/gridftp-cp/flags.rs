@@ -103,6 +103,9 @@ $GRIDFTP_CONFIG. A flag that the command line leaves out is taken from its varia
 from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order; a local path of that form is \
 written as ./NAME:/PATH.
 
+Started as globus-url-copy, or with --globus as the first word, it takes the options of that program \
+and writes its output; an option that cannot be honoured is an error.
+
 With the word proxy first, it makes, shows and destroys proxies of the Grid instead, and with the \
 word doctor it examines the way to a server; files of these names are copied as ./proxy and ./doctor.";
 

@@ -4,6 +4,7 @@
 
 mod choice;
 mod flags;
+mod globus;
 mod list;
 mod manner;
 mod partials;
@@ -35,6 +36,9 @@ const PROGRAM: &str = "gridftp-cp";
 
 fn main() -> ExitCode {
     gridftp_data::forbid_core_dumps();
+    if let Some(words) = globus::words() {
+        return globus::run(words);
+    }
     let flags = match settings::parse::<Flags>(PROGRAM) {
         Ok(flags) => flags,
         Err((status, kind)) => {

@@ -1,0 +1,362 @@
+//! `globus-url-copy`: its command line, environment, output and exit statuses.
+
+mod options;
+mod output;
+mod pairs;
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use ftp_wire::facts::Entry;
+use gridftp_client::options::CopyOptions;
+use gridftp_client::program::accounts::Accounts;
+use gridftp_client::program::exit::Status;
+use gridftp_client::program::report::Report;
+use gridftp_client::program::run::{ended, locate, stopped_by_signal, wait_for};
+use gridftp_client::url::show;
+use gridftp_client::{Location, Totals, copy};
+
+use self::options::{Ask, Wishes};
+use self::output::Output;
+use self::pairs::{Batch, Pair};
+use crate::flags::Flags;
+
+/// The name that it is called by.
+const PROGRAM: &str = "globus-url-copy";
+
+const SYNTAX: &str = "\
+Syntax: globus-url-copy [-help] [-vb] [-dbg] [-r] [-rst] [-s <subject>]
+                        [-p <parallelism>] [-tcp-bs <size>] [-bs <size>]
+                        -f <filename> | <sourceURL> <destURL>";
+
+const HELP: &str = "
+Takes the options of globus-url-copy, which its manual page tells. Files are copied by gridftp-cp:
+they get their names when they are whole, and digests are compared where servers have them. Data
+connections are clear unless -dcsafe or -dcpriv is there, and directories are made without -cd. An
+option that cannot be honoured is an error.
+";
+
+/// Longest time without a byte, where nothing else is said.
+const STALL: Duration = Duration::from_secs(600);
+
+/// As good as no limit.
+const EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The words behind the program's name, where that or the first of them asks for the manner of
+/// `globus-url-copy`.
+pub(crate) fn words() -> Option<Vec<OsString>> {
+    let mut words = std::env::args_os();
+    let called = words.next()?;
+    let mut words: VecDeque<_> = words.collect();
+    let is_flag = words.front().is_some_and(|first| first == "--globus");
+    if is_flag {
+        words.pop_front();
+    }
+    let is_name = Path::new(&called).file_name() == Some(OsStr::new(PROGRAM));
+    (is_flag || is_name).then(|| words.into())
+}
+
+/// Runs a command line of `globus-url-copy`.
+pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
+    let plain = Report::of_lines(PROGRAM, false, false);
+    let wishes = match Wishes::parse(words) {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            plain.err(&format!(
+                "\nError, {error}\n\n{SYNTAX}\n\nUse -help to display full usage."
+            ));
+            return ExitCode::FAILURE;
+        }
+    };
+    match wishes.ask {
+        Some(Ask::Help) => {
+            plain.out(&format!("\n{SYNTAX}\n{HELP}"));
+            return ended(Status::Done, &plain);
+        }
+        Some(Ask::Version) => {
+            let version = env!("CARGO_PKG_VERSION");
+            plain.err(&format!("{PROGRAM}: by gridftp-cp {version}"));
+            return ExitCode::SUCCESS;
+        }
+        None => {}
+    }
+    // Many files may be under way at a time; where it cannot be raised, fewer are.
+    let _ = gridftp_data::raise_descriptors();
+    let quiet = wishes.words.iter().any(|word| word == "--quiet");
+    let debug = wishes.words.iter().any(|word| word == "--debug");
+    let report = Report::of_lines(PROGRAM, false, quiet).with_debug(debug);
+    let report = Arc::new(report.of_entries(0));
+    let work = async {
+        let done = Box::pin(work(&wishes, &report)).await;
+        Ok(done.unwrap_or_else(|error| {
+            report.err(&format!("\nerror: {error:#}\n"));
+            Status::Failed
+        }))
+    };
+    ended(wait_for(work, &report), &report)
+}
+
+async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
+    if let Some(url) = &wishes.list {
+        return list(wishes, url, report).await;
+    }
+    let pairs = pairs_of(wishes)?;
+    let flags = flags_of(wishes, &pairs)?;
+    let mut options = flags.copy_options()?;
+    choose(wishes, &mut options);
+    let shown = (wishes.shown, wishes.goes_on);
+    let output = Output::new(Arc::clone(report), shown, wishes.plan.as_deref())?;
+    let output = Arc::new(output);
+    let mut batches = VecDeque::from(pairs::batches(pairs));
+    let copying = async {
+        while let Some(batch) = batches.pop_front() {
+            let failed = copy_batch(&batch, (&flags, &options), report, &output).await?;
+            if failed && !wishes.goes_on {
+                break;
+            }
+        }
+        anyhow::Ok(Status::Done)
+    };
+    let limited = tokio::time::timeout(wishes.within.unwrap_or(EVER), copying);
+    let status = match stopped_by_signal(Box::pin(limited)).await {
+        Some(Ok(status)) => status?,
+        Some(Err(_)) => {
+            report.err("\nCancelling copy...");
+            output.stop();
+            Status::Done
+        }
+        None => {
+            output.stop();
+            Status::Interrupted
+        }
+    };
+    output.leave(batches.into_iter().flat_map(|batch| batch.pairs));
+    let (failed, left) = output.end();
+    if let Some(dump) = &wishes.dump {
+        write_left(dump, &left)?;
+    }
+    Ok(match failed {
+        0 => status,
+        _ => Status::Failed,
+    })
+}
+
+/// Copies the files of a batch; says whether one failed.
+async fn copy_batch(
+    batch: &Batch,
+    (flags, options): (&Flags, &CopyOptions),
+    report: &Arc<Report>,
+    output: &Arc<Output>,
+) -> anyhow::Result<bool> {
+    let mut accounts = Accounts::new(&flags.connection);
+    let mut parse = |text: &OsStr| locate(text, &mut accounts, report);
+    let grid = &flags.connection.grid;
+    let sources = batch.pairs.iter();
+    let sources = sources.map(|pair| Ok(grid.of_source(parse(&pair.from)?)));
+    let sources = sources.collect::<anyhow::Result<Vec<_>>>()?;
+    let destination = grid.of_destination(parse(&batch.to)?);
+    output.begin(&batch.pairs);
+    let totals = Arc::new(Totals::default());
+    let observer = Arc::clone(output) as Arc<_>;
+    let copied = copy(
+        &sources,
+        &destination,
+        options.clone(),
+        observer,
+        Arc::clone(&totals),
+    );
+    let done = tokio::select! {
+        done = copied => done,
+        () = output.follow(&totals) => unreachable!("it follows until it is dropped"),
+    };
+    Ok(match done {
+        Ok(summary) => summary.failed.is_some(),
+        Err(error) => {
+            output.fail(&error);
+            true
+        }
+    })
+}
+
+/// The pairs that the command line names, or the files that it names.
+fn pairs_of(wishes: &Wishes) -> anyhow::Result<Vec<Pair>> {
+    let again = wishes.dump.as_ref().filter(|dump| dump.exists());
+    let mut pairs = match again.or(wishes.pairs_from.as_ref()) {
+        Some(file) => {
+            let shown = file.display();
+            let text = std::fs::read(file).with_context(|| shown.to_string())?;
+            pairs::read(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?
+        }
+        None => {
+            let [from, to] = wishes.urls.as_slice() else {
+                anyhow::bail!("source and dest url strings are required\n\n{SYNTAX}");
+            };
+            let [from, to] = [from, to].map(OsString::clone);
+            vec![Pair { from, to }]
+        }
+    };
+    if wishes.relative {
+        for pair in &mut pairs {
+            (pair.from, pair.to) = (relative(&pair.from), relative(&pair.to));
+        }
+    }
+    Ok(pairs)
+}
+
+/// The URL whose path is relative to the login directory, unless it begins with `%2F`.
+fn relative(url: &OsStr) -> OsString {
+    let text = url.as_bytes();
+    let cut = |text: &[u8], of: &[u8]| text.windows(of.len()).position(|part| part == of);
+    let path = cut(text, b"://").and_then(|at| {
+        let host = at + 3;
+        Some(host + cut(text.get(host..)?, b"/")? + 1)
+    });
+    let Some((host, path)) = path.and_then(|at| text.split_at_checked(at)) else {
+        return url.to_owned();
+    };
+    if host.starts_with(b"file:") {
+        return url.to_owned();
+    }
+    OsString::from_vec(match path.get(..3) {
+        Some(slash) if slash.eq_ignore_ascii_case(b"%2F") => {
+            [host, path.get(3..).unwrap_or_default()].concat()
+        }
+        _ => [host, b"~/", path].concat(),
+    })
+}
+
+/// The flags of `gridftp-cp` that mean the same.
+fn flags_of(wishes: &Wishes, pairs: &[Pair]) -> anyhow::Result<Flags> {
+    let is_remote = |url: &OsStr| matches!(Location::parse_os(url), Ok(Location::Remote(_)));
+    let from = pairs.iter().any(|pair| is_remote(&pair.from));
+    let to = pairs.iter().any(|pair| is_remote(&pair.to));
+    anyhow::ensure!(
+        !(wishes.relays && from && to),
+        "-notpt : cannot be honoured: data of two servers does not pass here"
+    );
+    let mut words = vec![OsString::from(PROGRAM)];
+    words.extend(wishes.words.iter().cloned());
+    match (&wishes.subjects, from, to) {
+        ([None, None], ..) => {}
+        ([Some(one), Some(other)], ..) if one == other => {
+            words.extend(["--subject".into(), one.clone()]);
+        }
+        ([one, other], ..) if !(from && to) => {
+            let subject = if from { one } else { other };
+            let subject = subject
+                .iter()
+                .flat_map(|it| ["--subject".into(), it.clone()]);
+            words.extend(subject);
+        }
+        _ => anyhow::bail!("-ss, -ds : cannot be honoured: both servers have one subject, see -s"),
+    }
+    let is_dir = |pair: &Pair| pair.from.as_bytes().ends_with(b"/");
+    match (wishes.recursive, pairs.iter().any(is_dir)) {
+        (true, _) => words.push("-r".into()),
+        (false, true) => words.extend(["-r", "--max-depth", "1"].map(OsString::from)),
+        (false, false) => {}
+    }
+    if wishes.plan.is_some() {
+        words.push("--dry-run".into());
+    }
+    if let Some(program) = std::env::var_os("GLOBUS_REMOTE_SSHFTP") {
+        words.extend(["--remote-program".into(), program]);
+    }
+    // The URLs are not looked at there.
+    words.extend(["--".into(), "from".into(), "to".into()]);
+    let flags = Flags::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        anyhow::anyhow!("{}", first.trim_start_matches("error: "))
+    })?;
+    flags.check()?;
+    Ok(flags)
+}
+
+/// Makes the choices for which there are no flags.
+fn choose(wishes: &Wishes, options: &mut CopyOptions) {
+    let named = std::env::var("GUC_STALL_TIMEOUT").ok();
+    let named = named.and_then(|text| text.parse().ok().map(Duration::from_secs));
+    options.connect.stall = match wishes.stall.or(named).unwrap_or(STALL) {
+        Duration::ZERO => EVER,
+        stall => stall,
+    };
+    if let Some(pause) = wishes.interval() {
+        options.backoff = pause;
+    }
+    if let Some(compare) = wishes.compare() {
+        options.manner.compare = Some(compare);
+    }
+}
+
+/// Writes the pairs that are left, or removes the file where there are none.
+fn write_left(path: &Path, left: &[Pair]) -> anyhow::Result<()> {
+    let shown = || path.display().to_string();
+    if left.is_empty() {
+        return match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(shown)
+            }
+            _ => Ok(()),
+        };
+    }
+    let mut text = Vec::new();
+    for pair in left {
+        pair.write(&mut text)?;
+    }
+    std::fs::write(path, text).with_context(shown)
+}
+
+/// `-list`: the URL, and the names there.
+async fn list(wishes: &Wishes, url: &OsStr, report: &Arc<Report>) -> anyhow::Result<Status> {
+    let url = match wishes.relative {
+        true => relative(url),
+        false => url.to_owned(),
+    };
+    let flags = flags_of(wishes, &[])?;
+    let mut options = flags.copy_options()?;
+    choose(wishes, &mut options);
+    let mut accounts = Accounts::new(&flags.connection);
+    let location = locate(&url, &mut accounts, report)?;
+    let Location::Remote(remote) = flags.connection.grid.of_source(location) else {
+        anyhow::bail!("{}: is no URL of a server", url.display());
+    };
+    report.out(&url.display().to_string());
+    let line = |entry: Entry, _| {
+        let end = if entry.kind.is_dir() { "/" } else { " " };
+        report.out(&format!("    {}{end}", show(&entry.name)));
+    };
+    let observer = Arc::clone(report) as Arc<_>;
+    let listing = gridftp_client::list::list(&remote, &options, observer, line);
+    match stopped_by_signal(Box::pin(listing)).await {
+        Some(done) => done?,
+        None => return Ok(Status::Interrupted),
+    }
+    report.out("");
+    Ok(Status::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_are_below_the_login_directory() {
+        for (url, expected) in [
+            ("ftp://h/a/b", "ftp://h/~/a/b"),
+            ("ftp://h/%2Fa", "ftp://h/a"),
+            ("ftp://h/", "ftp://h/~/"),
+            ("file:///a", "file:///a"),
+            ("ftp://h", "ftp://h"),
+        ] {
+            assert_eq!(relative(url.as_ref()), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The output of `globus-url-copy`, and the pairs of URLs that are left for another run.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gridftp_client::program::report::Report;
+use gridftp_client::{Event, Observer, Totals};
+use tokio::time::Instant;
+
+use super::options::Shown;
+use super::pairs::{self, Pair};
+
+/// Time between two lines with the rate.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A megabyte of the rate, in bytes.
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+
+/// Tells events in the words of `globus-url-copy`.
+#[derive(Debug)]
+pub(super) struct Output {
+    report: Arc<Report>,
+    shown: Shown,
+    /// Whether other files are copied after a failure.
+    goes_on: bool,
+    /// The file of `-do`.
+    plan: Option<Mutex<File>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The pairs of the copy that runs.
+    now: Vec<Pair>,
+    /// Whether one of its files has begun.
+    begun: bool,
+    /// Files that are not copied.
+    left: Vec<Pair>,
+    failed: u64,
+}
+
+impl Output {
+    /// Opens the file of `-do`, where one is to be written.
+    pub(super) fn new(
+        report: Arc<Report>,
+        (shown, goes_on): (Shown, bool),
+        plan: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let plan = plan.map(|path| {
+            let file = File::create(path).with_context(|| path.display().to_string());
+            file.map(Mutex::new)
+        });
+        Ok(Self {
+            report,
+            shown,
+            goes_on,
+            plan: plan.transpose()?,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Begins the copy of `pairs`.
+    pub(super) fn begin(&self, pairs: &[Pair]) {
+        let mut state = self.state();
+        (state.now, state.begun) = (pairs.to_vec(), false);
+    }
+
+    /// Tells a failure of the whole copy, of which all is left.
+    pub(super) fn fail(&self, error: &dyn std::fmt::Display) {
+        let mut state = self.state();
+        let now = std::mem::take(&mut state.now);
+        let first = now.first().filter(|_| !state.begun).cloned();
+        state.left.extend(now);
+        state.failed += 1;
+        drop(state);
+        self.tell_ends(first);
+        self.tell(error);
+    }
+
+    /// Notes pairs that are not begun.
+    pub(super) fn leave(&self, pairs: impl IntoIterator<Item = Pair>) {
+        self.state().left.extend(pairs);
+    }
+
+    /// Notes that the copy which runs is stopped.
+    pub(super) fn stop(&self) {
+        let mut state = self.state();
+        let now = std::mem::take(&mut state.now);
+        state.left.extend(now);
+    }
+
+    /// Tells the number of failures, and gives the pairs that are left.
+    pub(super) fn end(&self) -> (u64, Vec<Pair>) {
+        let mut state = self.state();
+        let (failed, left) = (state.failed, std::mem::take(&mut state.left));
+        drop(state);
+        if self.goes_on && failed > 0 {
+            let many = if failed == 1 { "" } else { "s" };
+            let told = format!("\nerror: There was an error with {failed} transfer{many}.\n");
+            self.report.err(&told);
+        }
+        (failed, left)
+    }
+
+    fn tell(&self, error: &dyn std::fmt::Display) {
+        let how = match self.goes_on {
+            true => "continuing on error",
+            false => "error",
+        };
+        self.report.err(&format!("\n{how}: {error}\n"));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Leaves the file at `source`.
+    fn leave_source(&self, source: &str) {
+        let source = pairs::url(source);
+        let mut state = self.state();
+        let pair = state.now.iter().find_map(|pair| pair.of(&source));
+        state.left.extend(pair);
+    }
+
+    /// Names a file that fails before it begins.
+    fn tell_ends(&self, pair: Option<Pair>) {
+        if let Some(pair) = pair.filter(Pair::is_file) {
+            self.started(&pair.from.to_string_lossy(), &pair.to.to_string_lossy());
+        }
+    }
+
+    fn started(&self, source: &str, destination: &str) {
+        self.state().begun = true;
+        if self.shown == Shown::Nothing {
+            return;
+        }
+        let ends = [source, destination].map(pairs::url);
+        let [(from, name), (to, other)] = ends.each_ref().map(|url| {
+            let cut = url.rfind('/').map_or(0, |cut| cut + 1);
+            url.split_at(cut)
+        });
+        let arrow = match name == other {
+            true => String::new(),
+            false => format!("  ->  {other}"),
+        };
+        let end = if self.shown == Shown::Rates { "\n" } else { "" };
+        self.report.out(&format!(
+            "Source: {from}\nDest:   {to}\n  {name}{arrow}{end}"
+        ));
+    }
+
+    /// Tells bytes and rates of a copy each second, until it is dropped.
+    pub(super) async fn follow(&self, totals: &Totals) {
+        let (begun, mut last) = (Instant::now(), 0);
+        loop {
+            tokio::time::sleep(EVERY).await;
+            if self.shown != Shown::Rates {
+                continue;
+            }
+            let bytes = totals.counts().bytes_moved;
+            let line = rate(bytes, begun.elapsed(), (bytes.saturating_sub(last), EVERY));
+            last = bytes;
+            let mut out = std::io::stdout().lock();
+            // A reader that has gone away wants no more.
+            let _gone = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A line of `-vb`: bytes since the beginning, and since the line before.
+fn rate(bytes: u64, since: Duration, (new, every): (u64, Duration)) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with two digits")]
+    let of = |bytes: u64, time: Duration| bytes as f64 / MEGABYTE / time.as_secs_f64().max(1e-9);
+    let (mean, now) = (of(bytes, since), of(new, every));
+    format!("{bytes:>13} bytes {mean:>13.2} MB/sec avg {now:>13.2} MB/sec inst\r")
+}
+
+impl Observer for Output {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Started {
+                source,
+                destination,
+                ..
+            } => self.started(source, destination),
+            Event::Planned {
+                source,
+                destination,
+                ..
+            } => {
+                let [from, to] = [source, destination].map(|end| pairs::url(end).into());
+                if let Some(plan) = &self.plan
+                    && let Err(error) = (Pair { from, to }).write(&mut *lock(plan))
+                {
+                    self.report.warn(&format!("-do: write: {error}"));
+                }
+            }
+            Event::Failed { source, error, .. } => {
+                self.leave_source(source);
+                let mut state = self.state();
+                state.failed += 1;
+                let first = state.now.first().filter(|_| !state.begun).cloned();
+                drop(state);
+                self.tell_ends(first);
+                self.tell(error);
+            }
+            Event::Skipped { source, why } if why.starts_with("another file failed") => {
+                self.leave_source(source);
+            }
+            Event::Warning(_)
+            | Event::Retrying { .. }
+            | Event::Gone { .. }
+            | Event::Control { .. } => self.report.event(event),
+            _ => {}
+        }
+    }
+
+    fn wants_control(&self) -> bool {
+        self.report.wants_control()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_has_the_columns_of_globus() {
+        let line = rate(463_470_592, Duration::from_secs(1), (1 << 20, EVERY));
+        assert_eq!(
+            line,
+            "    463470592 bytes        442.00 MB/sec avg          1.00 MB/sec inst\r"
+        );
+    }
+}

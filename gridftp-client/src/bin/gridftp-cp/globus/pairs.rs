@@ -1,0 +1,210 @@
+//! Pairs of URLs, as `-f` reads and `-df` and `-do` write them, and the copies that they make.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// The bytes that a `file:` URL has as escapes.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A source and its destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) from: OsString,
+    pub(super) to: OsString,
+}
+
+/// Several sources with one destination, which is a directory where there are several.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub(super) pairs: Vec<Pair>,
+    pub(super) to: OsString,
+}
+
+/// Reads a list of pairs: two words a line, `"` around words with blanks, `#` before comments.
+/// Further words are left out.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Pair>, String> {
+    let mut pairs = Vec::new();
+    for (number, line) in (1_usize..).zip(text.split(|byte| *byte == b'\n')) {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let (from, rest) = word(line);
+        let (to, _) = word(rest);
+        if from.is_empty() || to.is_empty() {
+            return Err(format!("line {number}: write a source and a destination"));
+        }
+        let [from, to] = [from, to].map(|word| OsString::from_vec(word.to_vec()));
+        pairs.push(Pair { from, to });
+    }
+    Ok(pairs)
+}
+
+/// Splits off the first word.
+fn word(line: &[u8]) -> (&[u8], &[u8]) {
+    let line = line.trim_ascii_start();
+    let (quoted, end) = match line.strip_prefix(b"\"") {
+        Some(rest) => (rest, rest.iter().position(|byte| *byte == b'"')),
+        None => (line, line.iter().position(u8::is_ascii_whitespace)),
+    };
+    let (word, rest) = quoted.split_at(end.unwrap_or(quoted.len()));
+    (word, rest.strip_prefix(b"\"").unwrap_or(rest))
+}
+
+impl Pair {
+    /// Writes a line that [`read`] reads.
+    pub(super) fn write(&self, mut to: impl io::Write) -> io::Result<()> {
+        let [from, dest] = [&self.from, &self.to].map(|word| word.as_bytes());
+        to.write_all(&[b"\"", from, b"\" \"", dest, b"\"\n"].concat())
+    }
+
+    /// The directory of the destination, where the file keeps its name.
+    fn dir(&self) -> Option<&[u8]> {
+        let (_, from) = split(self.from.as_bytes());
+        let (dir, to) = split(self.to.as_bytes());
+        (self.is_file() && from == to).then_some(dir)
+    }
+
+    /// Says whether the source is one file, as far as its URL tells.
+    pub(super) fn is_file(&self) -> bool {
+        let (_, name) = split(self.from.as_bytes());
+        !name.is_empty() && !name.iter().any(|byte| b"*?[".contains(byte))
+    }
+
+    /// The pair of a file at `source`, which this source is or leads to.
+    pub(super) fn of(&self, source: &str) -> Option<Self> {
+        let from = self.from.as_bytes();
+        let (dir, _) = split(from);
+        let below = source.as_bytes().strip_prefix(dir)?;
+        if self.is_file() && from != source.as_bytes() {
+            return None;
+        }
+        let to = self.to.as_bytes();
+        let to = match (from == source.as_bytes(), to.ends_with(b"/")) {
+            (true, false) => to.to_vec(),
+            _ => [to, below].concat(),
+        };
+        Some(Self {
+            from: source.into(),
+            to: OsString::from_vec(to),
+        })
+    }
+}
+
+/// Splits a URL behind its last slash.
+fn split(url: &[u8]) -> (&[u8], &[u8]) {
+    let cut = url.iter().rposition(|byte| *byte == b'/');
+    url.split_at(cut.map_or(0, |cut| cut + 1))
+}
+
+/// Joins pairs that follow each other and have one directory as destination, so that they share
+/// sessions.
+pub(super) fn batches(pairs: Vec<Pair>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let host = |url: &OsStr| {
+        let url = url.as_bytes().to_vec();
+        let slashes = url.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let end = slashes.map(|(at, _)| at).nth(2);
+        url.get(..end.unwrap_or(0)).unwrap_or_default().to_vec()
+    };
+    for pair in pairs {
+        let dir = pair.dir().map(|dir| OsString::from_vec(dir.to_vec()));
+        if let (Some(dir), Some(last)) = (&dir, batches.last_mut())
+            && last.to == *dir
+            && last
+                .pairs
+                .first()
+                .is_some_and(|first| host(&first.from) == host(&pair.from))
+        {
+            last.pairs.push(pair);
+            continue;
+        }
+        let to = dir.unwrap_or_else(|| pair.to.clone());
+        batches.push(Batch {
+            pairs: vec![pair],
+            to,
+        });
+    }
+    batches
+}
+
+/// A local path as a `file:` URL; any other text stays.
+pub(super) fn url(text: &str) -> String {
+    if text.contains("://") {
+        return text.to_owned();
+    }
+    let path = std::path::absolute(text).unwrap_or_else(|_| text.into());
+    let escaped = percent_encode(path.as_os_str().as_bytes(), ESCAPED);
+    let slash = if text.ends_with('/') { "/" } else { "" };
+    format!("file://{escaped}").trim_end_matches('/').to_owned() + slash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(from: &str, to: &str) -> Pair {
+        Pair {
+            from: from.into(),
+            to: to.into(),
+        }
+    }
+
+    #[test]
+    fn pairs_are_read_as_they_are_written() {
+        let pairs = [pair("file:/a b", "ftp://h/c"), pair("x", "y")];
+        let mut text = b"# a comment\n\n".to_vec();
+        for pair in &pairs {
+            pair.write(&mut text).unwrap();
+        }
+        assert_eq!(read(&text).unwrap(), pairs);
+        let plain = b"  x\ty 0,-1 size=3;\n";
+        assert_eq!(read(plain).unwrap(), pairs[1..]);
+        assert!(read(b"x\n").unwrap_err().starts_with("line 1"));
+    }
+
+    #[test]
+    fn pairs_of_one_directory_share_a_copy() {
+        let pairs = vec![
+            pair("ftp://h/d/a", "file:///t/a"),
+            pair("ftp://h/e/b", "file:///t/b"),
+            pair("ftp://i/e/c", "file:///t/c"),
+            pair("ftp://i/e/d", "file:///t/other"),
+        ];
+        let found = batches(pairs);
+        let counts: Vec<_> = found.iter().map(|batch| batch.pairs.len()).collect();
+        assert_eq!(counts, [2, 1, 1]);
+        assert_eq!(found[0].to, "file:///t/");
+        assert_eq!(found[2].to, "file:///t/other");
+    }
+
+    #[test]
+    fn a_file_below_a_source_has_its_own_pair() {
+        for (from, to, source, expected) in [
+            ("ftp://h/d/", "file:///t/", "ftp://h/d/x/y", "file:///t/x/y"),
+            ("ftp://h/d/a", "file:///t/b", "ftp://h/d/a", "file:///t/b"),
+            ("ftp://h/d/a", "file:///t/", "ftp://h/d/a", "file:///t/a"),
+            ("ftp://h/d/*", "file:///t/", "ftp://h/d/a", "file:///t/a"),
+        ] {
+            let found = pair(from, to).of(source).unwrap();
+            assert_eq!(found.to, expected, "{from} {to} {source}");
+        }
+        assert_eq!(pair("ftp://h/d/", "x").of("ftp://h/e/f"), None);
+        assert_eq!(pair("ftp://h/d/a", "x").of("ftp://h/d/b"), None);
+    }
+
+    #[test]
+    fn local_paths_are_urls_too() {
+        assert_eq!(url("/a b/c"), "file:///a%20b/c");
+        assert_eq!(url("/a/"), "file:///a/");
+        assert_eq!(url("ftp://h/a"), "ftp://h/a");
+    }
+}
