@@ -30,6 +30,8 @@
 //! | [`list`] | listings |
 //! | [`file`](mod@file) | one file as bytes in order: a reader, a writer |
 //! | [`copy`](mod@copy) | many files over several sessions |
+//! | [`blocking`] | copies and sessions without an asynchronous runtime |
+//! | [`partials`] | what copies that broke off have left |
 //! | [`doctor`] | the steps to a server, one by one, with a finding for each |
 //! | [`progress`] | events and counts |
 //! | [`error`] | failures: site, operation, path, code and remedy |
@@ -243,6 +245,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abilities;
+pub mod blocking;
 pub mod choice;
 pub mod client;
 mod clock;
@@ -282,6 +285,7 @@ mod stacks;
 mod stripes;
 mod text;
 mod transfer;
+pub mod types;
 pub mod url;
 pub mod verify;
 pub mod words;

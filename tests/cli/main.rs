@@ -15,6 +15,7 @@ mod hidden;
 mod hostile;
 mod idle;
 mod itself;
+mod library;
 mod memory;
 mod messages;
 mod names;
