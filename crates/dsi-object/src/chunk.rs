@@ -17,8 +17,12 @@ const LEAST: usize = 64 << 10;
 pub(crate) struct Chunk {
     arrived: Arc<Arrived>,
     task: JoinHandle<()>,
+    /// The first byte; those before it are not read.
+    pub(crate) start: u64,
     /// Its bytes in the budget of all downloads; `None` for one of the source's own chunks.
     pub(crate) place: Option<Place>,
+    /// Told once all bytes are read.
+    emptied: Arc<Notify>,
 }
 
 /// The bytes of a chunk that are here.
@@ -41,10 +45,12 @@ struct State {
 }
 
 impl Chunk {
-    /// Begins to read by `request`, which pushes the pieces from `start` in the chunk on.
+    /// Begins to read by `request`, which pushes the pieces from `start` in the chunk on. Once all
+    /// are read, `emptied` is told.
     pub(crate) fn begin<R>(
         start: u64,
         place: Option<Place>,
+        emptied: &Arc<Notify>,
         request: impl FnOnce(Arc<Arrived>) -> R,
     ) -> Self
     where
@@ -53,15 +59,21 @@ impl Chunk {
         let arrived = Arc::<Arrived>::default();
         arrived.state().len = start;
         let request = request(Arc::clone(&arrived));
-        let ending = Arc::clone(&arrived);
+        let ending = (Arc::clone(&arrived), Arc::clone(emptied));
         let task = tokio::spawn(async move {
             let ended = request.await;
-            ending.end(ended.err());
+            let (arrived, emptied) = ending;
+            arrived.end(ended.err());
+            if arrived.state().is_read() {
+                emptied.notify_waiters();
+            }
         });
         Self {
             arrived,
             task,
+            start,
             place,
+            emptied: Arc::clone(emptied),
         }
     }
 
@@ -76,7 +88,11 @@ impl Chunk {
             {
                 let mut state = self.arrived.state();
                 if offset < state.len {
-                    return state.take(offset, len).ok_or(None);
+                    let read = state.take(offset, len).ok_or(None);
+                    if state.is_read() {
+                        self.emptied.notify_waiters();
+                    }
+                    return read;
                 }
                 if state.is_over {
                     return Err(state.error.take());
@@ -88,8 +104,7 @@ impl Chunk {
 
     /// Whether all its bytes were read.
     pub(crate) fn is_read(&self) -> bool {
-        let state = self.arrived.state();
-        state.is_over && state.pieces.is_empty() && state.error.is_none()
+        self.arrived.state().is_read()
     }
 }
 
@@ -133,6 +148,10 @@ impl Arrived {
 }
 
 impl State {
+    fn is_read(&self) -> bool {
+        self.is_over && self.pieces.is_empty() && self.error.is_none()
+    }
+
     fn settle(&mut self) {
         let short = self.short.split().freeze();
         if !short.is_empty() {
@@ -182,7 +201,7 @@ mod tests {
     /// A chunk of the pieces that are sent, which fails at their end.
     fn chunk() -> (mpsc::UnboundedSender<Bytes>, Chunk) {
         let (pieces, mut sent) = mpsc::unbounded_channel();
-        let chunk = Chunk::begin(0, None, |arrived| async move {
+        let chunk = Chunk::begin(0, None, &Arc::default(), |arrived| async move {
             while let Some(piece) = sent.recv().await {
                 arrived.push(piece);
             }

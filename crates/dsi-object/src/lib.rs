@@ -5,7 +5,8 @@
 //! are refused. A directory is a prefix of keys, or an empty object `.gridftp-directory` in it.
 //!
 //! - **Reading**: several requests at a time, ahead of the reader, within
-//!   [`Config::read_ahead`] bytes, and within [`Config::read_memory`] for all readers together. Every request names the version that was opened.
+//!   [`Config::read_ahead`] bytes, and within [`Config::read_memory`] for all readers together.
+//!   Readers without room wait for those before them. Every request names the opened version.
 //! - **Writing**: one request for an object of at most one part, else an upload in parts straight
 //!   to the final key, where it appears with the last request. Parts are max(8 MiB, length / 9000)
 //!   long, or an eighth of [`Config::memory`] when the length is unknown, and arrive in

@@ -3,25 +3,35 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Place, Result, Source};
 use object_store::{GetOptions, GetResult, GetResultPayload, ObjectMeta, ObjectStoreExt as _};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::{Instant, timeout};
 
 use crate::chunk::{Arrived, Chunk};
 use crate::error::{kind, of, refused};
 use crate::store::Store;
 
-/// Bytes of one request. Longer ones cost a store less, but fewer of them fit into the budget, and
-/// with fewer chunks than connections most requests are little ones.
-const CHUNK: u64 = 4 << 20;
+/// Bytes of one request. Longer ones cost a store less, but fewer of them fit into the budget.
+const CHUNK: u64 = 8 << 20;
 
-/// Chunks of one source outside the budget: the current one and the next.
-const OWN: usize = 2;
+/// Chunks of one source outside the budget.
+const OWN: usize = 1;
 
-/// Most bytes of a request without a chunk.
+/// Most bytes of a request without a chunk. Those of a whole file take a store four times the
+/// processor time.
 const LITTLE: u64 = 256 << 10;
+
+/// Longest wait for room while no other reader makes any.
+const STALL: Duration = Duration::from_millis(200);
+
+/// Longest wait for room while other readers read slowly, or take what becomes free.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of uses of other chunks after which a chunk may be dropped.
 const STALE: u64 = 256;
@@ -33,6 +43,8 @@ const STALE: u64 = 256;
 pub struct ObjectSource {
     object: Arc<Opened>,
     chunks: Mutex<Chunks>,
+    /// Told when there may be room for readers that wait.
+    freed: Arc<Notify>,
     /// Most chunks in memory.
     most: u64,
     /// The reader, charged in the budget of all downloads.
@@ -52,12 +64,41 @@ struct Chunks {
     known: BTreeMap<u64, (Arc<Chunk>, u64)>,
     /// Number of uses, which dates the chunks.
     uses: u64,
+    /// The chunks for which readers wait: room goes to the first of them.
+    waiting: Vec<u64>,
+    /// Number of uses that found a chunk.
+    found: u64,
+    /// Whether a reader has waited for room in vain since the last chunk was begun.
+    is_stalled: bool,
     /// The chunk after the last requested one.
     next: u64,
     /// The chunk after all begun ones.
     begun: u64,
     /// Number of chunks read ahead; it grows while the reader continues.
     ahead: u64,
+}
+
+/// The wait of a reader for room for a chunk.
+struct Turn<'s> {
+    source: &'s ObjectSource,
+    index: u64,
+}
+
+impl<'s> Turn<'s> {
+    fn new(source: &'s ObjectSource, index: u64) -> Self {
+        source.chunks().waiting.push(index);
+        Self { source, index }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut chunks = self.source.chunks();
+        let own = chunks.waiting.iter().position(|index| *index == self.index);
+        own.map(|at| chunks.waiting.swap_remove(at));
+        drop(chunks);
+        self.source.freed.notify_waiters();
+    }
 }
 
 impl fmt::Debug for ObjectSource {
@@ -79,6 +120,7 @@ impl ObjectSource {
                 meta,
             }),
             chunks: Mutex::default(),
+            freed: Arc::default(),
         }
     }
 
@@ -117,7 +159,38 @@ impl ObjectSource {
                 break;
             }
         }
+        chunks.found += u64::from(asked.is_some());
         asked
+    }
+
+    /// Waits for room. Returns whether to try again, rather than to read without a chunk since the
+    /// readers of the chunks stall.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: every reader without room waits by itself.
+    async fn wait(&self, freed: Notified<'_>, since: Instant) -> bool {
+        let found = {
+            let mut chunks = self.chunks();
+            chunks.is_stalled |= since.elapsed() >= PATIENCE;
+            if chunks.is_stalled {
+                return false;
+            }
+            chunks.found
+        };
+        if timeout(STALL, freed).await.is_err() {
+            let mut chunks = self.chunks();
+            chunks.is_stalled |= chunks.found == found;
+        }
+        true
+    }
+
+    /// Reads without a chunk. A chunk begun later goes on behind that.
+    async fn without_chunk(&self, offset: u64, len: u64) -> Result<Bytes> {
+        {
+            let mut chunks = self.chunks();
+            chunks.begun = chunks.begun.max(offset / CHUNK + 1);
+        }
+        self.object.little(offset, len).await
     }
 
     /// The chunk `index`, begun if there is room: from its start, or from `offset` in it behind other
@@ -127,21 +200,23 @@ impl ObjectSource {
             *used = chunks.uses;
             return Some(Arc::clone(chunk));
         }
-        let place = self.room(chunks)?;
+        let place = self.room(chunks, index)?;
         let start = if index < chunks.begun { offset } else { 0 };
         chunks.begun = chunks.begun.max(index + 1);
         let object = Arc::clone(&self.object);
         let request =
             move |arrived: Arc<Arrived>| async move { object.fetch(index, start, &arrived).await };
-        let chunk = Arc::new(Chunk::begin(start, place, request));
+        let chunk = Arc::new(Chunk::begin(start, place, &self.freed, request));
+        chunks.is_stalled = false;
         let known = (Arc::clone(&chunk), chunks.uses);
         chunks.known.insert(index, known);
         Some(chunk)
     }
 
-    /// Room for one more chunk: one of the own ones, or a place in the budget.
-    fn room(&self, chunks: &Chunks) -> Option<Option<Place>> {
-        if chunks.known.len() as u64 >= self.most {
+    /// Room for the chunk `index`: one of the own ones, or a place in the budget.
+    fn room(&self, chunks: &Chunks, index: u64) -> Option<Option<Place>> {
+        let is_late = chunks.waiting.iter().any(|first| *first < index);
+        if is_late || chunks.known.len() as u64 >= self.most {
             return None;
         }
         let own = |(chunk, _): &&(Arc<Chunk>, u64)| chunk.place.is_none();
@@ -158,6 +233,7 @@ impl ObjectSource {
         let is_it = |(known, _): &(Arc<Chunk>, u64)| Arc::ptr_eq(known, failed);
         if chunks.known.get(&index).is_some_and(is_it) {
             chunks.known.remove(&index);
+            self.freed.notify_waiters();
         }
         error.map_or(Ok(()), Err)
     }
@@ -250,15 +326,29 @@ impl Source for ObjectSource {
         }
         let (index, skip) = (offset / CHUNK, offset % CHUNK);
         let most = usize::try_from(len).unwrap_or(usize::MAX);
+        let since = Instant::now();
+        let mut turn = None;
         loop {
+            // Before the look for room, so that none that becomes free behind it is missed.
+            let freed = self.freed.notified();
             let Some(chunk) = self.chunk(index, skip) else {
-                return self.object.little(offset, len).await;
+                turn.get_or_insert_with(|| Turn::new(self, index));
+                match self.wait(freed, since).await {
+                    true => continue,
+                    false => break,
+                }
             };
+            turn = None;
+            if skip < chunk.start {
+                return self.object.little(offset, len).await;
+            }
             match chunk.read(skip, most).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => self.forget(index, &chunk, error)?,
             }
         }
+        drop(turn);
+        self.without_chunk(offset, len).await
     }
 
     async fn unchanged(&self) -> Result<()> {
@@ -282,110 +372,5 @@ impl Source for ObjectSource {
 }
 
 #[cfg(test)]
-mod tests {
-    use gridftp_dsi::Budget;
-
-    use super::*;
-    use crate::store::Config;
-
-    /// Bytes that repeat after a length in which no chunk ends.
-    fn content(size: usize) -> Vec<u8> {
-        let period: Vec<u8> = (0..65_521_usize)
-            .map(|at| at.wrapping_mul(31).wrapping_add(at >> 8).to_le_bytes()[0])
-            .collect();
-        let mut content = period.repeat(size.div_ceil(period.len()));
-        content.truncate(size);
-        content
-    }
-
-    #[tokio::test]
-    async fn readers_in_several_places_share_bounded_memory() {
-        const SIZE: usize = (18 << 20) + 5;
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
-        std::fs::create_dir(&root).unwrap();
-        let content = content(SIZE);
-        std::fs::write(root.join("file"), &content).unwrap();
-        for (read_ahead, most) in [(0, 1), (9 << 20, 2), (32 << 20, 8)] {
-            let mut config =
-                Config::new(format!("file://{}", root.display()), dir.path().join("i"));
-            config.read_ahead = read_ahead;
-            let store = Arc::new(Store::open(&config).unwrap());
-            let path = DsiPath::new(b"/file").unwrap();
-            let meta = store.file("open", &path).await.unwrap();
-            let source = ObjectSource::new(&store, "ann", &path, meta);
-            let mut places = [(0, 6 << 20), (6 << 20, 12 << 20), (12 << 20, SIZE)];
-            while places.iter().any(|(at, end)| at < end) {
-                for (at, end) in &mut places {
-                    let room = (*end - *at).min(700_000);
-                    let offset = *at as u64;
-                    let read = source
-                        .read_at(offset, BytesMut::with_capacity(room))
-                        .await
-                        .unwrap();
-                    assert!(read.len() <= room.max(1), "{} of {room}", read.len());
-                    assert!(read == content[*at..*at + read.len()], "at {at}");
-                    *at += read.len();
-                    let known = source.chunks.lock().unwrap().known.len();
-                    assert!(known <= most, "{known} chunks in memory");
-                }
-            }
-            source.unchanged().await.unwrap();
-        }
-    }
-
-    /// Reads one byte of each chunk, so that all of them stay in memory.
-    async fn touch(source: &ObjectSource) -> usize {
-        for index in 0..source.size().div_ceil(CHUNK) {
-            let at = index * CHUNK;
-            let read = source.lend(at, 1).await.unwrap();
-            assert_eq!(read.len(), 1);
-        }
-        source.chunks().known.len()
-    }
-
-    #[tokio::test]
-    async fn all_sources_of_all_users_read_ahead_within_one_budget() {
-        const SIZE: usize = 8 << 22;
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
-        std::fs::create_dir(&root).unwrap();
-        let content = content(SIZE);
-        std::fs::write(root.join("file"), &content).unwrap();
-        let mut config = Config::new(format!("file://{}", root.display()), dir.path().join("i"));
-        config.read_memory = Budget::new(8 * CHUNK);
-        let stores = [
-            Arc::new(Store::open(&config).unwrap()),
-            Arc::new(Store::open(&config).unwrap()),
-        ];
-        let path = DsiPath::new(b"/file").unwrap();
-        let meta = stores[0].file("open", &path).await.unwrap();
-        let open = |user, store| ObjectSource::new(store, user, &path, meta.clone());
-        let chunks = || config.read_memory.taken() / CHUNK;
-
-        let first = open("ann", &stores[0]);
-        assert_eq!((touch(&first).await, chunks()), (OWN + 4, 4));
-        let second = open("ann", &stores[1]);
-        assert_eq!((touch(&second).await, chunks()), (OWN, 4));
-        let other = open("bob", &stores[1]);
-        assert_eq!((touch(&other).await, chunks()), (OWN + 2, 6));
-
-        // Without room, a source still serves all bytes, and returns them once read.
-        for (source, left) in [(&second, 6), (&first, 2), (&other, 0)] {
-            let mut at = 0;
-            while at < SIZE {
-                let read = source.lend(at as u64, 1 << 20).await.unwrap();
-                assert!(read == content[at..at + read.len()], "at {at}");
-                at += read.len();
-            }
-            source
-                .chunks()
-                .known
-                .retain(|_, (chunk, _)| !chunk.is_read());
-            assert_eq!(chunks(), left);
-        }
-        assert!(touch(&open("cat", &stores[0])).await > OWN);
-        drop((first, second, other));
-        assert_eq!(chunks(), 0);
-    }
-}
+#[path = "source_tests.rs"]
+mod tests;

@@ -65,7 +65,7 @@ pub struct Config {
     pub part: Option<u64>,
     /// Most bytes read ahead for one open object.
     pub read_ahead: u64,
-    /// Read-ahead of all open objects together, beyond two requests (8 MiB) of each.
+    /// Read-ahead of all open objects together, beyond one request (8 MiB) of each.
     pub read_memory: Budget,
     /// Bytes in memory for the parts of all uploads, which the caller bounds: a part of an object of
     /// unknown length takes an eighth of it, or 8 MiB, and no part takes more than all.
@@ -86,7 +86,7 @@ impl Config {
             credentials: None,
             index: index.into(),
             part: None,
-            read_ahead: 32 << 20,
+            read_ahead: 64 << 20,
             read_memory: Budget::default(),
             memory: 2 * UNKNOWN_PART,
             late: Duration::from_secs(5),

@@ -439,7 +439,7 @@ async fn a_rename_keeps_an_object_that_another_client_put_meanwhile() {
 
 #[tokio::test]
 async fn ranges_ahead_of_the_reader_are_requested_at_the_same_time() {
-    const SIZE: usize = 16 << 20;
+    const SIZE: usize = 32 << 20;
     let (service, store, _dir) = start(&[]).await;
     {
         let mut state = service.state.lock().unwrap();

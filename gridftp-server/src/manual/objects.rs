@@ -66,9 +66,10 @@
 //! of one user have at most half of what others leave, or one part, so that slow ones of one user do
 //! not stop the next.
 //!
-//! A download reads `read_ahead` bytes ahead (32 MiB). All downloads together have as much memory
-//! for that as all uploads for parts, with the same share of each user; beyond it a download has two
-//! requests of 4 MiB in memory, and each further connection 256 KiB. Bytes are freed once read.
+//! A download reads `read_ahead` bytes ahead (64 MiB), in requests of 8 MiB. All downloads together
+//! have as much memory for that as all uploads for parts, with the same share of each user; beyond it
+//! a download has one such request in memory, and its further connections wait until that is read, or
+//! read 256 KiB at a time beside one that stalls. Bytes are freed once read.
 //!
 //! The object appears with its last part: until then, and after a failure, the name has its old
 //! object or none. A digest that the client announces (`SCKS`) is checked before, if the parts arrive

@@ -21,7 +21,7 @@ xio::options! {
         /// for an unknown length an eighth of --part-memory, at least 8M and at most 128M.
         part: Option<ByteSize> = None, "part";
         /// Bytes read ahead for one download.
-        read_ahead: ByteSize = ByteSize::new(32 << 20), "read_ahead";
+        read_ahead: ByteSize = ByteSize::new(64 << 20), "read_ahead";
         /// Region of the bucket; that of the environment by default.
         region: Option<String> = None, "region", Setting::new().takes("a name", &["eu-west-1"]).local();
         /// The store and a prefix of its keys.
