@@ -43,7 +43,7 @@ pub(super) async fn one_of_many_exclusive_uploads_wins<D: Dsi>(bench: &Bench<'_,
         let mut sinks = Vec::new();
         for number in 0..8 {
             let sink = bench.sink(&name, Create::Whole { size }).await?;
-            write(&sink, 0, &pattern(length, number << 24)).await?;
+            write(&sink, 0, &pattern(length, number)).await?;
             sinks.push((number, sink));
         }
         let mut finishing = JoinSet::new();
@@ -63,7 +63,7 @@ pub(super) async fn one_of_many_exclusive_uploads_wins<D: Dsi>(bench: &Bench<'_,
         let [winner] = winners.as_slice() else {
             panic!("{winners:?} have all won {name}");
         };
-        assert!(bench.get(&name).await? == pattern(length, winner << 24));
+        assert!(bench.get(&name).await? == pattern(length, *winner));
     }
     Ok(())
 }

@@ -285,10 +285,10 @@ fn ranges(spans: &[(u64, u64)]) -> RangeSet {
         .collect()
 }
 
-/// Returns bytes that depend on their offset and on the seed.
+/// Returns bytes that depend on their offset, and at each offset on the seed.
 fn pattern(len: u32, seed: u32) -> Vec<u8> {
     (0..len)
-        .map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24).to_le_bytes()[0])
+        .map(|i| (i.wrapping_add(seed << 16).wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0])
         .collect()
 }
 
@@ -301,5 +301,20 @@ fn refused<T>(done: Result<T, Error>, kinds: &[ErrorKind]) {
             kinds.contains(&error.kind()),
             "{error} instead of an error of {kinds:?}"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_two_seeds_differ_at_each_offset() {
+        let all: Vec<_> = (0..25).map(|seed| pattern(3000, seed)).collect();
+        for (at, first) in all.iter().enumerate() {
+            for second in &all[..at] {
+                assert!(first.iter().zip(second).all(|(a, b)| a != b), "{at}");
+            }
+        }
     }
 }
