@@ -57,6 +57,18 @@ pub(crate) fn is_transient(error: &StoreError) -> bool {
     matches!(error, StoreError::AlreadyExists { .. })
 }
 
+/// Whether the request was repeated, so that an earlier attempt may have been executed.
+/// `object_store` tells it only in words.
+pub(crate) fn is_repeated(error: &StoreError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    std::iter::from_fn(|| {
+        let error = cause?;
+        cause = error.source();
+        Some(error.to_string())
+    })
+    .any(|text| text.contains(" retries, "))
+}
+
 /// The error of an operation on `path`.
 pub(crate) fn of(op: &'static str, path: impl fmt::Display, error: StoreError) -> Error {
     Error::new(kind(&error), op).at(path).because(error)

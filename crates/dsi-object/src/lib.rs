@@ -36,6 +36,7 @@ mod journal;
 mod key;
 mod listing;
 mod names;
+mod outcome;
 mod parts;
 mod publish;
 mod sink;

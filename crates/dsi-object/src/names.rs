@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Result};
 use object_store::path::Path;
-use object_store::{Error as StoreError, ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
+use object_store::{
+    Attributes, Error as StoreError, ObjectMeta, ObjectStore as _, ObjectStoreExt as _,
+};
 
 use crate::entry::Entry;
 use crate::error::{kind, of, refused};
@@ -30,7 +32,9 @@ impl Store {
         }
         self.has_parent(OP, path).await?;
         let marker = Keys::marker(&self.keys.key(OP, path)?);
-        let done = self.create(&marker, Bytes::new()).await;
+        let done = self
+            .create(&marker, Bytes::new(), Attributes::default())
+            .await;
         done.map_err(|error| of(OP, path, error))
     }
 

@@ -157,22 +157,22 @@ impl Parts {
         Ok(())
     }
 
-    /// Ends an upload and removes its parts; one that does not exist is no error.
-    pub(crate) async fn abort(&self, upload: &Upload) -> Result<()> {
+    /// Ends an upload and removes its parts. Returns whether there was one.
+    pub(crate) async fn abort(&self, upload: &Upload) -> Result<bool> {
         let done = match self {
             Self::Store(store, _) => store.abort_multipart(&upload.key, &upload.id).await,
             Self::Local(files) => {
                 let file = staged(&files.path_to_filesystem(&upload.key)?, &upload.id);
-                blocking(move || match std::fs::remove_file(file) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    done => done,
-                })
-                .await
+                let removed = blocking(move || match std::fs::remove_file(file) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                    done => done.map(|()| true),
+                });
+                return removed.await;
             }
         };
         match done {
-            Err(Error::NotFound { .. }) => Ok(()),
-            done => done,
+            Err(Error::NotFound { .. }) => Ok(false),
+            done => done.map(|()| true),
         }
     }
 }

@@ -6,21 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
-use gridftp_dsi::{Error, ErrorKind, Finish, Kind, Result, Stat};
-use object_store::{Error as StoreError, ObjectMeta};
+use gridftp_dsi::{ErrorKind, Finish, Kind, Result, Stat};
 
 use crate::checksum;
-use crate::error::{is_transient, kind, of};
 use crate::journal::Stored;
+use crate::outcome::{Expected, Mark, TAKEN};
 use crate::sink::{ObjectSink, Target, blocking, remove};
-
-/// The reason of an upload that was to replace nothing.
-const TAKEN: &str = "the upload was to replace nothing, and something has its name";
-
-/// Whether a store refuses an upload that would replace an object.
-fn is_taken(error: &StoreError) -> bool {
-    matches!(kind(error), ErrorKind::Exists | ErrorKind::Changed)
-}
 
 impl ObjectSink {
     /// Publishes the object.
@@ -69,19 +60,11 @@ impl ObjectSink {
     /// Publishes an object of one request.
     async fn put_small(&self, data: Bytes, done: &Finish) -> Result<()> {
         checksum::check(&self.to.path, data.clone(), done).await?;
-        let put = self.to.store.put(&self.to.key, data, done.exclusive);
-        match put.await {
-            Err(error) if done.exclusive && is_taken(&error) => Err(self.taken(error).await),
-            put => put.map_err(self.to.failed("write")),
-        }
-    }
-
-    /// The error of an upload that was to replace nothing, and that the store refused for that.
-    async fn taken(&self, error: StoreError) -> Error {
-        match self.to.store.head(&self.to.key).await {
-            Ok(Some(_)) => self.to.refused(ErrorKind::Exists, TAKEN),
-            // Of two uploads at the same time a store may refuse both.
-            _ => self.to.refused(ErrorKind::Busy, error.to_string()),
+        let (mark, size) = (done.exclusive.then(Mark::new), data.len() as u64);
+        let put = self.to.store.put(&self.to.key, data, mark.as_ref()).await;
+        match (put, &mark) {
+            (Err(error), Some(mark)) => self.put_outcome(mark, size, error).await,
+            (put, _) => put.map_err(self.to.failed("write")),
         }
     }
 
@@ -147,75 +130,43 @@ impl ObjectSink {
             tracing::warn!(path = %self.to.path, %error, "the parts of an upload are not recorded");
         }
         let ids: Vec<_> = parts.values().map(|part| part.id.clone()).collect();
-        let expected = checksum::tag_of(&ids);
-        let before = store.head(&self.to.key).await;
+        let expected = Expected {
+            size,
+            tag: checksum::tag_of(&ids),
+            exclusive,
+            before: store.head(&self.to.key).await,
+        };
         // Not every store has the condition.
-        if exclusive && let Ok(Some(_)) = before {
+        if exclusive && let Ok(Some(_)) = expected.before {
             self.abandon().await;
             return Err(self.to.refused(ErrorKind::Exists, TAKEN));
         }
-        let completing = store.parts.complete(upload, ids, size, exclusive);
-        let error = match completing.await {
+        match store.parts.complete(upload, ids, size, exclusive).await {
             Ok(tag) => {
                 self.state().is_over = true;
-                return Ok(tag);
+                Ok(tag)
             }
-            Err(error) => error,
-        };
-        let is_gone = kind(&error) == ErrorKind::NotFound;
-        let is_refused = exclusive && is_taken(&error);
-        let is_doubtful = is_gone || (is_transient(&error) && !is_refused);
-        // The reply to an earlier attempt may be lost, and the object complete. The tag of an
-        // encrypted object is unknown, but another one than before; that may be of another client.
-        let is_new = |now: &ObjectMeta| {
-            let is_other = |old: &Option<ObjectMeta>| {
-                let old = old.as_ref().map(|old| &old.e_tag);
-                !exclusive && is_doubtful && old.is_none_or(|old| *old != now.e_tag)
-            };
-            let is_expected = expected.is_some() && now.e_tag == expected;
-            now.size == size && (is_expected || before.as_ref().is_ok_and(is_other))
-        };
-        if let Ok(Some(now)) = store.head(&self.to.key).await
-            && is_new(&now)
-        {
-            // It may be the object of another upload, and these parts still be at the store.
-            self.abandon().await;
-            return Ok(now.e_tag);
+            Err(error) => self.completion_outcome(&expected, error).await,
         }
-        if is_gone {
-            self.state().is_over = true;
-            let why = format!("the store has ended the upload: {error}");
-            return Err(self.to.refused(ErrorKind::Changed, why));
-        }
-        if is_refused {
-            let taken = self.taken(error).await;
-            if taken.kind() == ErrorKind::Exists {
-                self.abandon().await;
-            }
-            return Err(taken);
-        }
-        // The store did not answer: its parts and the journal are kept. No parts are left behind a
-        // refusal; if their removal fails too, the journal keeps them for a restart.
-        if !is_transient(&error) {
-            self.abandon().await;
-        }
-        Err(of("publish", &self.to.path, error))
     }
 
-    /// Removes the parts and the journal.
-    async fn abandon(&self) {
+    /// Removes the parts and the journal. Returns whether the store had the upload; `None` if it did
+    /// not end it.
+    pub(crate) async fn abandon(&self) -> Option<bool> {
         let ended = async {
             let upload = self.upload().await?;
             let ended = self.to.store.parts.abort(upload).await;
             ended.map_err(self.to.failed("end upload"))
         };
         match ended.await {
-            Ok(()) => {
+            Ok(was_there) => {
                 self.state().is_over = true;
                 self.forget().await;
+                Some(was_there)
             }
             Err(error) => {
                 tracing::warn!(path = %self.to.path, %error, "an upload in parts cannot be ended");
+                None
             }
         }
     }

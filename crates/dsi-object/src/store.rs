@@ -15,13 +15,14 @@ use object_store::local::LocalFileSystem;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    ClientOptions, Error as StoreError, HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt as _,
-    PutMode, RetryConfig,
+    Attributes, ClientOptions, Error as StoreError, HeaderMap, HeaderValue, ObjectStore,
+    ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
 };
 
 use crate::error::refused;
 use crate::journal::Index;
 use crate::key::Keys;
+use crate::outcome::Mark;
 use crate::parts::Parts;
 use crate::url::{Scheme, Url};
 
@@ -307,8 +308,21 @@ impl Store {
     }
 
     /// Puts an object where there is none; a store without such a condition is looked at before.
-    pub(crate) async fn create(&self, key: &Path, data: Bytes) -> Result<(), StoreError> {
-        let put = |mode: PutMode| self.objects.put_opts(key, data.clone().into(), mode.into());
+    pub(crate) async fn create(
+        &self,
+        key: &Path,
+        data: Bytes,
+        attributes: Attributes,
+    ) -> Result<(), StoreError> {
+        let put = |mode: PutMode| {
+            let attributes = attributes.clone();
+            let how = PutOptions {
+                mode,
+                attributes,
+                ..PutOptions::default()
+            };
+            self.objects.put_opts(key, data.clone().into(), how)
+        };
         let done = match put(PutMode::Create).await {
             Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
                 if self.head(key).await?.is_some() {
@@ -324,17 +338,17 @@ impl Store {
         done.map(drop)
     }
 
-    /// Publishes an object in one request; an `exclusive` one replaces nothing.
+    /// Publishes an object in one request; one with a mark replaces nothing.
     pub(crate) async fn put(
         &self,
         key: &Path,
         data: Bytes,
-        exclusive: bool,
+        mark: Option<&Mark>,
     ) -> Result<(), StoreError> {
         let Parts::Local(_) = self.parts else {
-            return match exclusive {
-                true => self.create(key, data).await,
-                false => self.objects.put(key, data.into()).await.map(drop),
+            return match mark {
+                Some(mark) => self.create(key, data, mark.attributes()).await,
+                None => self.objects.put(key, data.into()).await.map(drop),
             };
         };
         let size = data.len() as u64;
@@ -342,7 +356,7 @@ impl Store {
         let published = async {
             let part = self.parts.put(&upload, 0, data).await?;
             self.parts
-                .complete(&upload, vec![part], size, exclusive)
+                .complete(&upload, vec![part], size, mark.is_some())
                 .await
         };
         match published.await {

@@ -86,7 +86,10 @@
 //! itself decides that, so that of several uploads at the same time one succeeds: S3 for every file,
 //! Google and Azure for those of one request. For a file in parts, `object_store` has no such condition
 //! there, and the server looks right before it completes the upload; so it does where a service
-//! ignores the condition, or where `AWS_CONDITIONAL_PUT=disabled` says that it has none.
+//! ignores the condition, or where `AWS_CONDITIONAL_PUT=disabled` says that it has none. If the
+//! store's reply is lost, the server tells its own object by a unique value in the metadata
+//! (`gridftp-upload`) of such a small file, and by the end of the upload in parts. Where the store
+//! keeps no metadata, or does not answer, the reply says that the outcome is unknown.
 //!
 //! # Restarts and orphans
 //!

@@ -39,6 +39,8 @@ pub(crate) enum Fault {
     Lost,
     /// The request is executed, and the connection closes.
     ReplyLost,
+    /// The request is executed, and answered with `503 Slow Down`.
+    Executed,
     /// Status 200 with this error code in the body, and nothing is done.
     Body(&'static str),
     /// The request is executed, and the store takes the parts again behind it.
@@ -61,9 +63,13 @@ pub(crate) struct State {
     pub(crate) is_unconditional: bool,
     /// Whether tags are no digests, as those of encrypted objects.
     pub(crate) is_opaque: bool,
+    /// Whether metadata of objects are dropped.
+    pub(crate) is_forgetful: bool,
     /// Replies to reads wait here for others.
     pub(crate) readers: Option<Arc<Barrier>>,
     tags: BTreeMap<String, String>,
+    /// Lines of metadata.
+    metadata: BTreeMap<String, String>,
     begun: u32,
 }
 
@@ -82,6 +88,8 @@ struct Request {
     range: Option<(usize, usize)>,
     /// Whether there must be no object.
     is_new: bool,
+    /// Lines of metadata.
+    metadata: String,
     body: Vec<u8>,
 }
 
@@ -135,6 +143,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut header) = (0, String::new());
     let (mut from, mut range, mut is_new) = (None, None, false);
+    let mut metadata = String::new();
     loop {
         header.clear();
         stream.read_line(&mut header).await.ok()?;
@@ -146,6 +155,9 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
             length = value.trim().parse().ok()?;
         }
         is_new |= header == "if-none-match: *";
+        if header.starts_with("x-amz-meta-") {
+            metadata += &format!("{header}\r\n");
+        }
         if let Some(value) = header.strip_prefix("x-amz-copy-source:") {
             from = value.trim().strip_prefix("bucket/").map(str::to_owned);
         }
@@ -182,6 +194,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         from,
         range,
         is_new,
+        metadata,
         body,
     })
 }
@@ -214,6 +227,10 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
                 Some(Fault::Preceded) => {
                     state.put(&request.key, b"first".to_vec());
                     state.execute(&request)
+                }
+                Some(Fault::Executed) => {
+                    state.execute(&request);
+                    error(503, "SlowDown")
                 }
                 Some(Fault::ReplyLost | Fault::Replaced) | None => state.execute(&request),
             };
@@ -248,6 +265,7 @@ impl State {
         let tag = format!("\"{}\"", md5(&content));
         self.objects.insert(key.to_owned(), content);
         self.tags.insert(key.to_owned(), tag.clone());
+        self.metadata.remove(key);
         tag
     }
 
@@ -263,6 +281,20 @@ impl State {
             object.len()
         );
         reply(206, &headers, &object[first..end])
+    }
+
+    fn head(&self, key: &str) -> Vec<u8> {
+        let Some(object) = self.objects.get(key) else {
+            return b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec();
+        };
+        // Without a body, whose length the header tells.
+        format!(
+            "HTTP/1.1 200 x\r\nETag: {}\r\n{}Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: {}\r\n\r\n",
+            self.tags[key],
+            self.metadata.get(key).map_or("", String::as_str),
+            object.len()
+        )
+        .into_bytes()
     }
 
     fn delete(&mut self, request: &Request) -> Vec<u8> {
@@ -305,7 +337,10 @@ impl State {
                     true => "ETag: \"sealed\"\r\n".to_owned(),
                     false => format!("ETag: \"{}\"\r\n", md5(&request.body)),
                 };
-                parts.insert(request.query["partNumber"].parse().unwrap(), request.body.clone());
+                parts.insert(
+                    request.query["partNumber"].parse().unwrap(),
+                    request.body.clone(),
+                );
                 reply(200, &tag, b"")
             }
             Op::Complete => {
@@ -335,6 +370,9 @@ impl State {
             },
             Op::Put => {
                 let tag = self.put(&key, request.body.clone());
+                if !self.is_forgetful {
+                    self.metadata.insert(key, request.metadata.clone());
+                }
                 reply(200, &format!("ETag: {tag}\r\n"), b"")
             }
             Op::Copy => {
@@ -346,16 +384,7 @@ impl State {
                 let body = format!("<CopyObjectResult><ETag>{tag}</ETag></CopyObjectResult>");
                 reply(200, "", body.as_bytes())
             }
-            Op::Head => match self.objects.get(&key) {
-                // Without a body, whose length the header tells.
-                Some(object) => format!(
-                    "HTTP/1.1 200 x\r\nETag: {}\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: {}\r\n\r\n",
-                    self.tags[&key],
-                    object.len()
-                )
-                .into_bytes(),
-                None => b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec(),
-            },
+            Op::Head => self.head(&key),
             Op::Get => self.get(request),
             Op::Delete => self.delete(request),
             Op::List => reply(200, "", b"<ListBucketResult></ListBucketResult>"),
