@@ -7,6 +7,7 @@ use object_store::{Error as StoreError, ListResult, ObjectMeta, ObjectStoreExt a
 
 use crate::error::{kind, of, refused};
 use crate::key::{Keys, MARKER};
+use crate::local;
 use crate::parts::Parts;
 use crate::store::Store;
 
@@ -51,6 +52,11 @@ pub(crate) fn stat_of(name: &[u8], meta: &ObjectMeta) -> Stat {
 impl Store {
     /// The facts of an object; `None` if there is none.
     pub(crate) async fn head(&self, key: &Path) -> Result<Option<ObjectMeta>, StoreError> {
+        if let Parts::Local(files) = &self.parts
+            && !local::may_open(files, key).await?
+        {
+            return Ok(None);
+        }
         match self.objects.head(key).await {
             Ok(meta) => Ok(Some(meta)),
             Err(error) if kind(&error) == ErrorKind::NotFound => Ok(None),
@@ -66,10 +72,11 @@ impl Store {
         most: usize,
     ) -> Result<Page, StoreError> {
         let Some(pages) = &self.pages else {
-            return Ok(page_of(
-                dir,
-                self.objects.list_with_delimiter(Some(dir)).await?,
-            ));
+            let found = match &self.parts {
+                Parts::Local(files) => local::list(files, dir).await?,
+                Parts::Store(..) => self.objects.list_with_delimiter(Some(dir)).await?,
+            };
+            return Ok(page_of(dir, found));
         };
         let options = PaginatedListOptions {
             delimiter: Some("/".into()),

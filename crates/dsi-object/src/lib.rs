@@ -22,7 +22,8 @@
 //!   object with another digest is removed then, and an older object is not replaced so.
 //!
 //! Stores keep their own times, change no part of an object, and have no links, modes or groups.
-//! A directory of this machine (`file:///path`) is for tests: symbolic links in it are followed.
+//! A directory of this machine (`file:///path`) is for tests: symbolic links in it are followed, and
+//! names that no key has, devices and the like are left out.
 //! Refusals such as `503 Slow Down` are repeated within [`Config::retry`].
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ mod error;
 mod journal;
 mod key;
 mod listing;
+mod local;
 mod names;
 mod outcome;
 mod parts;

@@ -6,6 +6,7 @@ use gridftp_dsi::{Error, ErrorKind, Result};
 use object_store::{Attribute, Attributes, Error as StoreError, GetOptions, ObjectMeta};
 
 use crate::error::{is_repeated, is_transient, kind, of};
+use crate::parts::Parts;
 use crate::sink::ObjectSink;
 use crate::store::Store;
 
@@ -104,6 +105,9 @@ impl ObjectSink {
     ) -> Result<()> {
         let is_refused = is_taken(&error);
         let is_doubtful = is_repeated(&error) || (is_transient(&error) && !is_refused);
+        if is_refused && let Parts::Local(_) = self.to.store.parts {
+            return Err(self.to.refused(ErrorKind::Exists, TAKEN));
+        }
         if !is_refused && !is_doubtful {
             return Err(of("write", &self.to.path, error));
         }
@@ -116,11 +120,10 @@ impl ObjectSink {
                 Err(self.to.refused(ErrorKind::Exists, why))
             }
             Ok(Some(_)) => Err(self.to.refused(ErrorKind::Exists, TAKEN)),
-            // Of two uploads at the same time a store may refuse both.
-            Ok(None) if is_refused => Err(self.to.refused(ErrorKind::Busy, error.to_string())),
+            Ok(None) if is_refused => Err(self.busy(&error)),
             Ok(None) => Err(of("write", &self.to.path, error)),
             Err(_) if is_doubtful => Err(self.unknown(&error)),
-            Err(_) => Err(self.to.refused(ErrorKind::Busy, error.to_string())),
+            Err(_) => Err(self.busy(&error)),
         }
     }
 
@@ -156,8 +159,7 @@ impl ObjectSink {
                 self.abandon().await;
                 return Err(self.to.refused(ErrorKind::Exists, TAKEN));
             }
-            // Of two uploads at the same time a store may refuse both.
-            return Err(self.to.refused(ErrorKind::Busy, error.to_string()));
+            return Err(self.busy(&error));
         }
         // The store did not answer: its parts and the journal are kept. No parts are left behind a
         // refusal; if their removal fails too, the journal keeps them for a restart.
@@ -165,6 +167,12 @@ impl ObjectSink {
             self.abandon().await;
         }
         Err(of("publish", &self.to.path, error))
+    }
+
+    /// The error of an upload that was refused for an object that is not there: of two uploads at the
+    /// same time a store may refuse both.
+    fn busy(&self, error: &StoreError) -> Error {
+        self.to.refused(ErrorKind::Busy, error.to_string())
     }
 
     /// The error of an upload with an outcome that the store does not tell.

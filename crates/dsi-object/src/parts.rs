@@ -198,7 +198,7 @@ pub(crate) fn remove_staged(dir: &FilePath) -> io::Result<()> {
 }
 
 /// Runs file operations on a thread for blocking work.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await?;

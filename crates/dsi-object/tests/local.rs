@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
-use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink as _, User};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Listing as _, Sink as _, User,
+};
 use gridftp_dsi_object::{Config, Objects};
 
 #[tokio::test]
@@ -106,4 +108,51 @@ async fn a_size_that_no_store_takes_is_refused_before_the_data() {
     };
     let refused = store.write(&user, &path, how).await;
     assert!(matches!(refused, Err(error) if error.kind() == ErrorKind::TooLarge));
+}
+
+/// Names and files that are no objects stand in the directory beside those that are.
+#[tokio::test]
+async fn what_is_no_object_hides_and_holds_up_none() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let store = small_parts(dir.path());
+    let root = dir.path().join("root");
+    for name in [&b"a#b%41"[..], b"line\nfeed", b"\xff", b"part#17"] {
+        std::fs::write(root.join(std::ffi::OsStr::from_bytes(name)), "bytes").unwrap();
+    }
+    std::fs::create_dir(root.join("dir")).unwrap();
+    std::os::unix::fs::symlink("nothing", root.join("link")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, root.join("fifo"), fifo, mode, 0).unwrap();
+    let user = User::new("ann", DsiPath::root(), true);
+    let mut listing = store.list(&user, &DsiPath::root()).await.unwrap();
+    let mut names: Vec<_> = listing
+        .next()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|stat| stat.name)
+        .collect();
+    names.sort();
+    assert_eq!(names, [&b"a#b%41"[..], b"dir"]);
+    let path = DsiPath::new(b"/fifo").unwrap();
+    let answers = async {
+        let stat = store.stat(&user, &path).await.map(drop);
+        let open = store.read(&user, &path).await.map(drop);
+        // Nor does it hold up an upload to its name.
+        let sink = store
+            .write(&user, &path, Create::Whole { size: None })
+            .await;
+        let sink = sink.unwrap();
+        sink.write_at(0, Bytes::from_static(b"new")).await.unwrap();
+        let put = sink.finish(Finish::whole(3).exclusive()).await.map(drop);
+        [stat, open, put].map(|done| done.unwrap_err().kind())
+    };
+    let limit = std::time::Duration::from_secs(30);
+    let answers = tokio::time::timeout(limit, answers).await;
+    let [stat, open, put] = answers.expect("a FIFO is waited for");
+    assert_eq!([stat, open], [ErrorKind::NotFound; 2]);
+    assert_eq!(put, ErrorKind::Exists);
 }
