@@ -153,6 +153,12 @@ fn an_object_store_is_served_by_nodes() -> Result<()> {
     let cluster = Cluster::start_with(tree.root(), 2, &flags, &flags)?;
     let back = other.path("back");
     broken(&cluster, &local, &back)?;
+    for nodes in [1, 4] {
+        let cluster = Cluster::start_with(tree.root(), nodes, &flags, &flags)?;
+        broken(&cluster, &local, &back)?;
+        // A killed cluster leaves the parts of a broken upload to the sweep of the journals.
+        store.wait_for_no_orphans()?;
+    }
     let url = cluster.front().url("file");
     for client in ["ours", "globus"] {
         let copy = |flags: &[&str], from: &str, to: &str| match client {
