@@ -183,3 +183,71 @@ impl ObjectSink {
         self.to.refused(ErrorKind::Io, why)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::path::Path;
+
+    use super::*;
+
+    fn object(size: u64, tag: &str) -> ObjectMeta {
+        ObjectMeta {
+            location: Path::from("file"),
+            last_modified: std::time::SystemTime::UNIX_EPOCH.into(),
+            size,
+            e_tag: Some(tag.to_owned()),
+            version: None,
+        }
+    }
+
+    /// Whether an object may be the one of an upload of 9 bytes, behind a doubtful and a sure error.
+    fn may_be(tag: Option<&str>, exclusive: bool, before: &str, now: (u64, &str)) -> [bool; 2] {
+        let expected = Expected {
+            size: 9,
+            tag: tag.map(str::to_owned),
+            exclusive,
+            before: Ok((!before.is_empty()).then(|| object(8, before))),
+        };
+        let now = object(now.0, now.1);
+        [true, false].map(|is_doubtful| expected.is(&now, is_doubtful))
+    }
+
+    #[test]
+    fn an_exclusive_upload_has_the_expected_tag_or_one_that_cannot_be_known() {
+        for (tag, now, expected) in [
+            (Some("own"), (9, "own"), true),
+            (Some("own"), (9, "other"), false),
+            (Some("own"), (8, "own"), false),
+            (None, (9, "sealed"), true),
+            (None, (8, "sealed"), false),
+        ] {
+            assert_eq!(may_be(tag, true, "", now), [expected; 2], "{tag:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn an_upload_that_replaces_has_the_expected_tag_or_behind_doubt_another_than_before() {
+        for (tag, before, now, expected) in [
+            (Some("own"), "old", (9, "own"), [true, true]),
+            (Some("own"), "old", (9, "new"), [true, false]),
+            (Some("own"), "old", (9, "old"), [false, false]),
+            (None, "old", (9, "new"), [true, false]),
+            (None, "", (9, "new"), [true, false]),
+            (None, "", (8, "new"), [false, false]),
+        ] {
+            assert_eq!(
+                may_be(tag, false, before, now),
+                expected,
+                "{tag:?} {before} {now:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn marks_are_unique_and_found_in_the_metadata() {
+        let (one, other) = (Mark::new(), Mark::new());
+        assert_ne!(one, other);
+        assert_eq!(Mark::of(&one.attributes()), Some(one));
+        assert_eq!(Mark::of(&Attributes::new()), None);
+    }
+}

@@ -239,3 +239,26 @@ async fn a_store_without_conditions_keeps_the_object_that_it_has() {
         "parts are left"
     );
 }
+
+/// Completions that replace nothing have a client of their own.
+#[tokio::test]
+async fn all_requests_are_signed_with_the_same_credentials_which_no_condition_asks_for() {
+    let service = Service::start(&[]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = service.store(&dir.path().join("index"), |config| {
+        let file = dir.path().join("issued");
+        service.issue_credentials(&file);
+        config.credentials = Some(file);
+    });
+    upload(&store, 2500, 1).await.unwrap();
+    let state = service.state.lock().unwrap();
+    let (asked, signed): (Vec<_>, Vec<_>) = state
+        .signed
+        .iter()
+        .partition(|(op, ..)| *op == Op::Credentials);
+    assert_eq!(asked, [&(Op::Credentials, String::new(), false)]);
+    assert!(signed.iter().all(|(_, key, _)| key == "key1"), "{signed:?}");
+    for (op, _, is_new) in signed {
+        assert_eq!(*is_new, *op == Op::Complete, "{op:?}");
+    }
+}

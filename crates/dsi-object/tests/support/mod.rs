@@ -26,6 +26,8 @@ pub(crate) enum Op {
     Get,
     Delete,
     List,
+    /// Credentials for a while, as a provider gives them to its machines.
+    Credentials,
 }
 
 /// A failure in place of the right reply.
@@ -59,6 +61,9 @@ pub(crate) struct State {
     /// The next failures.
     pub(crate) faults: Vec<(Op, Fault)>,
     pub(crate) requests: Vec<Op>,
+    /// The key with which each request is signed, and whether it has the condition that there be no
+    /// object.
+    pub(crate) signed: Vec<(Op, String, bool)>,
     /// Whether conditions are ignored.
     pub(crate) is_unconditional: bool,
     /// Whether tags are no digests, as those of encrypted objects.
@@ -90,8 +95,13 @@ struct Request {
     is_new: bool,
     /// Lines of metadata.
     metadata: String,
+    /// The key with which it is signed.
+    signer: String,
     body: Vec<u8>,
 }
+
+/// Path of the credentials.
+const CREDENTIALS: &str = "/credentials";
 
 fn md5(bytes: &[u8]) -> String {
     let mut hasher = Hasher::new(ChecksumAlgorithm::Md5).unwrap();
@@ -130,6 +140,18 @@ impl Service {
         Objects::open(&config).unwrap()
     }
 
+    /// A file of credentials that names the service itself as their source.
+    pub(crate) fn issue_credentials(&self, file: &Path) {
+        let token = file.with_extension("token");
+        std::fs::write(&token, "token").unwrap();
+        let lines = format!(
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI={}{CREDENTIALS}\nAWS_CONTAINER_AUTHORIZATION_TOKEN_FILE={}\n",
+            self.endpoint,
+            token.display()
+        );
+        std::fs::write(file, lines).unwrap();
+    }
+
     pub(crate) fn count(&self, op: Op) -> usize {
         let state = self.state.lock().unwrap();
         state.requests.iter().filter(|made| **made == op).count()
@@ -143,7 +165,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut header) = (0, String::new());
     let (mut from, mut range, mut is_new) = (None, None, false);
-    let mut metadata = String::new();
+    let (mut metadata, mut signer) = (String::new(), String::new());
     loop {
         header.clear();
         stream.read_line(&mut header).await.ok()?;
@@ -155,6 +177,9 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
             length = value.trim().parse().ok()?;
         }
         is_new |= header == "if-none-match: *";
+        if let Some((_, scope)) = header.split_once("credential=") {
+            signer = scope.split('/').next()?.to_owned();
+        }
         if header.starts_with("x-amz-meta-") {
             metadata += &format!("{header}\r\n");
         }
@@ -175,6 +200,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let query: BTreeMap<_, _> = pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     let key = path.trim_start_matches("/bucket").trim_start_matches('/');
     let op = match (method.as_str(), query.contains_key("uploadId")) {
+        _ if path == CREDENTIALS => Op::Credentials,
         ("POST", false) if query.contains_key("delete") => Op::Delete,
         ("POST", false) => Op::Begin,
         ("PUT", false) if from.is_some() => Op::Copy,
@@ -195,6 +221,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         range,
         is_new,
         metadata,
+        signer,
         body,
     })
 }
@@ -210,6 +237,8 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         let (fault, reply) = {
             let mut state = state.lock().unwrap();
             state.requests.push(request.op);
+            let signed = (request.op, request.signer.clone(), request.is_new);
+            state.signed.push(signed);
             let fault = state.faults.iter().position(|(op, _)| *op == request.op);
             let fault = fault.map(|at| state.faults.remove(at).1);
             let reply = match fault {
@@ -281,6 +310,15 @@ impl State {
             object.len()
         );
         reply(206, &headers, &object[first..end])
+    }
+
+    fn issue(&self) -> Vec<u8> {
+        let asked = self.requests.iter().filter(|op| **op == Op::Credentials);
+        let body = format!(
+            r#"{{"AccessKeyId":"key{}","SecretAccessKey":"s","Token":"t","Expiration":"2999-01-01T00:00:00Z"}}"#,
+            asked.count()
+        );
+        reply(200, "", body.as_bytes())
     }
 
     fn head(&self, key: &str) -> Vec<u8> {
@@ -387,6 +425,7 @@ impl State {
             Op::Head => self.head(&key),
             Op::Get => self.get(request),
             Op::Delete => self.delete(request),
+            Op::Credentials => self.issue(),
             Op::List => reply(200, "", b"<ListBucketResult></ListBucketResult>"),
         }
     }
