@@ -330,6 +330,8 @@ enum FirstEnd {
     Lost,
     /// The store is confirmed, but its digest is refused for now.
     Unproven,
+    /// The store is confirmed, and its digest is another one.
+    Differs,
 }
 
 /// A server with the uploads of ours: a `STOR` behind `x.exclusive=1` replaces nothing.
@@ -358,9 +360,10 @@ fn exclusive_server(end: FirstEnd) -> Result<ScriptedServer> {
                     false => Reaction::HangUp(String::new()),
                 }
             }
-            ["CKSM", ..] if !ended.swap(true, Ordering::SeqCst) => {
-                Reaction::say("451 the disk is slow")
-            }
+            ["CKSM", ..] if !ended.swap(true, Ordering::SeqCst) => match end {
+                FirstEnd::Differs => Reaction::say(&format!("213 {}", "0".repeat(64))),
+                _ => Reaction::say("451 the disk is slow"),
+            },
             ["CKSM", _, offset, length, path] => digest(server, path, offset, length),
             _ => Reaction::Usual,
         }
@@ -397,6 +400,29 @@ fn a_retry_of_an_upload_that_is_to_replace_nothing_replaces_its_own_file() -> Re
             let sent = (count("SITE STORATTR x.exclusive"), count("STOR"));
             ensure!(sent == (1, 2), "{commands:?}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bad_copy_behind_an_upload_that_is_to_replace_nothing_is_removed_and_told() -> Result<()> {
+    for (retries, status, stores) in [("0", 5, 1), ("1", 0, 2)] {
+        let tree = Tree::new()?;
+        tree.file("f", 10, 1)?;
+        let server = exclusive_server(FirstEnd::Differs)?;
+        let (url, retries) = (server.url("f"), ["--retries", retries]);
+        let flags = ["-n", "--mode", "stream", "--verify=sha256", "f", &url];
+        let finished = cp_in(&tree, &[&retries[..], &flags].concat())?;
+        fails(&finished, status, &["removed, it differs from its source"])?;
+        let whole = std::fs::read(tree.path("f"))?;
+        let left = (status == 0).then_some(whole);
+        ensure!(server.bytes("/f") == left, "{}", finished.report());
+        // The name is free for other clients between the two attempts.
+        let commands = server.commands();
+        let wishes = commands
+            .iter()
+            .filter(|line| line.starts_with("SITE STORATTR x.exclusive"));
+        ensure!(wishes.count() == stores, "{commands:?}");
     }
     Ok(())
 }

@@ -139,8 +139,14 @@ impl CopyState {
 }
 
 impl CopyState {
-    /// Removes a whole copy under its final name after a digest mismatch.
-    pub(crate) async fn remove_bad(&self, control: &Control, job: &FileJob, error: &TransferError) {
+    /// Removes a whole copy under its final name after a digest mismatch. What has the name at the
+    /// next attempt is then another client's.
+    pub(crate) async fn remove_bad(
+        &self,
+        control: &Control,
+        job: &mut FileJob,
+        error: &TransferError,
+    ) {
         let is_bad = matches!(error, TransferError::Mismatch { .. });
         if !is_bad || job.hidden.is_some() || self.is_partial() {
             return;
@@ -150,7 +156,10 @@ impl CopyState {
         };
         let copy = self.name_destination(job);
         match control.send(Command::Dele(path)).finish().await {
-            Ok(_) => self.warn(&format!("{copy}: removed, it differs from its source")),
+            Ok(_) => {
+                job.placed = false;
+                self.warn(&format!("{copy}: removed, it differs from its source"));
+            }
             Err(error) => self.warn(&format!("{copy}: differs from its source: {error}")),
         }
     }

@@ -85,7 +85,7 @@ pub(super) async fn confirm_one(
     let proof = match compare(asker, &file, taken) {
         Ok(proof) => proof,
         Err(error) => {
-            let job = file.store.taken.file();
+            let job = file.store.taken.file_mut();
             shared.remove_bad(asker.control, job, &error).await;
             let failure = Failure::midway(error, SessionState::ChannelBroken);
             return shared
@@ -213,7 +213,7 @@ pub(super) async fn settle_following(
     next: Following,
 ) -> Option<Publishing> {
     let Following {
-        taken,
+        mut taken,
         size,
         hidden,
         stored,
@@ -254,6 +254,7 @@ pub(super) async fn settle_following(
             meta,
         }),
         Err(error) => {
+            let job = taken.file_mut();
             shared.remove_bad(control, job, &error).await;
             shared.fail(taken, &error);
             None

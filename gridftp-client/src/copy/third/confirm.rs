@@ -83,7 +83,7 @@ impl Pair<'_> {
                         Ok(())
                     }
                     Err(error) => {
-                        let job = item.file();
+                        let job = item.file_mut();
                         self.shared.remove_bad(self.destination, job, &error).await;
                         Err(out_of_step(error))
                     }
@@ -192,7 +192,7 @@ impl Pair<'_> {
     async fn settle(&self, file: Moving) {
         let shared = self.shared;
         let Moving {
-            taken,
+            mut taken,
             after,
             tagged,
             proven,
@@ -212,6 +212,7 @@ impl Pair<'_> {
         let (verified, sized) = match self.check(job, after, optional).await {
             Ok((verified, sized)) => (verified.or(proven), sized || tagged),
             Err(error) => {
+                let job = taken.file_mut();
                 shared.remove_bad(self.destination, job, &error).await;
                 return shared.fail(taken, &error);
             }
