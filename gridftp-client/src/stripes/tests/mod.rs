@@ -189,7 +189,7 @@ async fn copy_at_once(from: &str, to: &str) -> Vec<u64> {
     );
     let totals = Arc::new(Totals::default());
     let copied = copy(&from, &to, options, Arc::clone(&noted) as _, totals);
-    let limit = Duration::from_secs(50);
+    let limit = Duration::from_secs(25);
     let summary = tokio::time::timeout(limit, copied).await.unwrap().unwrap();
     assert_eq!(summary.counts.files_done, 1);
     noted.0.lock().unwrap().clone()
