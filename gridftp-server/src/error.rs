@@ -1,9 +1,22 @@
 //! `Error`: the failures of an action, before they become replies.
 
+use std::time::Duration;
+
 use gridftp_cluster::Failed;
 use gridftp_data::{ErrorKind as DataErrorKind, Wait};
+use tokio::time::Instant;
 
 use crate::auth::Refused;
+
+/// Longest delay of the reply to a failed upload while it is recorded.
+pub(crate) const KEEPING: Duration = Duration::from_secs(60);
+
+/// Time from the notice of a lost node to the reply: a frozen one is silent for 3.5 s before, and the
+/// client is told within five.
+const RECORDED: Duration = Duration::from_millis(1500);
+
+/// The part of that time for the transfers of the other nodes to end.
+pub(crate) const AFTER_LOSS: Duration = Duration::from_secs(1);
 
 /// The reason for a failed action. `Display` prints this level only.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +165,8 @@ pub(crate) enum NodeFault {
         /// The failure of its connection.
         #[source]
         why: Box<gridftp_cluster::Error>,
+        /// The time of the notice.
+        at: Instant,
     },
     /// A node does not answer in time.
     #[error("data node {0}: no answer in time")]
@@ -222,6 +237,24 @@ impl Error {
     /// Says whether the data was changed on its way.
     pub(crate) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Data(error) if error.kind() == DataErrorKind::Corrupt)
+    }
+
+    /// Says whether a node was lost, or does not answer.
+    pub(crate) const fn is_lost_node(&self) -> bool {
+        matches!(
+            self,
+            Self::Node(NodeFault::Lost { .. } | NodeFault::Silent(_))
+        )
+    }
+
+    /// Latest time of the reply to this failure while the upload is recorded; the recording itself
+    /// continues.
+    pub(crate) fn record_until(&self) -> Instant {
+        match self {
+            Self::Node(NodeFault::Lost { at, .. }) => *at + RECORDED,
+            Self::Node(NodeFault::Silent(_)) => Instant::now() + (RECORDED - AFTER_LOSS),
+            _ => Instant::now() + KEEPING,
+        }
     }
 
     /// The storage error at the bottom, if one is.

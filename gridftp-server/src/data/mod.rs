@@ -26,7 +26,9 @@ pub(crate) use self::protect::{DataLayer, DataTls};
 pub(crate) use self::reporter::{Consent, Reporter, StripeBytes, every, tenths, tick};
 pub(crate) use self::side::Side;
 pub(crate) use self::stacks::Stacks;
-pub(crate) use self::store::{KEEPING, Store, Verdict};
+#[cfg(test)]
+pub(crate) use self::store::tests as store_tests;
+pub(crate) use self::store::{Store, Verdict};
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after

@@ -149,7 +149,7 @@ impl Reporter {
     ///
     /// # Errors
     /// Those of `work`, and [`Error::Aborted`] when the session cancelled: `work` is dropped then,
-    /// or it has failed after [`set_stop`](Self::set_stop), with a known outcome.
+    /// or it has failed after [`set_stop`](Self::set_stop), with a known outcome and no lost node.
     pub(crate) async fn run<T, E, K>(
         &mut self,
         watch: &Watch,
@@ -197,7 +197,14 @@ impl Reporter {
                         tokio::select! {
                             biased;
                             saved = &mut saving => break Some(saved),
-                            result = &mut work, if ended.is_none() => ended = Some(result),
+                            result = &mut work, if ended.is_none() => {
+                                let has_failed = result.is_err();
+                                ended = Some(result);
+                                // The failed upload is recorded as a whole, within a limit.
+                                if has_failed {
+                                    break None;
+                                }
+                            }
                             by = self.cancellation(), if self.cancelled.is_none() => {
                                 self.stop(by)?;
                                 // The disk may not answer.
@@ -217,6 +224,8 @@ impl Reporter {
         };
         result.map_err(|error| match (self.cancelled, error.into()) {
             (None, error) | (_, error @ Error::Node(NodeFault::Unknown(_))) => error,
+            // A client may abort because its connections to the node broke.
+            (_, error) if error.is_lost_node() => error,
             (Some(by), _) => Error::Aborted(by),
         })
     }

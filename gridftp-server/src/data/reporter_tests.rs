@@ -124,24 +124,24 @@ async fn a_recording_that_hangs_does_not_hold_an_abort() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_is_told_after_an_abort() {
-    let (events, _told) = mpsc::channel(64);
-    let (abort, cancel) = oneshot::channel();
-    let mut reporter = Reporter::at(events, cancel, None, None);
-    let stop = CancellationToken::new();
-    reporter.set_stop(stop.clone());
-    abort.send(AbortedBy::Client).unwrap();
-    let work = async {
-        stop.cancelled().await;
-        Err::<(), Error>(NodeFault::Unknown("one".into()).into())
-    };
-    let ended = reporter
-        .run(&Watch::new(), work, |_| std::future::pending())
-        .await;
-    let Err(Error::Node(NodeFault::Unknown(node))) = ended else {
-        panic!("{ended:?}");
-    };
-    assert_eq!(node, "one");
+async fn an_unknown_outcome_and_a_lost_node_are_told_after_an_abort() {
+    for fault in [NodeFault::Unknown, NodeFault::Silent] {
+        let (events, _told) = mpsc::channel(64);
+        let (abort, cancel) = oneshot::channel();
+        let mut reporter = Reporter::at(events, cancel, None, None);
+        let stop = CancellationToken::new();
+        reporter.set_stop(stop.clone());
+        abort.send(AbortedBy::Client).unwrap();
+        let work = async {
+            stop.cancelled().await;
+            Err::<(), Error>(fault("one".into()).into())
+        };
+        let ended = reporter
+            .run(&Watch::new(), work, |_| std::future::pending())
+            .await;
+        let told = ended.unwrap_err().to_string();
+        assert_eq!(told, fault("one".into()).to_string());
+    }
 }
 
 /// The node's question is faster than the end of the client's control connection.

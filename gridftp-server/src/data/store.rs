@@ -1,7 +1,6 @@
 //! STOR, ESTO and APPE: from the client to the storage, published whole or kept for a restart.
 
 use std::future::Future;
-use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{Channel, Placement};
@@ -10,15 +9,11 @@ use ftp_wire::facts::TimeVal;
 use gridftp_cluster::StoreRules;
 use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::modules::{hasher, prove};
 use super::{Buffers, Context, Mover};
-use crate::error::{Error, Forbidden};
-
-/// Longest delay of the reply to a failed upload while it is recorded; the recording itself
-/// continues.
-pub(crate) const KEEPING: Duration = Duration::from_secs(60);
+use crate::error::{Error, Forbidden, KEEPING};
 
 /// An upload, and the server's way of storing.
 #[derive(Debug)]
@@ -160,43 +155,57 @@ impl Store {
         let result = context.reporter.run(watch, receiving, recorded).await;
         let result = match result {
             Err(error) if error.is_corrupt() => {
-                self.record(sink, &RangeSet::new()).await;
+                let until = error.record_until();
+                self.record(sink, &RangeSet::new(), until).await;
                 return Err(error);
             }
             result => result,
         };
         // A storage that does not answer must not hold the reply to a failure.
-        let limit = result.as_ref().map_or(KEEPING, |_| Duration::MAX);
-        let examined = timeout(limit, examine(watch.received())).await;
-        let examined = examined.unwrap_or_else(|_| {
-            let error = gridftp_dsi::Error::new(ErrorKind::Io, "find data");
-            Err(error.because("no answer in time").into())
-        });
+        let until = result.as_ref().err().map(Error::record_until);
+        let examining = examine(watch.received());
+        let examined = match until {
+            None => examining.await,
+            Some(until) => timeout_at(until, examining).await.unwrap_or_else(|_| {
+                let error = gridftp_dsi::Error::new(ErrorKind::Io, "find data");
+                Err(error.because("no answer in time").into())
+            }),
+        };
+        let until = until.unwrap_or_else(|| Instant::now() + KEEPING);
         if let Ok(Verdict::False(error)) = examined {
-            self.record(sink, &RangeSet::new()).await;
+            self.record(sink, &RangeSet::new(), until).await;
             return Err(error);
         }
         let is_examined = examined.is_ok();
-        let checking = async {
-            let received = result?;
-            examined?;
-            let here = self.complete(context, &received).await?;
-            if let Some(proof) = &self.proof {
-                let region = Range64::new(base, base.saturating_add(here.end()));
-                let proving = prove(sink, region, proof);
-                context.reporter.complete(watch, proving).await?;
-            }
-            Ok(Arrived {
-                bytes: received.bytes,
-                end: received.end,
-                here,
-            })
+        let checked = match (result, examined) {
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+            (Ok(received), Ok(_)) => self.check(context, sink, base, &received).await,
         };
-        let checked = checking.await;
-        if checked.is_err() && is_examined && self.keep(sink, base, watch).await {
+        if checked.is_err() && is_examined && self.keep(sink, base, watch, until).await {
             context.reporter.last_marks(watch).await;
         }
         checked
+    }
+
+    /// Checks that the data has arrived whole, and its digest.
+    async fn check<D: Dsi, S: Sink>(
+        &self,
+        context: &mut Context<'_, D>,
+        sink: &S,
+        base: u64,
+        received: &Received,
+    ) -> Result<Arrived, Error> {
+        let here = self.complete(context, received).await?;
+        if let Some(proof) = &self.proof {
+            let region = Range64::new(base, base.saturating_add(here.end()));
+            let proving = prove(sink, region, proof);
+            context.reporter.complete(context.watch, proving).await?;
+        }
+        Ok(Arrived {
+            bytes: received.bytes,
+            end: received.end,
+            here,
+        })
     }
 
     /// Publishes a file that has arrived whole.
@@ -379,20 +388,20 @@ impl Store {
         }
     }
 
-    /// Keeps the received data for a restart; says whether it is recorded.
-    async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) -> bool {
+    /// Keeps the received data for a restart; says whether it is recorded in time.
+    async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch, until: Instant) -> bool {
         let mut here = self.held.clone();
         here.extend(&watch.received());
         if here.is_empty() || self.proof.is_some() {
             return false;
         }
         let here = here.shift_up(base).unwrap_or_default();
-        self.record(sink, &here).await
+        self.record(sink, &here, until).await
     }
 
-    /// Records exactly these ranges of a failed upload; says whether they are recorded.
-    async fn record<S: Sink>(&self, sink: &S, here: &RangeSet) -> bool {
-        match timeout(KEEPING, sink.checkpoint(here, self.rules.durable)).await {
+    /// Records exactly these ranges of a failed upload; says whether they are recorded in time.
+    async fn record<S: Sink>(&self, sink: &S, here: &RangeSet, until: Instant) -> bool {
+        match timeout_at(until, sink.checkpoint(here, self.rules.durable)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => {
                 tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
@@ -418,4 +427,4 @@ fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Er
 
 #[cfg(test)]
 #[path = "store_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -2,13 +2,14 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ftp_proto::types::Event;
 use gridftp_dsi::Stat;
 use gridftp_dsi_posix::Posix;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::config::{Config, Options};
@@ -17,20 +18,21 @@ use crate::error::NodeFault;
 use crate::server::Shared;
 
 /// The conduct of a sink when ranges are recorded.
-enum Recording {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Recording {
     Works,
     Fails,
     Hangs,
 }
 
 /// A sink that keeps its records in memory.
-struct Recorder {
+pub(crate) struct Recorder {
     conduct: Recording,
     records: Mutex<Vec<RangeSet>>,
 }
 
 impl Recorder {
-    fn new(conduct: Recording) -> Self {
+    pub(crate) fn new(conduct: Recording) -> Self {
         let records = Mutex::default();
         Self { conduct, records }
     }
@@ -69,7 +71,7 @@ fn broken() -> gridftp_dsi::Error {
     gridftp_dsi::Error::new(ErrorKind::Io, "find data")
 }
 
-fn store() -> Store {
+pub(crate) fn store() -> Store {
     Store {
         path: DsiPath::new(b"/f").unwrap(),
         into: Placement::Whole,
@@ -90,6 +92,22 @@ async fn fail<X: Future<Output = Result<Verdict, Error>>>(
     lasts: Duration,
     examine: impl Fn(RangeSet) -> X,
 ) -> (Error, Vec<RangeSet>) {
+    let receiving = async |watch: &Watch| {
+        watch.open(false);
+        watch.record(&RangeSet::up_to(10)).unwrap();
+        sleep(lasts).await;
+        NodeFault::NoChannel.into()
+    };
+    fail_by(store, sink, receiving, examine).await
+}
+
+/// As [`fail`], of an upload that ends with this failure.
+pub(crate) async fn fail_by<X: Future<Output = Result<Verdict, Error>>>(
+    store: &Store,
+    sink: &Recorder,
+    receiving: impl AsyncFnOnce(&Watch) -> Error,
+    examine: impl Fn(RangeSet) -> X,
+) -> (Error, Vec<RangeSet>) {
     let tree = tempfile::tempdir().unwrap();
     let config = Config::check(&Options::default()).unwrap();
     let shared = Shared::new(config, Posix::open(tree.path()).unwrap());
@@ -108,12 +126,7 @@ async fn fail<X: Future<Output = Result<Verdict, Error>>>(
         watch: &watch,
         reporter: &mut reporter,
     };
-    let receiving = async {
-        watch.open(false);
-        watch.record(&RangeSet::up_to(10)).unwrap();
-        sleep(lasts).await;
-        Err::<Received, Error>(NodeFault::NoChannel.into())
-    };
+    let receiving = async { Err::<Received, Error>(receiving(&watch).await) };
     let received = store.receive(&mut context, sink, 0, receiving, examine);
     let limit = Duration::from_secs(3600);
     let received = timeout(limit, received).await.expect("an end");
@@ -213,14 +226,17 @@ async fn an_upload_with_a_digest_ahead_records_and_tells_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_although_the_disk_does_not_answer() {
-    let sink = Recorder::new(Recording::Hangs);
-    let sound = |_| async { Ok(Verdict::Sound) };
-    let (error, told) = fail(&store(), &sink, BRIEF, sound).await;
-    assert!(
-        matches!(error, Error::Node(NodeFault::NoChannel)),
-        "{error}"
-    );
-    assert!(told.is_empty(), "{told:?}");
+    // Before a record is due, and while one is written.
+    for lasting in [BRIEF, Duration::from_secs(10)] {
+        let sink = Recorder::new(Recording::Hangs);
+        let sound = |_| async { Ok(Verdict::Sound) };
+        let (error, told) = fail(&store(), &sink, lasting, sound).await;
+        assert!(
+            matches!(error, Error::Node(NodeFault::NoChannel)),
+            "{error}"
+        );
+        assert!(told.is_empty(), "{told:?}");
+    }
 }
 
 #[cfg(feature = "object")]

@@ -93,8 +93,9 @@
 //! ```
 //!
 //! A node that dies or stands still fails its transfers within five seconds: the client is told the
-//! ranges that are stored (111), then 426, and continues with the nodes that are left;
-//! others do not notice. An upload appears under its name once every node has its bytes on stable
+//! ranges that are stored (111), then 426 with the name of the node, and continues with the nodes that
+//! are left; others do not notice. Ranges that the storage cannot record within these seconds are not
+//! told. An upload appears under its name once every node has its bytes on stable
 //! storage, and the front end has found every reported range in the file; markers name such ranges
 //! only. `--sync-writes=false` of the front end spares the syncs, about one a second for each node of
 //! an upload: a crash of a machine may then lose bytes that a marker named. Ranges that the front end

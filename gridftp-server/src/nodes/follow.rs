@@ -7,7 +7,7 @@ use ftp_proto::types::Event;
 use ftp_wire::command::Mode;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use gridftp_cluster::{FromNode, NodeSession, ToNode, Transfer, Transferred};
+use gridftp_cluster::{Fault, FromNode, NodeSession, ToNode, Transfer, Transferred};
 use gridftp_data::Watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -16,11 +16,33 @@ use tokio_util::sync::CancellationToken;
 use super::NodeSide;
 use super::side::{lost, refused};
 use crate::data::Consent;
-use crate::error::{Error, NodeFault};
+use crate::error::{AFTER_LOSS, Error, NodeFault};
 
-/// Longest time for the other nodes to end after one was lost: a frozen one is silent for 3.5 s
-/// before, and the client is told within five.
-const AFTER_LOSS: Duration = Duration::from_secs(1);
+/// The session with a node.
+pub(super) trait Session: Send {
+    /// The name of the node.
+    fn node(&self) -> &str;
+
+    /// Sends a request, whole or not at all.
+    fn send(&self, request: ToNode) -> impl Future<Output = gridftp_cluster::Result<()>> + Send;
+
+    /// Receives the next answer or event; dropped, nothing is lost.
+    fn recv(&mut self) -> impl Future<Output = gridftp_cluster::Result<FromNode>> + Send;
+}
+
+impl Session for NodeSession {
+    fn node(&self) -> &str {
+        self.node()
+    }
+
+    fn send(&self, request: ToNode) -> impl Future<Output = gridftp_cluster::Result<()>> + Send {
+        self.send(request)
+    }
+
+    fn recv(&mut self) -> impl Future<Output = gridftp_cluster::Result<FromNode>> + Send {
+        self.recv()
+    }
+}
 
 /// The reports of a transfer on nodes, and its end ahead of time.
 pub(super) struct Followed<'a> {
@@ -79,53 +101,56 @@ async fn run_all(
     side.start_counts();
     let takes_all = requests.len() == side.stripes.len();
     let counts = side.stripe_bytes();
-    let mut running = FuturesUnordered::new();
     let is_extended = requests
         .iter()
         .any(|request| request.channel.mode == Mode::Extended);
-    for ((node, request), count) in side.stripes.iter_mut().zip(requests).zip(&*counts) {
-        running.push(followed.follow(node, request, count));
-    }
-    let mut results = Vec::new();
-    let mut failure = None;
-    while let Some(ended) = running.next().await {
-        match ended {
-            Ok(done) => results.push(done),
-            // The others end because they are told to; the first failure is mostly the cause.
-            Err(error) => {
-                if matches!(error, Error::Node(NodeFault::Lost { .. })) {
-                    followed.lost.cancel();
-                }
-                followed.stop.cancel();
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    drop(running);
-    match failure {
-        None => {
-            side.is_cached = is_extended && takes_all;
-            Ok(results)
-        }
-        Some(error) => Err(error),
-    }
+    let nodes = side.stripes.iter_mut().zip(requests).zip(&*counts);
+    let results = followed.all(nodes).await?;
+    side.is_cached = is_extended && takes_all;
+    Ok(results)
 }
 
 impl Followed<'_> {
-    /// Follows the transfer of one node to its end.
-    async fn follow(
+    /// Follows the transfers of all nodes to the end of the last; each counts its bytes.
+    async fn all<'n, S: Session + 'n>(
         &self,
-        node: &mut NodeSession,
+        nodes: impl Iterator<Item = ((&'n mut S, Transfer), &'n AtomicU64)>,
+    ) -> Result<Vec<Transferred>, Error> {
+        let mut running: FuturesUnordered<_> = nodes
+            .map(|((node, request), count)| self.follow(node, request, count))
+            .collect();
+        let mut results = Vec::new();
+        let mut failure: Option<Error> = None;
+        while let Some(ended) = running.next().await {
+            let error = match ended {
+                Ok(done) => {
+                    results.push(done);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if matches!(error, Error::Node(NodeFault::Lost { .. })) {
+                self.lost.cancel();
+            }
+            // The others end because they are told to.
+            self.stop.cancel();
+            if failure.as_ref().is_none_or(|first| is_cause(&error, first)) {
+                failure = Some(error);
+            }
+        }
+        failure.map_or(Ok(results), Err)
+    }
+
+    /// Follows the transfer of one node to its end.
+    async fn follow<S: Session>(
+        &self,
+        node: &mut S,
         request: Transfer,
         count: &AtomicU64,
     ) -> Result<Transferred, Error> {
         let sent = node.send(ToNode::Transfer(Box::new(request))).await;
-        sent.map_err(|error| lost(node, error))?;
+        sent.map_err(|error| lost(node.node(), error))?;
         let (mut until, mut is_hurried) = (None, false);
-        let moved = |total: u64| {
-            let before = count.fetch_max(total, Ordering::Relaxed);
-            self.watch.moved(total.saturating_sub(before));
-        };
         loop {
             let limit = async {
                 match until {
@@ -137,7 +162,8 @@ impl Followed<'_> {
                 biased;
                 () = self.stop.cancelled(), if until.is_none() => {
                     until = Some(Instant::now() + self.limit.0);
-                    node.send(ToNode::Abort).await.map_err(|error| lost(node, error))?;
+                    let told = node.send(ToNode::Abort).await;
+                    told.map_err(|error| lost(node.node(), error))?;
                     continue;
                 }
                 // Before the stop or after it.
@@ -147,37 +173,67 @@ impl Followed<'_> {
                     continue;
                 }
                 () = limit => return Err(self.limit.1(node.node().to_owned()).into()),
-                message = node.recv() => message.map_err(|error| lost(node, error))?,
+                message = node.recv() => message.map_err(|error| lost(node.node(), error))?,
             };
-            match message {
-                FromNode::Opened { reused } => self.watch.open(reused),
-                FromNode::Received(ranges) => self.watch.record(&ranges)?,
-                FromNode::Moved(total) => moved(total),
-                // The receiver lives as long as the session.
-                FromNode::Waiting => drop(self.events.send(Event::Waiting).await),
-                FromNode::Arrived => {
-                    let (agree, agreed) = oneshot::channel();
-                    // The session answers, or stops the transfer.
-                    if self.consent.send(agree).await.is_ok() && agreed.await.is_ok() {
-                        let told = node.send(ToNode::Publish).await;
-                        told.map_err(|error| lost(node, error))?;
-                    }
-                }
-                FromNode::Transferred(done) => {
-                    moved(done.bytes);
-                    self.watch.connected(done.connections);
-                    // The reports on the way named most of them.
-                    let known = self.watch.received();
-                    for range in done.ranges.iter() {
-                        self.watch.record(&known.gaps(range))?;
-                    }
-                    return Ok(*done);
-                }
-                FromNode::Failed(failed) => return Err(refused(node, *failed)),
-                FromNode::Done | FromNode::Listening(_) => {
-                    return Err(NodeFault::Protocol(node.node().to_owned()).into());
-                }
+            if let Some(done) = self.take(node, message, count).await? {
+                return Ok(done);
             }
         }
     }
+
+    /// Takes a message of a node; returns the result of its transfer once that has ended.
+    async fn take<S: Session>(
+        &self,
+        node: &S,
+        message: FromNode,
+        count: &AtomicU64,
+    ) -> Result<Option<Transferred>, Error> {
+        let moved = |total: u64| {
+            let before = count.fetch_max(total, Ordering::Relaxed);
+            self.watch.moved(total.saturating_sub(before));
+        };
+        match message {
+            FromNode::Opened { reused } => self.watch.open(reused),
+            FromNode::Received(ranges) => self.watch.record(&ranges)?,
+            FromNode::Moved(total) => moved(total),
+            // The receiver lives as long as the session.
+            FromNode::Waiting => drop(self.events.send(Event::Waiting).await),
+            FromNode::Arrived => {
+                let (agree, agreed) = oneshot::channel();
+                // The session answers, or stops the transfer.
+                if self.consent.send(agree).await.is_ok() && agreed.await.is_ok() {
+                    let told = node.send(ToNode::Publish).await;
+                    told.map_err(|error| lost(node.node(), error))?;
+                }
+            }
+            FromNode::Transferred(done) => {
+                moved(done.bytes);
+                self.watch.connected(done.connections);
+                // The reports on the way named most of them.
+                let known = self.watch.received();
+                for range in done.ranges.iter() {
+                    self.watch.record(&known.gaps(range))?;
+                }
+                return Ok(Some(*done));
+            }
+            FromNode::Failed(failed) => return Err(refused(node.node(), *failed)),
+            FromNode::Done | FromNode::Listening(_) => {
+                return Err(NodeFault::Protocol(node.node().to_owned()).into());
+            }
+        }
+        Ok(None)
+    }
 }
+
+/// Says whether a failure is the cause of the one that was reported first: the client ends its
+/// connections to all nodes when one is lost, and the others report that.
+fn is_cause(error: &Error, first: &Error) -> bool {
+    let Error::Node(NodeFault::Refused { failed, .. }) = first else {
+        return false;
+    };
+    error.is_lost_node() && matches!(failed.fault, Fault::Peer | Fault::Aborted)
+}
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

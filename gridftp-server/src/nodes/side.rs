@@ -266,10 +266,7 @@ impl NodeSide {
     async fn open(&self, node: &NodeHandle, until: Instant) -> Result<NodeSession, Error> {
         let opening = timeout_at(until, node.session(self.opening.clone())).await;
         let mut session = match opening {
-            Ok(opened) => opened.map_err(|error| NodeFault::Lost {
-                node: node.name().to_owned(),
-                why: Box::new(error),
-            })?,
+            Ok(opened) => opened.map_err(|error| lost(node.name(), error))?,
             Err(_) => return Err(NodeFault::Silent(node.name().to_owned()).into()),
         };
         for (side, stack) in [(StackSide::Net, &self.net), (StackSide::Disk, &self.disk)] {
@@ -354,9 +351,9 @@ impl NodeSide {
 }
 
 /// The failure of a node's connection.
-pub(super) fn lost(node: &NodeSession, why: gridftp_cluster::Error) -> Error {
-    let (node, why) = (node.node().to_owned(), Box::new(why));
-    NodeFault::Lost { node, why }.into()
+pub(super) fn lost(node: &str, why: gridftp_cluster::Error) -> Error {
+    let (node, why, at) = (node.to_owned(), Box::new(why), Instant::now());
+    NodeFault::Lost { node, why, at }.into()
 }
 
 /// Sends a node its request, and waits for the answer.
@@ -366,9 +363,9 @@ async fn ask(node: &mut NodeSession, request: ToNode, until: Instant) -> Result<
         node.recv().await
     };
     match timeout_at(until, asking).await {
-        Ok(Ok(FromNode::Failed(failed))) => Err(refused(node, *failed)),
+        Ok(Ok(FromNode::Failed(failed))) => Err(refused(node.node(), *failed)),
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(lost(node, error)),
+        Ok(Err(error)) => Err(lost(node.node(), error)),
         Err(_) => Err(NodeFault::Silent(node.node().to_owned()).into()),
     }
 }
@@ -382,7 +379,7 @@ fn is_of_the_node(error: &Error) -> bool {
 }
 
 /// The failure that a node reports.
-pub(super) fn refused(node: &NodeSession, failed: Failed) -> Error {
-    let (node, failed) = (node.node().to_owned(), Box::new(failed));
+pub(super) fn refused(node: &str, failed: Failed) -> Error {
+    let (node, failed) = (node.to_owned(), Box::new(failed));
     NodeFault::Refused { node, failed }.into()
 }

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::follow::run;
 use super::mover::{NodeMover, wire_path};
-use crate::data::{KEEPING, Store};
-use crate::error::{Error, NodeFault};
+use crate::data::Store;
+use crate::error::{Error, KEEPING, NodeFault};
 
 /// Longest time for a file to show the size that a node reported: NFS with `actimeo=3` keeps
 /// attributes of files and directories for up to three seconds.

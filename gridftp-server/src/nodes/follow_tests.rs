@@ -1,0 +1,185 @@
+//! Nodes that fail under a transfer, on paused time and without sockets.
+
+use std::collections::VecDeque;
+
+use byte_ranges::{Range64, RangeSet};
+use ftp_proto::types::{Channel, ListForm};
+use ftp_wire::path::FtpPath;
+use ftp_wire::reply::{Code, Reply};
+use gridftp_cluster::{Failed, TransferKind};
+use tokio::sync::Notify;
+
+use super::*;
+use crate::data::Verdict;
+use crate::data::store_tests::{Recorder, Recording, fail_by, store};
+use crate::reply_for::reply_for;
+
+/// Time of a failure after the beginning, and the silence after which a node counts as lost.
+const FAILS: Duration = Duration::from_millis(2400);
+const SILENCE: Duration = Duration::from_millis(3500);
+
+/// The end of a node's transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Conduct {
+    /// Its process is killed.
+    Dies,
+    /// Its process is stopped.
+    Freezes,
+    /// The client breaks its data connections.
+    Breaks,
+    /// It ends once it is told to.
+    Obeys,
+    /// It does not end.
+    Stays,
+}
+
+/// A node that has received the block of its number.
+struct Played {
+    name: String,
+    conduct: Conduct,
+    begun: Instant,
+    messages: VecDeque<FromNode>,
+    aborted: Notify,
+}
+
+impl Played {
+    fn new((number, conduct): (u64, Conduct)) -> Self {
+        let block = Range64::from_len(number * 10, 10).into_iter().collect();
+        Self {
+            name: format!("node{number}"),
+            conduct,
+            begun: Instant::now(),
+            messages: [
+                FromNode::Opened { reused: false },
+                FromNode::Received(block),
+            ]
+            .into(),
+            aborted: Notify::new(),
+        }
+    }
+}
+
+impl Session for Played {
+    fn node(&self) -> &str {
+        &self.name
+    }
+
+    async fn send(&self, request: ToNode) -> gridftp_cluster::Result<()> {
+        if request == ToNode::Abort {
+            self.aborted.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn recv(&mut self) -> gridftp_cluster::Result<FromNode> {
+        if let Some(message) = self.messages.pop_front() {
+            return Ok(message);
+        }
+        let peer = self.name.clone();
+        let fails = self.begun + FAILS;
+        match self.conduct {
+            Conduct::Dies => {
+                sleep_until(fails).await;
+                Err(gridftp_cluster::Error::Ended { peer })
+            }
+            Conduct::Freezes => {
+                sleep_until(fails + SILENCE).await;
+                let after = SILENCE;
+                Err(gridftp_cluster::Error::Silent { peer, after })
+            }
+            Conduct::Breaks => {
+                sleep_until(fails).await;
+                Ok(failed("closed", Fault::Peer))
+            }
+            Conduct::Obeys => {
+                self.aborted.notified().await;
+                Ok(failed("aborted", Fault::Aborted))
+            }
+            Conduct::Stays => std::future::pending().await,
+        }
+    }
+}
+
+fn failed(text: &str, fault: Fault) -> FromNode {
+    let reply = Reply::coded(Code::of::<426>(), [text]);
+    FromNode::Failed(Box::new(Failed { reply, fault }))
+}
+
+/// A transfer of any kind.
+fn request() -> Transfer {
+    Transfer {
+        kind: TransferKind::List {
+            path: FtpPath::root(),
+            form: ListForm::Long,
+        },
+        channel: Channel::new(Mode::Extended),
+        perf_every: None,
+        restart_every: None,
+        drains: false,
+    }
+}
+
+/// Follows transfers of these nodes to their failure.
+async fn follow(watch: &Watch, conducts: &[Conduct]) -> Error {
+    let (events, _told) = mpsc::channel(64);
+    let (consent, _asked) = mpsc::channel(1);
+    let followed = Followed {
+        watch,
+        events,
+        stop: CancellationToken::new(),
+        consent,
+        limit: (Duration::from_secs(3), NodeFault::Silent),
+        lost: CancellationToken::new(),
+    };
+    let mut nodes: Vec<_> = (0..)
+        .zip(conducts.iter().copied())
+        .map(Played::new)
+        .collect();
+    let counts: Vec<_> = nodes.iter().map(|_| AtomicU64::new(0)).collect();
+    let all = nodes.iter_mut().map(|node| (node, request())).zip(&counts);
+    followed.all(all).await.expect_err("a failure")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_is_told_of_a_lost_node_within_five_seconds() {
+    for lost in [Conduct::Dies, Conduct::Freezes] {
+        for (other, recording) in [
+            (Conduct::Obeys, Recording::Works),
+            (Conduct::Stays, Recording::Works),
+            (Conduct::Obeys, Recording::Hangs),
+            (Conduct::Stays, Recording::Hangs),
+        ] {
+            let row = format!("{lost:?} {other:?} {recording:?}");
+            let sink = Recorder::new(recording);
+            let conducts = [Conduct::Obeys, lost, other];
+            let receiving = async |watch: &Watch| follow(watch, &conducts).await;
+            let sound = |_| async { Ok(Verdict::Sound) };
+            let begun = Instant::now();
+            let (error, told) = fail_by(&store(), &sink, receiving, sound).await;
+            let taken = begun.elapsed() - FAILS;
+            assert!(taken <= Duration::from_secs(5), "{row}: {taken:?}");
+            let reply = reply_for(&error);
+            assert_eq!(reply.code(), Code::of::<426>(), "{row}");
+            assert!(reply.text().contains("data node node1: lost"), "{row}");
+            let told: RangeSet = told.iter().flatten().collect();
+            let expected = match recording {
+                Recording::Works => RangeSet::up_to(30),
+                _ => RangeSet::new(),
+            };
+            assert_eq!(told, expected, "{row}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_node_is_named_in_place_of_the_connections_that_break_with_it() {
+    for (conducts, named) in [
+        ([Conduct::Breaks, Conduct::Dies], "node1: lost"),
+        ([Conduct::Breaks, Conduct::Freezes], "node1: no answer"),
+        ([Conduct::Dies, Conduct::Breaks], "node0: lost"),
+        ([Conduct::Obeys, Conduct::Breaks], "closed"),
+    ] {
+        let error = follow(&Watch::new(), &conducts).await.to_string();
+        assert!(error.contains(named), "{conducts:?}: {error}");
+    }
+}
