@@ -256,7 +256,7 @@ fn a_killed_client_leaves_no_partial_file_under_the_final_name() -> Result<()> {
 
 #[test]
 fn a_killed_server_is_an_error_within_a_minute() -> Result<()> {
-    let mut bed = Bed::new()?;
+    let bed = Bed::new()?;
     bed.there.file("file", SIZE * 4, 3)?;
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
     let url = bed.server.url_at(relay.addr(), "file");

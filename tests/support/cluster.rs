@@ -194,7 +194,7 @@ impl Cluster {
             (line == "serving as a data node").then(|| SocketAddr::from(([0; 4], 0)))
         })?;
         self.nodes.push(node);
-        for front in iter::once(&mut self.front).chain(&mut self.others) {
+        for front in iter::once(&self.front).chain(&self.others) {
             let registered = format!("node registered node=\"{name}\"");
             front.host.daemon().wait_for(&registered)?;
         }

@@ -119,8 +119,13 @@ impl Daemon {
 
     /// Waits until the output contains `word`.
     pub fn wait_for(&self, word: &str) -> Result<()> {
-        let found = self.output.wait(READY, |output| output.text.contains(word));
-        found.map(drop)
+        self.wait_for_any(&[word])
+    }
+
+    /// Waits until the output contains one of `words`.
+    pub fn wait_for_any(&self, words: &[&str]) -> Result<()> {
+        let is_there = |output: &Written| words.iter().any(|word| output.text.contains(word));
+        self.output.wait(READY, is_there).map(drop)
     }
 
     /// Waits until both pipes are closed, and returns the whole output.
@@ -131,6 +136,11 @@ impl Daemon {
     /// Sends a signal to the server process alone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(group_of(&self.child), signal)?)
+    }
+
+    /// Sends a signal to the server process and to those that it started.
+    pub fn signal_all(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process_group(group_of(&self.child), signal)?)
     }
 
     /// Waits until the process exits by itself, and returns whether it reported success.

@@ -127,8 +127,8 @@ impl Host {
     }
 
     /// Returns the process.
-    pub fn daemon(&mut self) -> &mut Daemon {
-        &mut self.daemon
+    pub fn daemon(&self) -> &Daemon {
+        &self.daemon
     }
 
     /// Returns the process number.

@@ -90,19 +90,16 @@ impl Failing {
         self.cluster.add_node(flags)
     }
 
-    /// Checks that a transfer has failed with the node, and so has used it. A client may hear of it
-    /// from the other server, and abort the transfer before the front end ends it.
+    /// Checks that a transfer has failed with the node, and so has used it. The log may follow the
+    /// reply.
     pub(super) fn check_noticed(&self) -> Result<()> {
-        let (name, output) = (self.node + 1, self.front().output());
-        let noticed = [
-            format!("data node node{name}:"),
-            "aborted by the client".to_owned(),
-        ];
-        ensure!(
-            noticed.iter().any(|words| output.contains(words)),
-            "the failure came too late"
-        );
-        Ok(())
+        let name = self.node + 1;
+        let noticed = ["lost", "no answer"].map(|end| format!("data node node{name}: {end}"));
+        let found = self
+            .front()
+            .daemon()
+            .wait_for_any(&noticed.each_ref().map(String::as_str));
+        found.context("the failure came too late")
     }
 
     /// Sends a signal to the node.
