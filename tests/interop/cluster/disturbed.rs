@@ -12,41 +12,49 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, Daemon, Finished, GridLab, Peer, Relay, Tree, binary, file_url, run, same_file,
+    Break, Cluster, Daemon, Finished, GridLab, ObjectServer, ObjectServerKind, Peer, Relay, Tree,
+    binary, file_url, run, same_file,
 };
 
-use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, NOTICED, SLOW};
+use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, NOTICED, SLOW, storage};
 use super::parts::{PART, same_part};
 use super::{LIMIT, SIZE, cp, secure_url, secured};
 use crate::striped::Front;
 
 /// Longest time from the failure of a node until the client has been told, on a busy machine.
-const TOLD: Duration = Duration::from_secs(15);
+pub(super) const TOLD: Duration = Duration::from_secs(15);
 
 /// Flags of a copy that is not tried again.
-const ONCE: &[&str] = &["--debug", "-p", "1", "--retries", "0", "--retry-for", "0"];
+pub(super) const ONCE: &[&str] = &["--debug", "-p", "1", "--retries", "0", "--retry-for", "0"];
 
 /// Those of a part of a file, slow enough for a failure in the middle.
-const PARTLY: &[&str] = &["--debug", "-p", "1", "--offset", "1000", "--length", "66M"];
+pub(super) const PARTLY: &[&str] = &["--debug", "-p", "1", "--offset", "1000", "--length", "66M"];
 
-/// A part of a file goes on over the nodes that are left, of four.
-fn failing_with_a_part(failure: Failure) -> Result<()> {
-    for put in [true, false] {
+/// A part of a file goes on over the nodes that are left, of four; one of an object over a node that
+/// was added, since one alone sends it.
+fn failing_with_a_part(failure: Failure, store: Option<&ObjectServer>) -> Result<()> {
+    // An object is replaced as a whole.
+    let ways = if store.is_some() { 1 } else { 2 };
+    for put in [false, true].into_iter().take(ways) {
         let (tree, other) = (Tree::new()?, Tree::new()?);
         let source = other.file("file", SIZE, 61)?;
         let (there, back) = (tree.path("file"), other.path("back"));
-        let mut failing = Failing::start(tree.root(), 3, &[])?;
+        let others = if store.is_some() { 0 } else { 3 };
+        let mut failing = Failing::over(tree.root(), store, others, &[])?;
         let (ends, copied) = match put {
             true => {
                 tree.file("file", SIZE, 62)?;
                 ((file_url(&source), failing.url("file")), &there)
             }
             false => {
-                fs::copy(&source, &there)?;
+                cp(&[], &file_url(&source), &failing.front().url("file"))?.ok()?;
                 ((failing.url("file"), file_url(&back)), &back)
             }
         };
         let copying = Copying::begin(PARTLY, ends);
+        if others == 0 {
+            failing.add_another(store)?;
+        }
         failing.fail(failure, &copying)?;
         let copied_part = copying
             .end_without_a_node()
@@ -63,76 +71,120 @@ fn failing_with_a_part(failure: Failure) -> Result<()> {
 
 #[test]
 fn a_part_of_a_file_survives_a_node_that_is_killed() -> Result<()> {
-    failing_with_a_part(KILLED)
+    failing_with_a_part(KILLED, None)
 }
 
 #[test]
 fn a_part_of_a_file_survives_a_node_that_is_frozen() -> Result<()> {
-    failing_with_a_part(FROZEN)
+    failing_with_a_part(FROZEN, None)
 }
 
 #[test]
 fn a_part_of_a_file_survives_a_node_that_is_cut_off() -> Result<()> {
-    failing_with_a_part(Failure::CutOff)
+    failing_with_a_part(Failure::CutOff, None)
+}
+
+#[test]
+fn a_part_of_an_object_survives_a_node_that_fails() -> Result<()> {
+    let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
+        return Ok(());
+    };
+    let failures = [KILLED, FROZEN, Failure::CutOff];
+    failures
+        .into_iter()
+        .try_for_each(|failure| failing_with_a_part(failure, Some(&store)))
 }
 
 /// Without any node a copy fails soon; it goes on when there is one again.
-#[test]
-fn a_copy_fails_with_the_last_node_and_is_resumed() -> Result<()> {
-    for failure in [KILLED, FROZEN, Failure::CutOff] {
-        for put in [true, false] {
-            let (tree, other) = (Tree::new()?, Tree::new()?);
-            let source = other.file("file", SIZE, 63)?;
-            let (there, back) = (tree.path("file"), other.path("back"));
-            let mut failing = Failing::start(tree.root(), 0, &[])?;
-            let (local, copied) = if put {
-                (&source, &there)
-            } else {
-                (&back, &back)
-            };
-            if !put {
-                fs::copy(&source, &there)?;
-            }
-            let ends = |url: String| match put {
-                true => (file_url(local), url),
-                false => (url, file_url(local)),
-            };
-            let copying = Copying::begin(ONCE, ends(failing.url("file")));
-            failing.fail(failure, &copying)?;
-            let failed = Instant::now();
-            let refused = copying.end()?.failed()?;
-            let row = || format!("{failure:?}, put {put}: {}", refused.report());
-            ensure!(failed.elapsed() < TOLD, "late, {}", row());
-            ensure!(refused.stderr.contains("data node node1"), "{}", row());
-            ensure!(!copied.exists(), "a part has the final name, {}", row());
-            match failure {
-                FROZEN => failing.signal(Signal::CONT)?,
-                _ => failing.cluster.add_node(&[])?,
-            }
-            let (from, to) = ends(failing.url("file"));
-            let before = failing.passed();
-            let resumed = cp(&["--resume"], &from, &to)?.ok().with_context(row)?;
-            same_file(copied, &source)?;
-            let again = failing.passed() - before;
-            ensure!(
-                again < SIZE - (1 << 20),
-                "{again} bytes anew after {failure:?}, put {put}: {}",
-                resumed.report()
-            );
+fn failing_with_the_last_node(failure: Failure, store: Option<&ObjectServer>) -> Result<()> {
+    for put in [true, false] {
+        let (tree, other) = (Tree::new()?, Tree::new()?);
+        let source = other.file("file", SIZE, 63)?;
+        let name = format!("file-{put}");
+        let there = store.map_or_else(|| tree.path(&name), |store| store.object(&name));
+        let back = other.path("back");
+        let mut failing = Failing::over(tree.root(), store, 0, &[])?;
+        let (local, copied) = if put {
+            (&source, &there)
+        } else {
+            (&back, &back)
+        };
+        if !put {
+            cp(&[], &file_url(&source), &failing.front().url(&name))?.ok()?;
+        }
+        let ends = |url: String| match put {
+            true => (file_url(local), url),
+            false => (url, file_url(local)),
+        };
+        let copying = Copying::begin(ONCE, ends(failing.url(&name)));
+        failing.fail(failure, &copying)?;
+        let failed = Instant::now();
+        let refused = copying.end()?.failed()?;
+        let row = || format!("{failure:?}, put {put}: {}", refused.report());
+        ensure!(failed.elapsed() < TOLD, "late, {}", row());
+        ensure!(refused.stderr.contains("data node node1"), "{}", row());
+        ensure!(!copied.exists(), "a part has the final name, {}", row());
+        match failure {
+            FROZEN => failing.signal(Signal::CONT)?,
+            _ => failing.add_another(store)?,
+        }
+        let (from, to) = ends(failing.url(&name));
+        let before = failing.passed();
+        let resumed = cp(&["--resume"], &from, &to)?.ok().with_context(row)?;
+        same_file(copied, &source)?;
+        let again = failing.passed() - before;
+        ensure!(
+            again < SIZE - (1 << 20),
+            "{again} bytes anew after {failure:?}, put {put}: {}",
+            resumed.report()
+        );
+        if store.is_some() {
+            fs::remove_file(&there)?;
         }
     }
     Ok(())
 }
 
-/// Waits until the files of a folder hold so many bytes.
+#[test]
+fn a_copy_fails_with_the_last_node_and_is_resumed() -> Result<()> {
+    let failures = [KILLED, FROZEN, Failure::CutOff];
+    failures
+        .into_iter()
+        .try_for_each(|failure| failing_with_the_last_node(failure, None))
+}
+
+#[test]
+fn a_copy_of_an_object_fails_with_the_last_node_and_is_resumed() -> Result<()> {
+    let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
+        return Ok(());
+    };
+    let failures = [KILLED, FROZEN, Failure::CutOff];
+    failures
+        .into_iter()
+        .try_for_each(|failure| failing_with_the_last_node(failure, Some(&store)))
+}
+
+/// Bytes of the files of a folder and of those in it.
+fn stored(folder: &Path) -> Result<u64> {
+    let (mut stored, mut folders) = (0, vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let entry = entry?;
+            // A file may get another name in between.
+            match entry.metadata() {
+                Ok(it) if it.is_dir() => folders.push(entry.path()),
+                it => stored += it.map_or(0, |it| it.blocks() * 512),
+            }
+        }
+    }
+    Ok(stored)
+}
+
+/// Waits until a folder holds so many bytes.
 fn wait_until_stored(folder: &Path, bytes: u64) -> Result<()> {
     let begun = Instant::now();
     loop {
-        let mut stored = 0;
-        for entry in fs::read_dir(folder)? {
-            // A file may get another name in between.
-            stored += entry?.metadata().map_or(0, |it| it.blocks() * 512);
-        }
+        let stored = stored(folder)?;
         if stored >= bytes {
             return Ok(());
         }
@@ -157,39 +209,54 @@ fn private(
     Ok(Copying::run(move || run(&mut command, LIMIT)))
 }
 
-/// A node of four fails in the middle of private data, or the only one.
-fn failing_in_private(failure: Failure) -> Result<()> {
+/// A node fails in the middle of private data: one of four, the only one, and over a store one that
+/// is replaced, since one alone serves an object.
+fn failing_in_private(failure: Failure, store: Option<&ObjectServer>) -> Result<()> {
     let Failure::Signal(signal) = failure else {
         anyhow::bail!("no relay cuts off private data");
     };
     let lab = GridLab::new()?;
+    let storage = storage(store)?;
     let mut flags = secured(&lab);
     flags.extend(["--net-stacks", "tcp,rate"].map(str::to_owned));
+    flags.extend(storage);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    for (nodes, put) in [(4, true), (4, false), (1, true), (1, false)] {
+    let many = if store.is_some() { 1 } else { 4 };
+    for (is_last, put) in [(false, true), (false, false), (true, true), (true, false)] {
         let (tree, other, here) = (Tree::new()?, Tree::new()?, Tree::new()?);
         let source = other.file("file", SIZE, 64)?;
+        let nodes = if is_last { 1 } else { many };
         let mut cluster = Cluster::start_with(tree.root(), nodes, &flags, &flags)?;
-        let url = secure_url(cluster.front(), "file");
-        let (there, back) = (tree.path("file"), here.path("back"));
+        let name = format!("{failure:?}-{is_last}-{put}").replace(['"', '(', ')'], "");
+        let url = secure_url(cluster.front(), &name);
+        let there = store.map_or_else(|| tree.path(&name), |store| store.object(&name));
+        let back = here.path("back");
         let (ends, folder, copied) = match put {
-            true => ((file_url(&source), url), tree.root(), &there),
+            true => {
+                let folder = there.parent().context("a folder")?;
+                ((file_url(&source), url), folder, &there)
+            }
             false => {
-                fs::copy(&source, &there)?;
+                let up = file_url(&source);
+                private(&lab, "tcp", &[], (&up, &url))?.end()?.ok()?;
                 ((url, file_url(&back)), here.root(), &back)
             }
         };
         let ends = (ends.0.as_str(), ends.1.as_str());
-        let (stack, once) = match nodes {
-            1 => ("tcp,rate:rate=24M", ONCE.get(3..).unwrap_or_default()),
-            _ => ("tcp,rate:rate=8M", &[][..]),
+        let (stack, once) = match is_last {
+            true => ("tcp,rate:rate=24M", ONCE.get(3..).unwrap_or_default()),
+            false => ("tcp,rate:rate=8M", &[][..]),
         };
+        let before = stored(folder)?;
         let copying = private(&lab, stack, once, ends)?;
-        wait_until_stored(folder, SIZE / 4)?;
+        wait_until_stored(folder, before + SIZE / 4)?;
+        if nodes == 1 && !is_last {
+            cluster.add_node(&flags)?;
+        }
         cluster.nodes().first().context("a node")?.signal(signal)?;
         let failed = Instant::now();
         ensure!(!copying.is_finished(), "the failure came too late");
-        if nodes == 1 {
+        if is_last {
             let refused = copying.end()?.failed()?;
             ensure!(failed.elapsed() < TOLD, "late: {}", refused.report());
             ensure!(
@@ -201,9 +268,9 @@ fn failing_in_private(failure: Failure) -> Result<()> {
             cluster.add_node(&flags)?;
             private(&lab, "tcp", &["--resume"], ends)?.end()?.ok()?;
         } else {
-            // Other nodes may fail first by the end of their connections.
             let copied = copying.end()?.ok()?;
-            ensure!(copied.stderr.contains("retry 1: "), "{}", copied.report());
+            let told = copied.stderr.contains("data node node1: ");
+            ensure!(told, "{}", copied.report());
         }
         same_file(copied, &source).with_context(|| cluster.front().output())?;
     }
@@ -212,12 +279,24 @@ fn failing_in_private(failure: Failure) -> Result<()> {
 
 #[test]
 fn private_data_survives_a_node_that_is_killed() -> Result<()> {
-    failing_in_private(KILLED)
+    failing_in_private(KILLED, None)
 }
 
 #[test]
 fn private_data_survives_a_node_that_is_frozen() -> Result<()> {
-    failing_in_private(FROZEN)
+    failing_in_private(FROZEN, None)
+}
+
+/// With an index that a frozen node shares, its upload begins anew.
+#[test]
+fn private_data_of_objects_survives_a_node_that_fails() -> Result<()> {
+    for failure in [KILLED, FROZEN] {
+        let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
+            return Ok(());
+        };
+        failing_in_private(failure, Some(&store))?;
+    }
+    Ok(())
 }
 
 /// The Globus client is told soon, nothing is published, and others are served meanwhile. It ends
@@ -253,7 +332,7 @@ fn the_globus_client_is_told_of_a_node_that_fails() -> Result<()> {
                 begun.then(|| SocketAddr::from(([0; 4], 0)))
             })?;
             if !put {
-                failing.add_another(&[])?;
+                failing.add_another(None)?;
             }
             failing.disturb(failure)?;
             let failed = Instant::now();

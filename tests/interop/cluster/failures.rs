@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, Finished, Host, Peer, Place, Relay, Tree, file_url, same_file,
+    Break, Cluster, Finished, Host, ObjectServer, Peer, Place, Relay, Tree, file_url, same_file,
 };
 
 use super::matrix::Client;
@@ -52,7 +52,21 @@ pub(super) struct Failing {
 impl Failing {
     /// Starts this node and `others` over `root`, with these flags of the front end.
     pub(super) fn start(root: &Path, others: usize, flags: &[&str]) -> Result<Self> {
-        Self::of(Cluster::start_with(root, others, flags, &[])?, &[], SLOW)
+        Self::over(root, None, others, flags)
+    }
+
+    /// As [`start`](Self::start), over a store in place of `root`, if there is one.
+    pub(super) fn over(
+        root: &Path,
+        store: Option<&ObjectServer>,
+        others: usize,
+        flags: &[&str],
+    ) -> Result<Self> {
+        let storage = storage(store)?;
+        let node: Vec<&str> = storage.iter().map(String::as_str).collect();
+        let front = [flags, &node].concat();
+        let cluster = Cluster::start_with(root, others, &front, &node)?;
+        Self::of(cluster, &node, SLOW)
     }
 
     /// Adds the node to a cluster, with these flags, and a relay of this rate.
@@ -85,7 +99,14 @@ impl Failing {
 
     /// Adds another node in the middle of a copy, which is sure to use the node that fails if it
     /// began with this one alone.
-    pub(super) fn add_another(&mut self, flags: &[&str]) -> Result<()> {
+    pub(super) fn add_another(&mut self, store: Option<&ObjectServer>) -> Result<()> {
+        let storage = storage(store)?;
+        let flags: Vec<&str> = storage.iter().map(String::as_str).collect();
+        self.add_another_with(&flags)
+    }
+
+    /// As [`add_another`](Self::add_another), with these flags.
+    pub(super) fn add_another_with(&mut self, flags: &[&str]) -> Result<()> {
         self.relay.wait_until_passed(1)?;
         self.cluster.add_node(flags)
     }
@@ -127,6 +148,14 @@ impl Failing {
         }
         Ok(())
     }
+}
+
+/// The flags of a node over this store.
+pub(super) fn storage(store: Option<&ObjectServer>) -> Result<Vec<String>> {
+    let Some(store) = store else {
+        return Ok(Vec::new());
+    };
+    Ok(vec!["--storage".to_owned(), store.storage()?])
 }
 
 /// A copy that another thread waits for.
@@ -215,8 +244,8 @@ enum Other {
 }
 
 /// The server whose node fails.
-#[derive(Clone, Copy, Debug)]
-enum At {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum At {
     Source,
     Destination,
 }
@@ -265,7 +294,7 @@ fn failing_between(
     };
     let copying = copy(ends);
     if is_alone {
-        failing.add_another(&[])?;
+        failing.add_another(None)?;
     }
     failing.fail(failure, &copying)?;
     end(copying)

@@ -1,6 +1,7 @@
 //! A front end of ours with data nodes: our client and the Globus one, and Globus servers as the
 //! other end.
 
+mod between;
 mod disturbed;
 mod failures;
 mod fronts;
