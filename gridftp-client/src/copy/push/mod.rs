@@ -11,7 +11,7 @@ use ftp_wire::command::{Mode, Tag};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
-use ftp_wire::reply::Reply;
+use ftp_wire::reply::{Code, Reply};
 use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
@@ -32,6 +32,7 @@ use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
+use crate::options::CopyOptions;
 use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState, Transfer};
 
@@ -298,6 +299,16 @@ fn note_marker(taken: &mut Taken, reply: &Reply) {
     }
 }
 
+/// Most attempts to go on with bytes of the server that are in use.
+const BUSY: u32 = 4;
+
+/// Says whether the server may go on with its bytes at a later attempt: an upload of a connection or
+/// a node that was cut off keeps them for a while. The last attempt begins at the start.
+fn is_busy(code: Code, failures: u32, options: &CopyOptions) -> bool {
+    let in_use = code == Code::of::<450>() || code == Code::of::<425>();
+    in_use && failures < BUSY && options.goes_on(failures + 2, Duration::ZERO, false)
+}
+
 /// Ends an attempt at a store that did not begin; one that was to go on with the server's bytes may
 /// have been refused for that, so the next begins at the start.
 fn fail(
@@ -306,9 +317,10 @@ fn fail(
     mut failure: Failure,
     resumes: bool,
 ) -> Result<(), Stop> {
-    let refused = failure.error.reply().is_some();
+    let job = taken.file_mut();
+    let code = failure.error.reply().map(Reply::code);
+    let refused = code.is_some_and(|code| !is_busy(code, job.failures, &shared.options));
     if resumes && refused {
-        let job = taken.file_mut();
         job.anew = true;
         job.forget();
         failure.midway = true;

@@ -9,15 +9,18 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::Mode;
+use ftp_wire::reply::Code;
 use gridftp_dsi_posix::FileSource;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::ask::{Asker, settle_rest};
+use super::is_busy;
 use crate::abilities::Abilities;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, Window};
+use crate::options::CopyOptions;
 use crate::played;
 
 /// Directories of the tree.
@@ -156,4 +159,19 @@ async fn a_refused_restart_is_told_as_that() {
     assert_eq!(line, "REST 0-1");
     let refused = refused.unwrap().unwrap().to_string();
     assert!(refused.contains("501 not that range"), "{refused}");
+}
+
+#[test]
+fn bytes_in_use_are_asked_for_again_but_at_the_last_attempt() {
+    let waits = |code, failures, retries| {
+        let options = CopyOptions {
+            retries,
+            ..CopyOptions::default()
+        };
+        is_busy(code, failures, &options)
+    };
+    let (in_use, refused) = (Code::of::<450>(), Code::of::<501>());
+    assert!(waits(in_use, 0, 2) && waits(in_use, 3, 9));
+    assert!(!waits(in_use, 0, 1) && !waits(in_use, 1, 2) && !waits(in_use, 4, 9));
+    assert!(!waits(refused, 0, 9));
 }
