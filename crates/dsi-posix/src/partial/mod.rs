@@ -15,27 +15,25 @@
 //!   has the name.
 //! - In a served tree, the index has an entry for each partial file as long as that exists.
 
+mod publish;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_ranges::{Range64, RangeSet};
-use gridftp_dsi::{ErrorKind, Finish, Stat};
+use gridftp_dsi::ErrorKind;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::complete::{copy_metadata, settle_size, verify};
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
 use crate::journal::{self, Origin, Over, Record};
-use crate::late;
 use crate::names::Names;
-use crate::new_name;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::shared::Place;
-use crate::stat::stat_of;
 
 /// Most attempts to open a file that another writer renames between opening and locking.
 pub(crate) const ATTEMPTS: u32 = 64;
@@ -330,81 +328,6 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Checks the file and gives it the target's name; with `sync`, syncs both to the medium.
-    pub(crate) fn publish(&self, done: &Finish, sync: bool) -> Outcome<Stat> {
-        let dir = self.dir.as_fd();
-        let len = settle_size(self.file(), done)?;
-        if let Err(fault) = verify(self.file(), done) {
-            if matches!(fault, Fault::Rule(ErrorKind::Mismatch, _)) {
-                self.discard();
-            }
-            return Err(fault);
-        }
-        let old = match rustix::fs::statat(dir, self.name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(old) => Some(old),
-            Err(Errno::NOENT) => None,
-            Err(errno) => return Err(errno.into()),
-        };
-        if done.exclusive && old.is_some() {
-            self.discard();
-            return Err(TAKEN);
-        }
-        match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
-            None | Some(FileType::RegularFile) => {}
-            Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
-            Some(_) => return Err(NOT_REGULAR),
-        }
-        if self.over.is_some() && self.over != old.as_ref().map(Over::of) {
-            self.discard();
-            return Err(Fault::Rule(
-                ErrorKind::Changed,
-                "the file was changed or replaced while a copy of it was updated",
-            ));
-        }
-        copy_metadata(self.file(), old.as_ref(), done)?;
-        if let Err(errno) = late::settle(self.file(), sync) {
-            // It is unknown which of the bytes are lost.
-            self.discard();
-            return Err(errno.into());
-        }
-        if !is_at(dir, &self.temp, &self.stat) {
-            self.gone.store(true, Ordering::Relaxed);
-            return Err(Fault::Rule(
-                ErrorKind::Changed,
-                "the partial file was removed during the upload",
-            ));
-        }
-        // Remove the record first: a leftover record could apply to another file.
-        let recorded = self.recorded.swap(false, Ordering::Relaxed);
-        if recorded {
-            journal::remove(dir, &[&self.names.held, &self.names.next])?;
-        }
-        let (temp, name) = (self.temp.as_slice(), self.name.as_slice());
-        let named = match done.exclusive {
-            true => new_name::rename(dir, temp, name),
-            false => rustix::fs::renameat(dir, temp, dir, name),
-        };
-        if let Err(errno) = named {
-            if done.exclusive && errno == Errno::EXIST {
-                self.discard();
-                return Err(TAKEN);
-            }
-            if recorded {
-                // Best effort: the rename has failed, and the upload with it.
-                let _ = self.checkpoint(&RangeSet::up_to(len), false);
-            }
-            return Err(errno.into());
-        }
-        self.gone.store(true, Ordering::Relaxed);
-        if sync {
-            journal::sync_dir(dir)?;
-        }
-        Ok(stat_of(
-            self.name.as_slice(),
-            &rustix::fs::fstat(&self.file)?,
-        ))
-    }
-
     /// Removes the partial file and its records.
     fn discard(&self) {
         if self.gone.swap(true, Ordering::Relaxed) {
@@ -468,9 +391,6 @@ fn is_current(dir: BorrowedFd<'_>, name: &[u8], record: &Record) -> bool {
             .is_ok_and(|there| Over::of(&there) == over)
     })
 }
-
-/// The error of an upload that may not replace what has its name.
-const TAKEN: Fault = Fault::Rule(ErrorKind::Exists, "the upload was to replace nothing");
 
 /// Whether the entry `name` of `dir` is the file that `stat` describes.
 pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
