@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::security::DataProtection;
 use ftp_proto::types::{Channel, Event, TransferKind};
+use ftp_wire::path::FtpPath;
 use gridftp_cluster::{
     Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, StoreRules, ToNode,
-    Transfer, TransferKind as NodeKind, Transferred,
+    Transfer, TransferKind as NodeKind, Transferred, Whole,
 };
 use gridftp_cluster::{Replies, Requests};
 use gridftp_data::{Peers, Watch};
@@ -227,73 +228,95 @@ impl<D: Dsi> Served<D> {
             watch,
             reporter,
         };
-        let mut mover = Mover::new(context, &mut self.side);
-        let mut done = Transferred::default();
-        match transfer.kind {
-            NodeKind::Store {
-                path,
-                upload,
-                base,
-                held,
-                ..
-            } => {
-                let _file = take_file(mover.side.channel.descriptors())?;
-                let path = dsi_path(&path)?;
-                let received = mover
-                    .join(&Joined {
-                        path: &path,
-                        upload: &upload,
-                        base,
-                        start: held.first_hole(),
-                    })
-                    .await?;
-                done.bytes = received.bytes;
-                done.end = received.end;
-                done.ended_unmarked = received.ended_unmarked;
-            }
-            NodeKind::Retrieve {
-                path,
-                region,
-                held,
-                layout,
-                stripe,
-                stripes,
-            } => {
-                mover.stripe = Stripe::new(layout, stripe, stripes).filter(|_| stripes > 1);
-                let kind = TransferKind::Retrieve { path, region, held };
-                done.bytes = mover.run(kind, transfer.drains).await?.bytes;
-            }
-            NodeKind::List { path, form } => {
-                let kind = TransferKind::List { path, form };
-                done.bytes = mover.run(kind, transfer.drains).await?.bytes;
-            }
-            NodeKind::RetrieveBy { path, module } => {
-                let kind = TransferKind::RetrieveBy { path, module };
-                let moved = mover.run(kind, transfer.drains).await?;
-                done.bytes = moved.bytes;
-                done.digest = moved.digest.map(|digest| (digest.algorithm, digest.hex));
-            }
-            NodeKind::Whole(whole) => {
-                let _file = take_file(mover.side.channel.descriptors())?;
-                let store = Store {
-                    path: dsi_path(&whole.path)?,
-                    into: whole.into,
-                    held: whole.held,
-                    size: whole.size,
-                    modified: whole.modified,
-                    checksum: whole.checksum,
-                    proof: whole.proof,
-                    rules: whole.rules,
-                };
-                let stored = mover.store(&store).await?;
-                done.bytes = stored.bytes;
-                // Without bytes the file need not reach to the offset of the upload.
-                done.end = if stored.bytes > 0 { stored.end } else { 0 };
-            }
-        }
+        let mover = Mover::new(context, &mut self.side);
+        let mut done = moved(mover, transfer.kind, transfer.drains).await?;
         done.connections = watch.connections();
         Ok(done)
     }
+}
+
+/// Moves the bytes of this node.
+async fn moved<D: Dsi>(
+    mut mover: Mover<'_, D>,
+    kind: NodeKind,
+    drains: bool,
+) -> Result<Transferred, Error> {
+    let kind = match kind {
+        NodeKind::Store {
+            path,
+            upload,
+            base,
+            held,
+            ..
+        } => return stored_part(mover, &path, &upload, (base, held.first_hole())).await,
+        NodeKind::Whole(whole) => return stored_whole(mover, *whole).await,
+        NodeKind::Retrieve {
+            path,
+            region,
+            held,
+            layout,
+            stripe,
+            stripes,
+        } => {
+            mover.stripe = Stripe::new(layout, stripe, stripes).filter(|_| stripes > 1);
+            TransferKind::Retrieve { path, region, held }
+        }
+        NodeKind::List { path, form } => TransferKind::List { path, form },
+        NodeKind::RetrieveBy { path, module } => TransferKind::RetrieveBy { path, module },
+    };
+    let sent = mover.run(kind, drains).await?;
+    Ok(Transferred {
+        bytes: sent.bytes,
+        digest: sent.digest.map(|digest| (digest.algorithm, digest.hex)),
+        ..Transferred::default()
+    })
+}
+
+/// Receives this node's part of a shared upload, with the offset of the file and of the transfer at
+/// which it begins.
+async fn stored_part<D: Dsi>(
+    mut mover: Mover<'_, D>,
+    path: &FtpPath,
+    upload: &[u8],
+    (base, start): (u64, u64),
+) -> Result<Transferred, Error> {
+    let _file = take_file(mover.side.channel.descriptors())?;
+    let path = dsi_path(path)?;
+    let joined = Joined {
+        path: &path,
+        upload,
+        base,
+        start,
+    };
+    let received = mover.join(&joined).await?;
+    Ok(Transferred {
+        bytes: received.bytes,
+        end: received.end,
+        ended_unmarked: received.ended_unmarked,
+        ..Transferred::default()
+    })
+}
+
+/// Receives and publishes a file alone.
+async fn stored_whole<D: Dsi>(mut mover: Mover<'_, D>, whole: Whole) -> Result<Transferred, Error> {
+    let _file = take_file(mover.side.channel.descriptors())?;
+    let store = Store {
+        path: dsi_path(&whole.path)?,
+        into: whole.into,
+        held: whole.held,
+        size: whole.size,
+        modified: whole.modified,
+        checksum: whole.checksum,
+        proof: whole.proof,
+        rules: whole.rules,
+    };
+    let stored = mover.store(&store).await?;
+    Ok(Transferred {
+        bytes: stored.bytes,
+        // Without bytes the file need not reach to the offset of the upload.
+        end: if stored.bytes > 0 { stored.end } else { 0 },
+        ..Transferred::default()
+    })
 }
 
 /// The way of storing of the front end.
