@@ -16,24 +16,10 @@ use gridftp_dsi::DynDsi;
 use gridftp_dsi_posix::Posix;
 use xio_testkit::{Chaos, ChaosOptions};
 
-#[path = "../server/data.rs"]
-mod data;
-#[path = "../server/exclusive.rs"]
-mod exclusive;
-#[path = "../server/mode_e.rs"]
-mod mode_e;
-#[path = "../server/modules.rs"]
-mod modules;
-#[path = "../server/names.rs"]
-mod names;
-#[path = "../server/restart.rs"]
-mod restart;
-#[path = "../server/support.rs"]
-mod support;
-#[path = "../server/tagged.rs"]
-mod tagged;
-#[path = "../server/tree.rs"]
-mod tree;
+mod suites;
+
+// The suites name each other from the root.
+use suites::*;
 
 /// The storage of a server of a test.
 fn storage(root: &Path) -> Arc<dyn DynDsi> {
