@@ -22,7 +22,8 @@ use crate::error::{AbortedBy, Error, NodeFault};
 /// the process is killed.
 const RECORD: Duration = Duration::from_secs(5);
 
-/// Interval of the signs of life while a file is opened.
+/// Longest interval of the signs of life while a file is opened; a client that asks for markers more
+/// often gets signs as often.
 const SIGN: Duration = Duration::from_secs(10);
 
 /// Bytes moved so far by each stripe of a transfer.
@@ -326,7 +327,7 @@ impl Reporter {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Error> {
         let mut work = pin!(work);
-        let mut signs = Some(every(SIGN));
+        let mut signs = Some(every(self.perf.map_or(SIGN, |perf| perf.min(SIGN))));
         loop {
             tokio::select! {
                 biased;

@@ -3,22 +3,25 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn opening_gives_signs_of_life() {
-    let (events, mut told) = mpsc::channel(64);
-    let (_never, cancel) = oneshot::channel();
-    let mut reporter = Reporter::at(events, cancel, None, None);
-    let work = async {
-        time::sleep(Duration::from_secs(35)).await;
-        Ok::<_, Error>(())
-    };
-    reporter.run_patiently(work).await.unwrap();
-    drop(reporter);
-    let mut signs = 0;
-    while let Some(event) = told.recv().await {
-        assert_eq!(event, Event::Waiting);
-        signs += 1;
+async fn opening_gives_signs_of_life_as_often_as_markers() {
+    for (markers, expected) in [(None, 3), (Some(20), 3), (Some(5), 6)] {
+        let (events, mut told) = mpsc::channel(64);
+        let (_never, cancel) = oneshot::channel();
+        let markers = markers.map(Duration::from_secs);
+        let mut reporter = Reporter::at(events, cancel, markers, None);
+        let work = async {
+            time::sleep(Duration::from_secs(34)).await;
+            Ok::<_, Error>(())
+        };
+        reporter.run_patiently(work).await.unwrap();
+        drop(reporter);
+        let mut signs = 0;
+        while let Some(event) = told.recv().await {
+            assert_eq!(event, Event::Waiting);
+            signs += 1;
+        }
+        assert_eq!(signs, expected, "{markers:?}");
     }
-    assert_eq!(signs, 3);
 }
 
 #[tokio::test(start_paused = true)]

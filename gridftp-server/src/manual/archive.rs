@@ -19,7 +19,7 @@
 //! | `MLST file` | the fact `X.staged=true` or `false` |
 //! | `SITE STAGE 30 file` | `250` once the data is at hand; after 30 seconds (at most 600) `450 file: is being retrieved from the archive...`, and the retrieval goes on |
 //! | `ERET tar="" dir` | waits a minute for each file; then it ends with `450` and the path of the file, whose retrieval goes on |
-//! | `RETR file` | waits for the data, as long as the option `wait` says, then `450`; every ten seconds a line of the `150` shows that the server is alive |
+//! | `RETR file` | waits for the data, as long as the option `wait` says, then `450`; every ten seconds, or as often as the client wishes markers, a line of the `150` shows that the server is alive |
 //!
 //! A client that repeats `SITE STAGE` within one task finds its retrieval; one that leaves does not
 //! end it. One user has at most 512 retrievals under way or waiting, all together 4096: beyond that,

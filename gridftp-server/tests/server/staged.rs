@@ -81,9 +81,10 @@ fn a_download_waits_for_a_file_in_the_archive() {
         "{waits}"
     );
     let mut other = server.login();
+    other.ok("OPTS RETR Markers=1;", 200);
     let data = other.data();
     other.send("RETR f");
-    // A sign comes every ten seconds.
+    // A sign comes as often as markers.
     let mut sign = String::new();
     other.reader.read_line(&mut sign).unwrap();
     let waits = "150-Waiting for the storage, which retrieves the file.\r\n";
