@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, Daemon, Finished, GridLab, ObjectServer, ObjectServerKind, Peer, Relay, Tree,
-    binary, file_url, run, same_file,
+    Break, Cluster, Daemon, Finished, GridLab, Host, ObjectServer, ObjectServerKind, Peer, Relay,
+    Tree, binary, file_url, run, same_file,
 };
 
 use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, NOTICED, SLOW, storage};
@@ -303,6 +303,48 @@ fn private_data_of_objects_survives_a_node_that_fails() -> Result<()> {
         failing_in_private(failure, Some(&store))?;
     }
     Ok(())
+}
+
+/// Between servers no client slows private data down, so that the file is larger.
+fn failing_in_private_between(failure: Failure) -> Result<()> {
+    let Failure::Signal(signal) = failure else {
+        anyhow::bail!("no relay cuts off private data");
+    };
+    let lab = GridLab::new()?;
+    let flags = secured(&lab);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    for to_nodes in [true, false] {
+        let (here, there) = (Tree::new()?, Tree::new()?);
+        let mut cluster = Cluster::start_with(here.root(), 1, &flags, &flags)?;
+        let whole = Host::ours_with(there.root(), &flags)?;
+        let (from, to) = match to_nodes {
+            true => (&whole, cluster.front()),
+            false => (cluster.front(), &whole),
+        };
+        let (source, copied) = (from.path("file"), to.path("copy"));
+        let folder = to.root().to_path_buf();
+        let tree = if to_nodes { &there } else { &here };
+        tree.file("file", 5 * SIZE, 68)?;
+        let ends = (secure_url(from, "file"), secure_url(to, "copy"));
+        let copying = private(&lab, "tcp", &[], (&ends.0, &ends.1))?;
+        wait_until_stored(&folder, SIZE / 4)?;
+        cluster.nodes().first().context("a node")?.signal(signal)?;
+        ensure!(!copying.is_finished(), "the failure came too late");
+        cluster.add_node(&flags)?;
+        let done = copying.end()?.ok();
+        let row = || format!("{failure:?} {to_nodes}: {}", cluster.front().output());
+        let done = done.with_context(row)?;
+        let told = done.stderr.contains("data node node1: ");
+        ensure!(told, "{}\n{}", done.report(), row());
+        same_file(&copied, &source).with_context(row)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn private_data_between_servers_survives_a_node_that_fails() -> Result<()> {
+    failing_in_private_between(KILLED)?;
+    failing_in_private_between(FROZEN)
 }
 
 /// The Globus client is told soon, nothing is published, and others are served meanwhile. It ends
