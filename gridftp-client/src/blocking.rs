@@ -142,7 +142,7 @@ impl io::Read for Reader {
 }
 
 /// A remote file that is being written; dropped before [`finish`](Self::finish) it is not whole, and
-/// the server is told so.
+/// its data connections are reset.
 #[derive(Debug)]
 pub struct Writer {
     writer: file::Writer,

@@ -112,7 +112,7 @@ fn is_below(url: &str, top: &str) -> bool {
 /// [`TransferError`]: a directory cannot be read.
 ///
 /// # Cancel safety
-/// Dropping the future ends the search.
+/// Dropping the future gives nothing; a search below a directory may go on to its end.
 pub async fn partials(
     places: &[Location],
     options: &CopyOptions,
@@ -164,7 +164,8 @@ async fn downloads(path: &Path, recursive: bool) -> Result<Vec<Partial>, Transfe
         let kept = kept::kept(&dir).await;
         let kept =
             kept.map_err(|error| TransferError::local("list", dir.as_os_str().as_bytes(), error))?;
-        let of_it = |kept: &Kept| is_dir || kept.target.file_name() == path.file_name();
+        let partial = kept::partial_of(path);
+        let of_it = |kept: &Kept| is_dir || kept.path.file_name() == partial.file_name();
         found.extend(kept.into_iter().filter(of_it).map(Partial::here));
     }
     Ok(found)
@@ -207,13 +208,17 @@ pub async fn discard(
         Some(dir) => Note::open(dir, &partial.destination).await,
         None => None,
     };
-    let Some((note, _)) = note else {
-        let what = format!("{}: another run writes to it", partial.destination);
-        return Err(TransferError::request(what, "wait for its end"));
+    let Some((note, now)) = note else {
+        let what = format!(
+            "{}: another run writes to it, or its note cannot be opened",
+            partial.destination
+        );
+        return Err(TransferError::request(what, "wait for the end of that run"));
     };
+    let hidden = now.map_or_else(|| hidden.clone(), |upload| upload.hidden);
     let client = connect(&at.site, options, &observer).await?;
     let command = match hidden {
-        Some(hidden) => Command::Dele(hidden.clone()),
+        Some(hidden) => Command::Dele(hidden),
         None => Command::Site(SiteCommand::DropHeld(client.path(&at.path)?)),
     };
     match client.ask(command).await {

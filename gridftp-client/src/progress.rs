@@ -8,6 +8,9 @@ use ftp_proto::security::Level;
 
 use crate::error::TransferError;
 
+/// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
+pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
+
 /// Something that happened during a copy.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -44,6 +44,7 @@ const HONOURED: &[&[&str]] = &[
     &["-recurse"],
     &["-fast"],
     &["-t", "60"],
+    &["-t", "0"],
     &["-q"],
     &["-quiet"],
     &["-v"],
@@ -310,6 +311,26 @@ fn lists_of_pairs_are_copied_and_those_left_are_written() -> Result<()> {
     fs::write(bed.here.path("pairs"), line("b c", "f g"))?;
     globus(&bed.here, &["-f", "pairs"])?.ok()?;
     bed.same("b c", "f g")
+}
+
+#[test]
+fn files_of_a_directory_that_failed_are_left() -> Result<()> {
+    let bed = Bed::new()?;
+    for name in ["dir/a", "dir/sub/b", "dir/sub/c"] {
+        bed.there.file(name, 3_000, 3)?;
+    }
+    // A directory has the name of a file.
+    fs::create_dir_all(bed.here.path("got/sub/b/x"))?;
+    let (from, to) = (bed.url("dir/"), file_url(&bed.here.path("got")) + "/");
+    let words = ["-c", "-r", "-df", "left", &from, &to];
+    fails(&globus(&bed.here, &words)?, 1, &["sub/b"])?;
+    let left = fs::read_to_string(bed.here.path("left"))?;
+    let line = format!("\"{from}sub/b\" \"{to}sub/b\"\n");
+    ensure!(left == line, "{left}");
+    fs::remove_dir_all(bed.here.path("got/sub/b"))?;
+    globus(&bed.here, &words)?.ok()?;
+    ensure!(!bed.here.path("left").exists(), "it stays");
+    same_file(&bed.here.path("got/sub/b"), &bed.there.path("dir/sub/b"))
 }
 
 #[test]

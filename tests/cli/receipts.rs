@@ -159,7 +159,7 @@ fn receipts_need_a_signature_of_a_trusted_person() -> Result<()> {
     signed.change(|text| text + "{}\n")?;
     fails(
         &signed.check(&["--unsigned"])?,
-        2,
+        5,
         &["line 3: is no receipt"],
     )
 }
@@ -172,6 +172,42 @@ fn a_file_that_is_not_as_its_receipt_is_found() -> Result<()> {
     fails(&said, 5, &["copy/b: BLAKE3 is", "and its receipt has"])?;
     fs::remove_file(signed.bed.there.path("copy/b"))?;
     fails(&signed.check(&["--compare"])?, 1, &["copy/b"])
+}
+
+#[test]
+fn a_torn_line_is_told_and_hides_no_others() -> Result<()> {
+    let signed = Signed::new()?;
+    signed.change(|text| text + "{\"receipt\":\"fi")?;
+    signed.copy()?.ok()?;
+    let said = signed.check(&["--compare"])?;
+    fails(&said, 5, &["line 5: "])?;
+    ensure!(said.stdout.lines().count() == 2, "{}", said.report());
+    Ok(())
+}
+
+#[test]
+fn a_receipt_of_a_part_is_not_compared_with_the_file() -> Result<()> {
+    let signed = Signed::new()?;
+    let to = signed.bed.url("copy/a");
+    let args = [
+        "--offset",
+        "1000",
+        "--length",
+        "50",
+        "--receipt",
+        "receipts",
+        "dir/a",
+        &to,
+    ];
+    let mut copy = command(&signed.bed.here, &args)?;
+    run(signed.grid.login(&mut copy), LIMIT)?.ok()?;
+    let said = signed.check(&["--compare"])?.ok()?;
+    ensure!(
+        said.stderr.contains("its receipt is of a part"),
+        "{}",
+        said.report()
+    );
+    Ok(())
 }
 
 #[test]

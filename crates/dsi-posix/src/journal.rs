@@ -205,8 +205,8 @@ pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Op
     parse(&text_of(dir, &names.held)?, Some(name), inode)
 }
 
-/// Reads the record `held` for the partial file of a name that is not known; `None` unless it is
-/// intact and for `inode`.
+/// Reads the record `held` for the partial file of a name that is not known, also one that a restart
+/// of the machine has ended; `None` unless it is intact and for `inode`.
 pub(crate) fn read_any(dir: impl AsFd, held: &[u8], inode: u64) -> Option<Record> {
     parse(&text_of(dir, held)?, None, inode)
 }
@@ -237,7 +237,7 @@ fn parse(text: &str, name: Option<&[u8]>, inode: u64) -> Option<Record> {
         return None;
     }
     let life = field("lifetime ")?;
-    if life != DURABLE && (life.is_empty() || life != lifetime(false)) {
+    if name.is_some() && life != DURABLE && (life.is_empty() || life != lifetime(false)) {
         return None;
     }
     let mut record = Record::default();

@@ -15,7 +15,7 @@ use crate::blocking::{Work, run, run_until_dropped};
 use crate::error::{Fault, Outcome};
 use crate::expire::{self, Cutoff, Removal};
 use crate::journal::{self, Origin, Record};
-use crate::names;
+use crate::names::{self, Names};
 use crate::remove::OPEN_DIR;
 use crate::stat::modified;
 
@@ -52,6 +52,13 @@ pub async fn kept(dir: &Path) -> Result<Vec<Kept>> {
         found.map_err(|fault| fault.of("list", dir.display()))
     })
     .await
+}
+
+/// The partial file of a download to `target`.
+pub fn partial_of(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default();
+    let partial = Names::of(name.as_bytes()).partial;
+    target.with_file_name(OsStr::from_bytes(&partial))
 }
 
 /// Removes a partial file and its record.

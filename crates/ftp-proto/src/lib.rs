@@ -105,9 +105,9 @@
 //!   is kept. `EXCLUSIVE` is a third: after `SITE STORATTR x.exclusive=1` the next `STOR`, tagged or
 //!   not, replaces nothing, and is refused with 550 where something has the name. `NODES` says that
 //!   data connections are on other hosts, those that `SPAS` tells.
-//! - `OPTS SPAS Stripes=n;`, an extension: at most `n` hosts listen for the next `SPAS`.
-//! - `OPTS SPAS Command=RETR;`, an extension: the next `SPAS` lists the hosts that send a file, where
-//!   the storage takes a file from one host only. `Command=STOR;` takes that back.
+//! - `OPTS SPAS Stripes=n;`, an extension: at most `n` hosts listen for each `SPAS` from then on.
+//! - `OPTS SPAS Command=RETR;`, an extension: each `SPAS` from then on lists the hosts that send a
+//!   file, where the storage takes a file from one host only. `Command=STOR;` takes that back.
 //! - `ERET checksum="MD5 5 10" path` is an `ERET P 5 10` whose 226 tells the digest of the bytes,
 //!   and `ESTO checksum="MD5 digest 5" path` an `ESTO A 5` that changes the file only if the bytes
 //!   have that digest. `ERET tar="" path` sends a directory as an archive. FEAT names these modules.

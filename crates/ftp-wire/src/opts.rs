@@ -37,7 +37,7 @@ pub enum Opts {
     },
     /// `OPTS SPAS Command=RETR|STOR;`.
     SpasCommand {
-        /// Whether the next `SPAS` lists the hosts that send a file, those of a `RETR`.
+        /// Whether `SPAS` lists the hosts that send a file, those of a `RETR`.
         retrieve: bool,
     },
     /// `OPTS MLST|MLSD facts;`: the known facts among them.

@@ -10,7 +10,7 @@ use super::state::CopyState;
 use super::{Stop, lock};
 use crate::error::{Class, TransferError};
 use crate::names;
-use crate::progress::{Event, Verification};
+use crate::progress::{Event, UNTRIED, Verification};
 use crate::transfer::Failure;
 
 /// The outcome of a job that did not fail.
@@ -191,10 +191,7 @@ impl CopyState {
     /// Leaves out an item that is not copied since another has failed.
     pub(crate) fn leave_untried(&self, item: &Item) {
         if let Item::File(_) = item {
-            self.note_left_out(
-                &self.name_item(item),
-                "another file failed, and --fail-fast is set",
-            );
+            self.note_left_out(&self.name_item(item), UNTRIED);
         }
     }
 

@@ -202,9 +202,12 @@ pub(crate) async fn all(notes: &Path) -> Vec<Found> {
         let entries = std::fs::read_dir(&notes).into_iter().flatten().flatten();
         let found = entries.filter_map(|entry| {
             let file = File::open(entry.path()).ok()?;
+            let upload = read(&file)?;
+            // For a moment only: who begins an upload now goes without a note.
             let locked = flock(&file, FlockOperation::NonBlockingLockShared);
+            let _ = flock(&file, FlockOperation::Unlock);
             Some(Found {
-                upload: read(&file)?,
+                upload,
                 modified: file.metadata().ok()?.modified().ok()?,
                 in_use: locked == Err(Errno::WOULDBLOCK),
             })

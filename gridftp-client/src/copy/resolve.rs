@@ -11,7 +11,7 @@ use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
 use super::state::CopyState;
 use super::targets::Targets;
-use super::{dirs, named, stdio, surplus};
+use super::{dirs, named, pull, stdio, surplus};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, ControlError, TransferError};
 use crate::local;
@@ -109,6 +109,9 @@ pub(crate) async fn run(
             }
         }
         dirs::settle(&shared).await;
+        if shared.destination.is_none() {
+            pull::sweep(&shared).await;
+        }
         if worst != Some(Class::Verify) {
             worst = shared.worst().or(worst);
         }

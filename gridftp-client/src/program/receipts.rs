@@ -3,11 +3,11 @@
 //! A receipt is a promise that others check later, so its format is fixed. After some receipts comes
 //! a signature of all that stand since the one before, by number and SHA-256 of their lines, and of
 //! the signature before it, or of the line that begins the run: lines that are changed, moved or
-//! taken out of a run show.
+//! taken out before a signature show. The last groups of a run, and whole runs, can be cut off.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,16 +17,17 @@ use base64ct::{Base64, Encoding as _};
 use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gsi::credential::Credential;
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use xio::gsi::NoCredential;
 
 use crate::Location;
 use crate::grid::read;
-use crate::options::GridOptions;
+use crate::options::{CopyOptions, GridOptions};
 use crate::progress::Event;
 use crate::words;
 
-/// Most receipts before a signature, and longest time until one.
+/// Most receipts before a signature, and the time from which on the next receipt brings one.
 const GROUP: (u64, Duration) = (1000, Duration::from_secs(10));
 
 /// The receipts of a run.
@@ -36,7 +37,9 @@ pub struct Receipts {
     servers: Mutex<HashMap<String, Value>>,
     /// The stack of data connections.
     stack: String,
-    signer: Option<Credential>,
+    /// Offset and length of the part that is copied of each file.
+    part: [Option<u64>; 2],
+    grid: GridOptions,
     group: Mutex<Group>,
 }
 
@@ -44,6 +47,7 @@ pub struct Receipts {
 #[derive(Debug)]
 struct Group {
     file: File,
+    signer: Option<Credential>,
     lines: Lines,
     /// Time of the first one.
     since: Option<Instant>,
@@ -106,11 +110,26 @@ impl Receipts {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn open(path: &Path, stack: &str, signer: Option<Credential>) -> anyhow::Result<Self> {
+    pub fn open(
+        path: &Path,
+        options: &CopyOptions,
+        signer: Option<Credential>,
+    ) -> anyhow::Result<Self> {
         let begun = json!({ "receipt": "run", "time": since_1970().as_secs() }).to_string();
         let open = || {
-            let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-            file.write_all(format!("{begun}\n").as_bytes())?;
+            let mut options = OpenOptions::new();
+            let mut file = options.read(true).append(true).create(true).open(path)?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                return Err(io::Error::other("another run writes receipts to it"));
+            }
+            // A run that was killed may have left a torn line.
+            let torn = file.seek(SeekFrom::End(-1)).is_ok() && {
+                let mut last = [0];
+                file.read_exact(&mut last)?;
+                last != *b"\n"
+            };
+            let line_end = if torn { "\n" } else { "" };
+            file.write_all(format!("{line_end}{begun}\n").as_bytes())?;
             io::Result::Ok(file)
         };
         let file = open().with_context(|| format!("--receipt: {}: write", path.display()))?;
@@ -118,10 +137,12 @@ impl Receipts {
         lines.go_on(&begun);
         Ok(Self {
             servers: Mutex::default(),
-            stack: stack.to_owned(),
-            signer,
+            stack: options.connect.stack.clone(),
+            part: [options.offset, options.length],
+            grid: options.connect.grid.clone(),
             group: Mutex::new(Group {
                 file,
+                signer,
                 lines,
                 since: None,
             }),
@@ -190,8 +211,10 @@ impl Receipts {
             known.cloned().collect()
         };
         let ended = since_1970().as_secs_f64();
+        let [offset, length] = self.part;
         json!({
-            "receipt": "file", "source": source, "destination": destination, "bytes": bytes,
+            "receipt": "file", "source": absolute(source), "destination": absolute(destination),
+            "bytes": bytes, "offset": offset, "length": length,
             "verified": verification.name(), "digest": verified.map(|(algorithm, value)| json!({
                 "algorithm": algorithm, "value": value,
             })),
@@ -202,7 +225,7 @@ impl Receipts {
 
     fn add(&self, line: &str) -> io::Result<()> {
         let mut group = lock(&self.group);
-        group.file.write_all(format!("{line}\n").as_bytes())?;
+        group.write(line)?;
         group.lines.add(line);
         let since = group.since.get_or_insert_with(Instant::now).elapsed();
         if group.lines.files >= GROUP.0 || since >= GROUP.1 {
@@ -223,10 +246,23 @@ impl Receipts {
 
     fn sign(&self, group: &mut Group) -> io::Result<()> {
         group.since = None;
-        let Some(signer) = self.signer.as_ref().filter(|_| group.lines.files > 0) else {
+        if group.lines.files == 0 {
+            return Ok(());
+        }
+        let time = since_1970().as_secs();
+        let is_over = |it: &Credential| it.not_after().as_secs() < time;
+        if group.signer.as_ref().is_some_and(is_over) {
+            group.signer = read(self.grid.credential.clone())
+                .ok()
+                .filter(|new| !is_over(new));
+            if group.signer.is_none() {
+                let what = "the credential has expired: the receipts from now on are not signed";
+                return Err(io::Error::other(what));
+            }
+        }
+        let Some(signer) = &group.signer else {
             return Ok(());
         };
-        let time = since_1970().as_secs();
         let message = group.lines.message(time);
         let statement = signer.sign(message.as_bytes()).map_err(io::Error::other)?;
         let chain = signer.chain().iter();
@@ -238,10 +274,31 @@ impl Receipts {
             "certificates": chain.map(|der| Base64::encode_string(der)).collect::<Vec<_>>(),
         })
         .to_string();
-        group.file.write_all(format!("{line}\n").as_bytes())?;
+        group.write(&line)?;
         group.lines.go_on(&line);
         Ok(())
     }
+}
+
+impl Group {
+    /// Writes a line as a whole, or nothing.
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        if written.is_err() {
+            self.file.set_len(before)?;
+        }
+        written
+    }
+}
+
+/// A local path from the root on; any other text as it is.
+fn absolute(end: &str) -> String {
+    let path = match Location::parse(end) {
+        Ok(Location::Local(path)) => std::path::absolute(path).ok(),
+        _ => None,
+    };
+    path.map_or_else(|| end.to_owned(), |path| path.display().to_string())
 }
 
 fn since_1970() -> Duration {

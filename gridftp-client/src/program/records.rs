@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,6 +23,8 @@ pub struct Records {
     failed: Option<Mutex<Names>>,
     log: Option<Mutex<File>>,
     receipts: Option<Receipts>,
+    /// Whether something was not written.
+    lost: AtomicBool,
 }
 
 /// A list of names that can be read again, each ended by a line end, or all by a NUL where one of
@@ -59,6 +62,7 @@ impl Records {
             failed: failed.map(names).transpose()?,
             log: log.map(append).transpose()?,
             receipts: None,
+            lost: AtomicBool::new(false),
         })
     }
 
@@ -96,8 +100,14 @@ impl Records {
         self.tell("--log-file", written);
     }
 
+    /// Says whether a receipt, a name or a line of the log was not written.
+    pub fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     fn tell(&self, flag: &str, written: io::Result<()>) {
         if let Err(error) = written {
+            self.lost.store(true, Ordering::Relaxed);
             self.report.warn(&format!("{flag}: write: {error}"));
         }
     }

@@ -61,7 +61,7 @@ Examples:
       keeps signed receipts of the copies, which gridftp check-receipt checks
   gridftp-cp --partials /data gsiftp://dtn.example.org/data/
   gridftp-cp --discard /data gsiftp://dtn.example.org/data/
-      tells what copies to there that broke off have left, and removes it
+      lists the remains of copies that broke off there, and removes them
   gridftp-cp -r run7/ cern:run7/
       copies to the place cern of the configuration file below
 

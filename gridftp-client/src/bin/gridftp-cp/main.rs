@@ -151,7 +151,10 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     };
     Ok(finish(done, report, |summary| {
         records.end(&summary);
-        summary.failed.map_or(Status::Done, Status::of)
+        match summary.failed {
+            None if records.has_lost() => Status::Failed,
+            failed => failed.map_or(Status::Done, Status::of),
+        }
     }))
 }
 
@@ -180,7 +183,7 @@ fn receipts(
             None
         }
     };
-    Receipts::open(path, &options.connect.stack, signer).map(Some)
+    Ok(Some(Receipts::open(path, options, signer)?))
 }
 
 /// The remains of a stopped copy at its destination.

@@ -1,4 +1,4 @@
-//! `--partials` and `--discard`: what copies that broke off have left, a line each, and its removal.
+//! `--partials` and `--discard`: the remains of copies that broke off, a line each, and their removal.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,14 +17,14 @@ use gridftp_client::program::report::Report;
 /// The flags about bytes that a later run would go on with.
 #[derive(Debug, Args)]
 pub(crate) struct PartialFlags {
-    /// Tell what copies that broke off have left: partial files in the local directories that are
+    /// List the remains of copies that broke off: partial files in the local directories that are
     /// named, with -r below them too, and uploads to the URLs that are named, by the notes of this
     /// machine [default: in the working directory, and all uploads]
     #[arg(long, conflicts_with = "list")]
     pub(crate) partials: bool,
 
-    /// Remove what copies that broke off have left, in the directories and at the URLs that are
-    /// named; what nobody continues for a week goes by itself
+    /// Remove these remains in the directories and at the URLs that are named; those that are older
+    /// than a week are removed by the next copy to their directory
     #[arg(long, conflicts_with_all = ["list", "partials"], requires = "locations")]
     pub(crate) discard: bool,
 }

@@ -40,7 +40,7 @@ use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
 
-pub(crate) use self::resume::tell_kept;
+pub(crate) use self::resume::{sweep, tell_kept};
 
 /// Received files under check or rename, at most.
 const LANDING: usize = 64;

@@ -1,7 +1,6 @@
 //! Downloads that outlive a run: their bytes are recorded on disk, and the next run goes on with them.
 
 use std::convert::Infallible;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +19,6 @@ use crate::copy::lock;
 use crate::copy::state::CopyState;
 use crate::options::Resume;
 use crate::partials::OLD;
-use crate::url::show;
 use crate::verify;
 
 /// Shortest time between two records of a file.
@@ -96,7 +94,9 @@ pub(super) async fn open(
         }
         sink => sink?,
     };
-    sweep(shared, path).await;
+    if let Some(dir) = path.parent().and_then(Path::to_str) {
+        lock(&shared.swept).insert(dir.to_owned());
+    }
     if sink.is_other_removed() {
         let what = "the source is not the one of the bytes that an earlier run stored";
         shared.warn(&format!(
@@ -112,16 +112,17 @@ pub(super) async fn open(
     Ok(sink)
 }
 
-/// Removes the old partial files beside `path`, once a run.
-async fn sweep(shared: &CopyState, path: &Path) {
-    let dir = path.parent().unwrap_or_else(|| Path::new("."));
-    if lock(&shared.swept).insert(show(dir.as_os_str().as_bytes()))
-        && let Ok(Ok(removed @ 1..)) = timeout(SWEEPING, expire_in(dir, OLD)).await
-    {
-        let dir = dir.display();
-        shared.note(&format!(
-            "{dir}: removed {removed} partial files that are a week old"
-        ));
+/// Removes the old partial files in the directories of this run's downloads, at its end: those that
+/// it has gone on with are new.
+pub(crate) async fn sweep(shared: &CopyState) {
+    let dirs: Vec<_> = lock(&shared.swept).drain().collect();
+    for dir in dirs {
+        let path = Path::new(&dir);
+        if let Ok(Ok(removed @ 1..)) = timeout(SWEEPING, expire_in(path, OLD)).await {
+            shared.note(&format!(
+                "{dir}: removed {removed} partial files that are a week old"
+            ));
+        }
     }
 }
 

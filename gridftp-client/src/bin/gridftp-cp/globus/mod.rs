@@ -18,6 +18,7 @@ use ftp_wire::facts::Entry;
 use gridftp_client::options::CopyOptions;
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
+use gridftp_client::program::grid::GridFlags;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{ended, locate, stopped_by_signal, wait_for};
 use gridftp_client::url::show;
@@ -115,18 +116,31 @@ async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
     let output = Output::new(Arc::clone(report), shown, wishes.plan.as_deref())?;
     let output = Arc::new(output);
     let mut batches = VecDeque::from(pairs::batches(pairs));
+    let mut accounts = Accounts::new(&flags.connection);
     let copying = async {
         while let Some(batch) = batches.pop_front() {
-            let failed = copy_batch(&batch, (&flags, &options), report, &output).await?;
+            let (grid, accounts) = (&flags.connection.grid, &mut accounts);
+            let ends = ends(&batch, grid, |text| locate(text, accounts, report));
+            output.begin(&batch.pairs);
+            let failed = match ends {
+                Ok(ends) => copy_batch(&ends, &options, &output).await,
+                Err(error) => {
+                    output.fail(&format!("{error:#}"));
+                    true
+                }
+            };
             if failed && !wishes.goes_on {
+                // Directories may hold files that were not found yet.
+                output.leave(batch.pairs.into_iter().filter(|pair| !pair.is_file()));
                 break;
             }
         }
-        anyhow::Ok(Status::Done)
+        Status::Done
     };
-    let limited = tokio::time::timeout(wishes.within.unwrap_or(EVER), copying);
+    let within = wishes.within.filter(|limit| !limit.is_zero());
+    let limited = tokio::time::timeout(within.unwrap_or(EVER), copying);
     let status = match stopped_by_signal(Box::pin(limited)).await {
-        Some(Ok(status)) => status?,
+        Some(Ok(status)) => status,
         Some(Err(_)) => {
             report.err("\nCancelling copy...");
             output.stop();
@@ -142,47 +156,45 @@ async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
     if let Some(dump) = &wishes.dump {
         write_left(dump, &left)?;
     }
-    Ok(match failed {
-        0 => status,
-        _ => Status::Failed,
+    Ok(match (status, failed) {
+        (Status::Done, 1..) => Status::Failed,
+        (status, _) => status,
     })
+}
+
+/// The sources and the destination of a batch.
+fn ends(
+    batch: &Batch,
+    grid: &GridFlags,
+    mut parse: impl FnMut(&OsStr) -> anyhow::Result<Location>,
+) -> anyhow::Result<(Vec<Location>, Location)> {
+    let sources = batch.pairs.iter();
+    let sources = sources.map(|pair| Ok(grid.of_source(parse(&pair.from)?)));
+    let sources = sources.collect::<anyhow::Result<_>>()?;
+    Ok((sources, grid.of_destination(parse(&batch.to)?)))
 }
 
 /// Copies the files of a batch; says whether one failed.
 async fn copy_batch(
-    batch: &Batch,
-    (flags, options): (&Flags, &CopyOptions),
-    report: &Arc<Report>,
+    (sources, destination): &(Vec<Location>, Location),
+    options: &CopyOptions,
     output: &Arc<Output>,
-) -> anyhow::Result<bool> {
-    let mut accounts = Accounts::new(&flags.connection);
-    let mut parse = |text: &OsStr| locate(text, &mut accounts, report);
-    let grid = &flags.connection.grid;
-    let sources = batch.pairs.iter();
-    let sources = sources.map(|pair| Ok(grid.of_source(parse(&pair.from)?)));
-    let sources = sources.collect::<anyhow::Result<Vec<_>>>()?;
-    let destination = grid.of_destination(parse(&batch.to)?);
-    output.begin(&batch.pairs);
+) -> bool {
     let totals = Arc::new(Totals::default());
     let observer = Arc::clone(output) as Arc<_>;
-    let copied = copy(
-        &sources,
-        &destination,
-        options.clone(),
-        observer,
-        Arc::clone(&totals),
-    );
+    let shared = Arc::clone(&totals);
+    let copied = copy(sources, destination, options.clone(), observer, shared);
     let done = tokio::select! {
         done = copied => done,
         () = output.follow(&totals) => unreachable!("it follows until it is dropped"),
     };
-    Ok(match done {
+    match done {
         Ok(summary) => summary.failed.is_some(),
         Err(error) => {
             output.fail(&error);
             true
         }
-    })
+    }
 }
 
 /// The pairs that the command line names, or the files that it names.

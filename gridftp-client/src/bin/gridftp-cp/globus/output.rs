@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use gridftp_client::program::report::Report;
+use gridftp_client::progress::UNTRIED;
 use gridftp_client::{Event, Observer, Totals};
 use tokio::time::Instant;
 
@@ -123,7 +124,13 @@ impl Output {
         let source = pairs::url(source);
         let mut state = self.state();
         let pair = state.now.iter().find_map(|pair| pair.of(&source));
-        state.left.extend(pair);
+        // Of a source that no pair names all pairs are left: none may be lost.
+        let pairs = pair.map_or_else(|| state.now.clone(), |pair| vec![pair]);
+        for pair in pairs {
+            if !state.left.contains(&pair) {
+                state.left.push(pair);
+            }
+        }
     }
 
     /// Names a file that fails before it begins.
@@ -212,7 +219,7 @@ impl Observer for Output {
                 self.tell_ends(first);
                 self.tell(error);
             }
-            Event::Skipped { source, why } if why.starts_with("another file failed") => {
+            Event::Skipped { source, why } if *why == UNTRIED => {
                 self.leave_source(source);
             }
             Event::Warning(_)

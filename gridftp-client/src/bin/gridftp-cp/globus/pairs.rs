@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use gridftp_client::Location;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// The bytes that a `file:` URL has as escapes.
@@ -79,23 +80,38 @@ impl Pair {
         !name.is_empty() && !name.iter().any(|byte| b"*?[".contains(byte))
     }
 
-    /// The pair of a file at `source`, which this source is or leads to.
+    /// The pair of a file at `source`, which this source is or leads to; `None` where it does not.
     pub(super) fn of(&self, source: &str) -> Option<Self> {
-        let from = self.from.as_bytes();
-        let (dir, _) = split(from);
-        let below = source.as_bytes().strip_prefix(dir)?;
-        if self.is_file() && from != source.as_bytes() {
+        let ((host, path), (other, found)) = (place(&self.from)?, place(source.as_ref())?);
+        if host != other {
             return None;
         }
+        if self.is_file() {
+            return (path == found).then(|| self.clone());
+        }
+        let below = found.strip_prefix(split(&path).0)?;
+        let below = percent_encode(below, ESCAPED).to_string().into_bytes();
         let to = self.to.as_bytes();
-        let to = match (from == source.as_bytes(), to.ends_with(b"/")) {
-            (true, false) => to.to_vec(),
-            _ => [to, below].concat(),
-        };
+        let slash: &[u8] = if to.ends_with(b"/") { b"" } else { b"/" };
         Some(Self {
-            from: source.into(),
-            to: OsString::from_vec(to),
+            from: OsString::from_vec([split(self.from.as_bytes()).0, &below].concat()),
+            to: OsString::from_vec([to, slash, &below].concat()),
         })
+    }
+}
+
+/// The server of a URL, none for this machine, and the path there.
+fn place(url: &OsStr) -> Option<(String, Vec<u8>)> {
+    match Location::parse_os(url).ok()? {
+        Location::Remote(remote) => Some((remote.site.to_string(), remote.path)),
+        Location::Local(path) => {
+            let mut bytes = std::path::absolute(&path).ok()?.into_os_string().into_vec();
+            if path.as_os_str().as_bytes().ends_with(b"/") && !bytes.ends_with(b"/") {
+                bytes.push(b'/');
+            }
+            Some((String::new(), bytes))
+        }
+        _ => None,
     }
 }
 
@@ -190,8 +206,19 @@ mod tests {
     fn a_file_below_a_source_has_its_own_pair() {
         for (from, to, source, expected) in [
             ("ftp://h/d/", "file:///t/", "ftp://h/d/x/y", "file:///t/x/y"),
-            ("ftp://h/d/a", "file:///t/b", "ftp://h/d/a", "file:///t/b"),
-            ("ftp://h/d/a", "file:///t/", "ftp://h/d/a", "file:///t/a"),
+            (
+                "ftp://h/d/a",
+                "file:///t/b",
+                "ftp://h:21/d/a",
+                "file:///t/b",
+            ),
+            (
+                "gsiftp://u@h/d/",
+                "file:///t/",
+                "gsiftp://u@h:2811/d/a%20b",
+                "file:///t/a%20b",
+            ),
+            ("file:/d/", "ftp://h/t/", "/d/x", "ftp://h/t/x"),
             ("ftp://h/d/*", "file:///t/", "ftp://h/d/a", "file:///t/a"),
         ] {
             let found = pair(from, to).of(source).unwrap();
