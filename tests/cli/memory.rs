@@ -10,7 +10,7 @@ use crate::command;
 
 /// Numbers of names in the two directories, both above the limit of names in memory.
 const FEW: usize = 50_000;
-const MANY: usize = 250_000;
+const MANY: usize = 350_000;
 /// Bound on the difference of two runs, in bytes for each further name; a kept name takes more.
 const NOISE: usize = 40;
 
