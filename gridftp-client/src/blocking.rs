@@ -49,7 +49,7 @@ pub fn copy(
     runtime.block_on(copying)
 }
 
-/// A session whose calls return at their end. One thread of its own keeps the session alive.
+/// A session with blocking calls. One thread of its own keeps the session alive.
 ///
 /// All methods panic within an asynchronous runtime.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Client {
         })
     }
 
-    /// The session, for what needs no waiting.
+    /// The session, for its facts.
     pub const fn client(&self) -> &crate::Client {
         &self.client
     }

@@ -1,4 +1,4 @@
-//! The bytes that copies which broke off have left for a later run, at both ends, and their removal.
+//! Lists and removes the partial files of broken copies, at both ends.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::url::{Location, Remote, show};
 /// Age of kept bytes that nobody continues any more: the next run in their directory removes them.
 pub(crate) const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What is kept of one copy that broke off.
+/// The partial file of one broken copy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Partial {
@@ -103,7 +103,7 @@ fn is_below(url: &str, top: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Gives what is kept at `places`, in order of the destinations: downloads in a local directory, and
+/// Lists the partial files at `places`, in order of the destinations: downloads in a local directory, and
 /// below it where the options are [`recursive`](CopyOptions::recursive), or to a local file; uploads
 /// and copies between servers, of which this machine has notes, to a URL and below it. Without
 /// places, downloads in the working directory and all uploads.
@@ -155,7 +155,7 @@ pub async fn partials(
 async fn downloads(path: &Path, recursive: bool) -> Result<Vec<Partial>, TransferError> {
     let is_dir = path.is_dir();
     let dirs = match (is_dir, recursive) {
-        (true, true) => below(path.to_owned()).await,
+        (true, true) => below(path.to_owned()).await?,
         (true, false) => vec![path.to_owned()],
         (false, _) => vec![path.parent().unwrap_or(path).to_owned()],
     };
@@ -172,17 +172,22 @@ async fn downloads(path: &Path, recursive: bool) -> Result<Vec<Partial>, Transfe
 }
 
 /// The directory `top` and those below it; links are not followed.
-async fn below(top: PathBuf) -> Vec<PathBuf> {
+async fn below(top: PathBuf) -> Result<Vec<PathBuf>, TransferError> {
+    let name = show(top.as_os_str().as_bytes());
     let walked = tokio::task::spawn_blocking(move || {
-        let entries = WalkDir::new(top).into_iter().flatten();
-        let dirs = entries.filter(|entry| entry.file_type().is_dir());
-        dirs.map(walkdir::DirEntry::into_path).collect()
+        let is_dir = |entry: &walkdir::DirEntry| entry.file_type().is_dir();
+        let entries = WalkDir::new(top).into_iter();
+        let dirs = entries.filter(|entry| entry.as_ref().map_or(true, is_dir));
+        let dirs = dirs.map(|entry| Ok(entry?.into_path()));
+        dirs.collect::<std::io::Result<_>>()
     });
-    walked.await.unwrap_or_default()
+    let walked = walked.await.map_err(std::io::Error::other);
+    let walked = walked.and_then(|walked| walked);
+    walked.map_err(|error| TransferError::local("list below", name, error))
 }
 
-/// Removes what is kept of a copy: the partial file here, or that at the server, with the account of
-/// the place it was found for, and the note of it.
+/// Removes the partial file of a copy, here or at the server, and its note. At a server it acts with
+/// the account of the place in the list.
 ///
 /// # Errors
 /// [`TransferError`]: a process writes to it, or the server is not reached or refuses; the note

@@ -19,8 +19,8 @@ pub(crate) async fn may_open(files: &LocalFileSystem, key: &Path) -> Result<bool
     blocking(move || Ok(std::fs::metadata(file).map_or(true, is_object))).await
 }
 
-/// The entries directly below a directory; none if it does not exist. Names that no key has, and
-/// what is neither a file nor a directory, are left out: [`LocalFileSystem`] fails for all entries.
+/// The entries directly below a directory; none if it does not exist. FIFOs, sockets,
+/// devices and names that no key has are left out: with one, [`LocalFileSystem`] fails for all entries.
 pub(crate) async fn list(files: &Arc<LocalFileSystem>, dir: &Path) -> Result<ListResult> {
     let (files, dir) = (Arc::clone(files), dir.clone());
     let folder = folder_of(&files, &dir)?;

@@ -30,7 +30,7 @@ const LITTLE: u64 = 256 << 10;
 /// Longest wait for room while no other reader makes any.
 const STALL: Duration = Duration::from_millis(200);
 
-/// Longest wait for room while other readers read slowly, or take what becomes free.
+/// Longest wait for room while other readers read slowly, or take the room themselves.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of uses of other chunks after which a chunk may be dropped.

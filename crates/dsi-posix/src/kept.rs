@@ -1,4 +1,4 @@
-//! The partial files of downloads in a directory of this machine: what is kept, and its removal.
+//! Lists and removes the partial files of downloads in a directory of this machine.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

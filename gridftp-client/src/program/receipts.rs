@@ -256,7 +256,7 @@ impl Receipts {
                 .ok()
                 .filter(|new| !is_over(new));
             if group.signer.is_none() {
-                let what = "the credential has expired: the receipts from now on are not signed";
+                let what = "the credential has expired: the receipts since the last signature are not signed";
                 return Err(io::Error::other(what));
             }
         }

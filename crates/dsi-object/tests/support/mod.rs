@@ -325,7 +325,7 @@ impl State {
         let Some(object) = self.objects.get(key) else {
             return b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec();
         };
-        // Without a body, whose length the header tells.
+        // The header tells the length of a body that is not sent.
         format!(
             "HTTP/1.1 200 x\r\nETag: {}\r\n{}Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: {}\r\n\r\n",
             self.tags[key],

@@ -17,7 +17,7 @@ use crate::new_name;
 use crate::root::NOT_REGULAR;
 use crate::stat::stat_of;
 
-/// The error of an upload that may not replace what has its name.
+/// The error of an exclusive upload to a name that exists.
 const TAKEN: Fault = Fault::Rule(ErrorKind::Exists, "the upload was to replace nothing");
 
 impl PartialFile {

@@ -1,4 +1,4 @@
-//! `--partials` and `--discard`: the remains of copies that broke off, a line each, and their removal.
+//! `--partials` and `--discard`: lists and removes the partial files of broken copies.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,13 +30,13 @@ pub(crate) struct PartialFlags {
 }
 
 impl PartialFlags {
-    /// Says whether they ask for something else than a copy.
+    /// Says whether partial files are to be listed or removed, and nothing copied.
     pub(crate) const fn is_set(&self) -> bool {
         self.partials || self.discard
     }
 }
 
-/// Tells what is kept at `places`, or removes it.
+/// Lists the partial files at `places`, or removes them.
 pub(crate) async fn run(
     flags: &PartialFlags,
     places: &[Location],

@@ -126,7 +126,8 @@ pub(crate) async fn sweep(shared: &CopyState) {
     }
 }
 
-/// The bytes to go on with of those that are held of a file of `size` bytes, but for the last ones where nothing is missing.
+/// The bytes of a file of `size` bytes that another attempt need not fetch: those that are held, but
+/// for the last ones where all are.
 pub(super) fn resumable(held: RangeSet, size: u64) -> RangeSet {
     let Some(all) = Range64::new(0, size) else {
         return RangeSet::new();

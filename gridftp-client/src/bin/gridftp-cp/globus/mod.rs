@@ -24,7 +24,7 @@ use gridftp_client::program::run::{ended, locate, stopped_by_signal, wait_for};
 use gridftp_client::url::show;
 use gridftp_client::{Location, Totals, copy};
 
-use self::options::{Ask, Wishes};
+use self::options::{Options, Query};
 use self::output::Output;
 use self::pairs::{Batch, Pair};
 use crate::flags::Flags;
@@ -48,7 +48,7 @@ option that cannot be honoured is an error.
 const STALL: Duration = Duration::from_secs(600);
 
 /// As good as no limit.
-const EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The words behind the program's name, where that or the first of them asks for the manner of
 /// `globus-url-copy`.
@@ -67,8 +67,8 @@ pub(crate) fn words() -> Option<Vec<OsString>> {
 /// Runs a command line of `globus-url-copy`.
 pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     let plain = Report::of_lines(PROGRAM, false, false);
-    let wishes = match Wishes::parse(words) {
-        Ok(wishes) => wishes,
+    let wanted = match Options::parse(words) {
+        Ok(wanted) => wanted,
         Err(error) => {
             plain.err(&format!(
                 "\nError, {error}\n\n{SYNTAX}\n\nUse -help to display full usage."
@@ -76,12 +76,12 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match wishes.ask {
-        Some(Ask::Help) => {
+    match wanted.ask {
+        Some(Query::Help) => {
             plain.out(&format!("\n{SYNTAX}\n{HELP}"));
             return ended(Status::Done, &plain);
         }
-        Some(Ask::Version) => {
+        Some(Query::Version) => {
             let version = env!("CARGO_PKG_VERSION");
             plain.err(&format!("{PROGRAM}: by gridftp-cp {version}"));
             return ExitCode::SUCCESS;
@@ -90,12 +90,12 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     }
     // Many files may be under way at a time; where it cannot be raised, fewer are.
     let _ = gridftp_data::raise_descriptors();
-    let quiet = wishes.words.iter().any(|word| word == "--quiet");
-    let debug = wishes.words.iter().any(|word| word == "--debug");
+    let quiet = wanted.words.iter().any(|word| word == "--quiet");
+    let debug = wanted.words.iter().any(|word| word == "--debug");
     let report = Report::of_lines(PROGRAM, false, quiet).with_debug(debug);
     let report = Arc::new(report.of_entries(0));
     let work = async {
-        let done = Box::pin(work(&wishes, &report)).await;
+        let done = Box::pin(work(&wanted, &report)).await;
         Ok(done.unwrap_or_else(|error| {
             report.err(&format!("\nerror: {error:#}\n"));
             Status::Failed
@@ -104,16 +104,16 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     ended(wait_for(work, &report), &report)
 }
 
-async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
-    if let Some(url) = &wishes.list {
-        return list(wishes, url, report).await;
+async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> {
+    if let Some(url) = &wanted.list {
+        return list(wanted, url, report).await;
     }
-    let pairs = pairs_of(wishes)?;
-    let flags = flags_of(wishes, &pairs)?;
+    let pairs = pairs_of(wanted)?;
+    let flags = flags_of(wanted, &pairs)?;
     let mut options = flags.copy_options()?;
-    choose(wishes, &mut options);
-    let shown = (wishes.shown, wishes.goes_on);
-    let output = Output::new(Arc::clone(report), shown, wishes.plan.as_deref())?;
+    choose(wanted, &mut options);
+    let shown = (wanted.shown, wanted.goes_on);
+    let output = Output::new(Arc::clone(report), shown, wanted.plan.as_deref())?;
     let output = Arc::new(output);
     let mut batches = VecDeque::from(pairs::batches(pairs));
     let mut accounts = Accounts::new(&flags.connection);
@@ -129,7 +129,7 @@ async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
                     true
                 }
             };
-            if failed && !wishes.goes_on {
+            if failed && !wanted.goes_on {
                 // Directories may hold files that were not found yet.
                 output.leave(batch.pairs.into_iter().filter(|pair| !pair.is_file()));
                 break;
@@ -137,8 +137,8 @@ async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
         }
         Status::Done
     };
-    let within = wishes.within.filter(|limit| !limit.is_zero());
-    let limited = tokio::time::timeout(within.unwrap_or(EVER), copying);
+    let within = wanted.within.filter(|limit| !limit.is_zero());
+    let limited = tokio::time::timeout(within.unwrap_or(NO_LIMIT), copying);
     let status = match stopped_by_signal(Box::pin(limited)).await {
         Some(Ok(status)) => status,
         Some(Err(_)) => {
@@ -153,7 +153,7 @@ async fn work(wishes: &Wishes, report: &Arc<Report>) -> anyhow::Result<Status> {
     };
     output.leave(batches.into_iter().flat_map(|batch| batch.pairs));
     let (failed, left) = output.end();
-    if let Some(dump) = &wishes.dump {
+    if let Some(dump) = &wanted.dump {
         write_left(dump, &left)?;
     }
     Ok(match (status, failed) {
@@ -198,23 +198,23 @@ async fn copy_batch(
 }
 
 /// The pairs that the command line names, or the files that it names.
-fn pairs_of(wishes: &Wishes) -> anyhow::Result<Vec<Pair>> {
-    let again = wishes.dump.as_ref().filter(|dump| dump.exists());
-    let mut pairs = match again.or(wishes.pairs_from.as_ref()) {
+fn pairs_of(wanted: &Options) -> anyhow::Result<Vec<Pair>> {
+    let again = wanted.dump.as_ref().filter(|dump| dump.exists());
+    let mut pairs = match again.or(wanted.pairs_from.as_ref()) {
         Some(file) => {
             let shown = file.display();
             let text = std::fs::read(file).with_context(|| shown.to_string())?;
             pairs::read(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?
         }
         None => {
-            let [from, to] = wishes.urls.as_slice() else {
+            let [from, to] = wanted.urls.as_slice() else {
                 anyhow::bail!("source and dest url strings are required\n\n{SYNTAX}");
             };
             let [from, to] = [from, to].map(OsString::clone);
             vec![Pair { from, to }]
         }
     };
-    if wishes.relative {
+    if wanted.relative {
         for pair in &mut pairs {
             (pair.from, pair.to) = (relative(&pair.from), relative(&pair.to));
         }
@@ -222,7 +222,7 @@ fn pairs_of(wishes: &Wishes) -> anyhow::Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// The URL whose path is relative to the login directory, unless it begins with `%2F`.
+/// Makes the path of a URL relative to the login directory, unless it begins with `%2F`.
 fn relative(url: &OsStr) -> OsString {
     let text = url.as_bytes();
     let cut = |text: &[u8], of: &[u8]| text.windows(of.len()).position(|part| part == of);
@@ -245,17 +245,17 @@ fn relative(url: &OsStr) -> OsString {
 }
 
 /// The flags of `gridftp-cp` that mean the same.
-fn flags_of(wishes: &Wishes, pairs: &[Pair]) -> anyhow::Result<Flags> {
+fn flags_of(wanted: &Options, pairs: &[Pair]) -> anyhow::Result<Flags> {
     let is_remote = |url: &OsStr| matches!(Location::parse_os(url), Ok(Location::Remote(_)));
     let from = pairs.iter().any(|pair| is_remote(&pair.from));
     let to = pairs.iter().any(|pair| is_remote(&pair.to));
     anyhow::ensure!(
-        !(wishes.relays && from && to),
+        !(wanted.relays && from && to),
         "-notpt : cannot be honoured: data of two servers does not pass here"
     );
     let mut words = vec![OsString::from(PROGRAM)];
-    words.extend(wishes.words.iter().cloned());
-    match (&wishes.subjects, from, to) {
+    words.extend(wanted.words.iter().cloned());
+    match (&wanted.subjects, from, to) {
         ([None, None], ..) => {}
         ([Some(one), Some(other)], ..) if one == other => {
             words.extend(["--subject".into(), one.clone()]);
@@ -270,12 +270,12 @@ fn flags_of(wishes: &Wishes, pairs: &[Pair]) -> anyhow::Result<Flags> {
         _ => anyhow::bail!("-ss, -ds : cannot be honoured: both servers have one subject, see -s"),
     }
     let is_dir = |pair: &Pair| pair.from.as_bytes().ends_with(b"/");
-    match (wishes.recursive, pairs.iter().any(is_dir)) {
+    match (wanted.recursive, pairs.iter().any(is_dir)) {
         (true, _) => words.push("-r".into()),
         (false, true) => words.extend(["-r", "--max-depth", "1"].map(OsString::from)),
         (false, false) => {}
     }
-    if wishes.plan.is_some() {
+    if wanted.plan.is_some() {
         words.push("--dry-run".into());
     }
     if let Some(program) = std::env::var_os("GLOBUS_REMOTE_SSHFTP") {
@@ -293,17 +293,17 @@ fn flags_of(wishes: &Wishes, pairs: &[Pair]) -> anyhow::Result<Flags> {
 }
 
 /// Makes the choices for which there are no flags.
-fn choose(wishes: &Wishes, options: &mut CopyOptions) {
+fn choose(wanted: &Options, options: &mut CopyOptions) {
     let named = std::env::var("GUC_STALL_TIMEOUT").ok();
     let named = named.and_then(|text| text.parse().ok().map(Duration::from_secs));
-    options.connect.stall = match wishes.stall.or(named).unwrap_or(STALL) {
-        Duration::ZERO => EVER,
+    options.connect.stall = match wanted.stall.or(named).unwrap_or(STALL) {
+        Duration::ZERO => NO_LIMIT,
         stall => stall,
     };
-    if let Some(pause) = wishes.interval() {
+    if let Some(pause) = wanted.interval() {
         options.backoff = pause;
     }
-    if let Some(compare) = wishes.compare() {
+    if let Some(compare) = wanted.compare() {
         options.manner.compare = Some(compare);
     }
 }
@@ -327,14 +327,14 @@ fn write_left(path: &Path, left: &[Pair]) -> anyhow::Result<()> {
 }
 
 /// `-list`: the URL, and the names there.
-async fn list(wishes: &Wishes, url: &OsStr, report: &Arc<Report>) -> anyhow::Result<Status> {
-    let url = match wishes.relative {
+async fn list(wanted: &Options, url: &OsStr, report: &Arc<Report>) -> anyhow::Result<Status> {
+    let url = match wanted.relative {
         true => relative(url),
         false => url.to_owned(),
     };
-    let flags = flags_of(wishes, &[])?;
+    let flags = flags_of(wanted, &[])?;
     let mut options = flags.copy_options()?;
-    choose(wishes, &mut options);
+    choose(wanted, &mut options);
     let mut accounts = Accounts::new(&flags.connection);
     let location = locate(&url, &mut accounts, report)?;
     let Location::Remote(remote) = flags.connection.grid.of_source(location) else {

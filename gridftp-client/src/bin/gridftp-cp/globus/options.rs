@@ -8,7 +8,7 @@ use gridftp_client::options::Compare;
 
 /// The output about files that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) enum Shown {
+pub(super) enum Verbosity {
     #[default]
     Nothing,
     /// Names.
@@ -19,19 +19,19 @@ pub(super) enum Shown {
 
 /// The information that is asked for in place of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum Query {
     Help,
     Version,
 }
 
 /// A command line of `globus-url-copy`.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct Options {
     /// The same in words of `gridftp-cp`.
     pub(super) words: Vec<OsString>,
     pub(super) urls: Vec<OsString>,
-    pub(super) ask: Option<Ask>,
-    pub(super) shown: Shown,
+    pub(super) ask: Option<Query>,
+    pub(super) shown: Verbosity,
     pub(super) list: Option<OsString>,
     /// `-f`.
     pub(super) pairs_from: Option<PathBuf>,
@@ -71,23 +71,23 @@ struct Restarts {
 
 /// The meaning of an option.
 enum Meaning {
-    /// What is done anyway.
-    Usual,
+    /// The behaviour of every copy.
+    Always,
     /// Our words.
     Words(&'static [&'static str]),
     /// Our flag with the same value.
     Flag(&'static str),
     /// A choice that is made.
-    Sets(fn(&mut Wishes)),
+    Sets(fn(&mut Options)),
     /// A choice with a value.
-    Takes(fn(&mut Wishes, &OsStr) -> Result<(), String>),
+    Takes(fn(&mut Options, &OsStr) -> Result<(), String>),
     /// No value, and why it cannot be honoured.
-    Never(&'static str),
+    Refuses(&'static str),
     /// The same of an option with a value.
-    NeverWith(&'static str),
+    RefusesValue(&'static str),
 }
 
-use Meaning::{Flag, Never, NeverWith, Sets, Takes, Usual, Words};
+use Meaning::{Always, Flag, Refuses, RefusesValue, Sets, Takes, Words};
 
 const STORAGE: &str = "storage modules of a session are not chosen by clients";
 const ASSERTION: &str = "authorization assertions are not sent";
@@ -96,29 +96,32 @@ const ONE_END: &str = "both ends have one stack; use the option for both";
 
 /// Names of each option, and its meaning.
 const OPTIONS: &[(&[&str], Meaning)] = &[
-    (&["help", "usage"], Sets(|it| it.ask = Some(Ask::Help))),
+    (&["help", "usage"], Sets(|it| it.ask = Some(Query::Help))),
     (
         &["version", "versions"],
-        Sets(|it| it.ask = Some(Ask::Version)),
+        Sets(|it| it.ask = Some(Query::Version)),
     ),
     (&["c", "continue-on-error"], Sets(|it| it.goes_on = true)),
     (
         &["a", "ascii"],
-        Never("text is not converted; files are copied as they are"),
+        Refuses("text is not converted; files are copied as they are"),
     ),
-    (&["b", "binary"], Usual),
+    (&["b", "binary"], Always),
     (&["f"], Takes(|it, file| path(&mut it.pairs_from, file))),
     // Directories are made anyway.
-    (&["cd", "create-dest"], Usual),
+    (&["cd", "create-dest"], Always),
     (&["r", "recurse"], Sets(|it| it.recursive = true)),
     (&["fast"], Words(&["--mode", "extended"])),
     (&["t"], Takes(|it, text| seconds(&mut it.within, text))),
     (&["q", "quiet"], Words(&["--quiet"])),
     (
         &["v", "verbose"],
-        Sets(|it| it.shown = it.shown.max(Shown::Names)),
+        Sets(|it| it.shown = it.shown.max(Verbosity::Names)),
     ),
-    (&["vb", "verbose-perf"], Sets(|it| it.shown = Shown::Rates)),
+    (
+        &["vb", "verbose-perf"],
+        Sets(|it| it.shown = Verbosity::Rates),
+    ),
     (&["dbg", "debugftp"], Words(&["--debug"])),
     (&["rst", "restart"], Sets(|it| it.restarts.on = true)),
     (
@@ -197,7 +200,7 @@ const OPTIONS: &[(&[&str], Meaning)] = &[
         }),
     ),
     // All stripes of a server are used anyway.
-    (&["stripe", "striped"], Usual),
+    (&["stripe", "striped"], Always),
     (
         &["sbs", "striped-block-size"],
         Takes(|it, text| {
@@ -209,37 +212,37 @@ const OPTIONS: &[(&[&str], Meaning)] = &[
         }),
     ),
     // Both families are used anyway.
-    (&["ipv6"], Usual),
+    (&["ipv6"], Always),
     (&["udt", "u"], Words(&["--stack", "udt"])),
     // Commands of GridFTP version 2 are not used.
-    (&["no-g2", "nogridftp2", "nog2", "g2"], Usual),
+    (&["no-g2", "nogridftp2", "nog2", "g2"], Always),
     (
         &["dp", "delayed-pasv"],
-        Never("servers tell their address before the file is known"),
+        Refuses("servers tell their address before the file is known"),
     ),
-    (&["mn", "module-name"], NeverWith(STORAGE)),
-    (&["mp", "module-parameters"], NeverWith(STORAGE)),
-    (&["smn", "src-module-name"], NeverWith(STORAGE)),
-    (&["smp", "src-module-parameters"], NeverWith(STORAGE)),
-    (&["dmn", "dst-module-name"], NeverWith(STORAGE)),
-    (&["dmp", "dst-module-parameters"], NeverWith(STORAGE)),
-    (&["aa", "authz-assert"], NeverWith(ASSERTION)),
-    (&["saa", "src-authz-assert"], NeverWith(ASSERTION)),
-    (&["daa", "dst-authz-assert"], NeverWith(ASSERTION)),
-    (&["cache-aa", "cache-authz-assert"], Never(ASSERTION)),
-    (&["cache-saa", "cache-src-authz-assert"], Never(ASSERTION)),
-    (&["cache-daa", "cache-dst-authz-assert"], Never(ASSERTION)),
+    (&["mn", "module-name"], RefusesValue(STORAGE)),
+    (&["mp", "module-parameters"], RefusesValue(STORAGE)),
+    (&["smn", "src-module-name"], RefusesValue(STORAGE)),
+    (&["smp", "src-module-parameters"], RefusesValue(STORAGE)),
+    (&["dmn", "dst-module-name"], RefusesValue(STORAGE)),
+    (&["dmp", "dst-module-parameters"], RefusesValue(STORAGE)),
+    (&["aa", "authz-assert"], RefusesValue(ASSERTION)),
+    (&["saa", "src-authz-assert"], RefusesValue(ASSERTION)),
+    (&["daa", "dst-authz-assert"], RefusesValue(ASSERTION)),
+    (&["cache-aa", "cache-authz-assert"], Refuses(ASSERTION)),
+    (&["cache-saa", "cache-src-authz-assert"], Refuses(ASSERTION)),
+    (&["cache-daa", "cache-dst-authz-assert"], Refuses(ASSERTION)),
     // Commands are pipelined anyway, as far as the server allows.
-    (&["pipeline", "pp"], Usual),
+    (&["pipeline", "pp"], Always),
     (&["ppq"], Takes(|_, text| number::<u32>(text).map(drop))),
     (&["concurrency", "cc"], Flag("--concurrency")),
     (
         &["nl-bottleneck", "nlb"],
-        Never("there is no NetLogger; gridftp speed measures the parts of the way"),
+        Refuses("there is no NetLogger; gridftp speed measures the parts of the way"),
     ),
-    (&["src-pipe", "SP"], NeverWith(POPEN)),
-    (&["dst-pipe", "DP"], NeverWith(POPEN)),
-    (&["pipe", "P"], NeverWith(POPEN)),
+    (&["src-pipe", "SP"], RefusesValue(POPEN)),
+    (&["dst-pipe", "DP"], RefusesValue(POPEN)),
+    (&["pipe", "P"], RefusesValue(POPEN)),
     (
         &["dcstack", "data-channel-stack"],
         Takes(|it, text| {
@@ -253,19 +256,19 @@ const OPTIONS: &[(&[&str], Meaning)] = &[
     (&["fsstack", "file-system-stack"], Flag("--disk-stack")),
     (
         &["src-dcstack", "source-data-channel-stack"],
-        NeverWith(ONE_END),
+        RefusesValue(ONE_END),
     ),
     (
         &["src-fsstack", "source-file-system-stack"],
-        NeverWith(ONE_END),
+        RefusesValue(ONE_END),
     ),
     (
         &["dst-dcstack", "dest-data-channel-stack"],
-        NeverWith(ONE_END),
+        RefusesValue(ONE_END),
     ),
     (
         &["dst-fsstack", "dest-file-system-stack"],
-        NeverWith(ONE_END),
+        RefusesValue(ONE_END),
     ),
     (&["cred"], Flag("--cred")),
     (&["src-cred", "sc"], Flag("--src-cred")),
@@ -284,7 +287,7 @@ const OPTIONS: &[(&[&str], Meaning)] = &[
     ),
     (
         &["af", "alias-file"],
-        NeverWith("a host stands for itself; name it in the URL"),
+        RefusesValue("a host stands for itself; name it in the URL"),
     ),
     (&["sync"], Sets(|it| it.sync = it.sync.or(Some(2)))),
     (
@@ -306,14 +309,14 @@ const OPTIONS: &[(&[&str], Meaning)] = &[
         }),
     ),
     (&["verify-checksum"], Sets(|it| it.verifies = true)),
-    (&["preserve", "cp", "allo"], Usual),
+    (&["preserve", "cp", "allo"], Always),
     (
         &["no-allo"],
-        Never("sizes are told to servers that take them"),
+        Refuses("sizes are told to servers that take them"),
     ),
-    (&["X"], NeverWith("there are no extensions")),
-    (&["MC"], NeverWith("a file is copied to one place")),
-    (&["CP"], NeverWith("there are no plugins")),
+    (&["X"], RefusesValue("there are no extensions")),
+    (&["MC"], RefusesValue("a file is copied to one place")),
+    (&["CP"], RefusesValue("there are no plugins")),
 ];
 
 fn path(place: &mut Option<PathBuf>, text: &OsStr) -> Result<(), String> {
@@ -321,7 +324,7 @@ fn path(place: &mut Option<PathBuf>, text: &OsStr) -> Result<(), String> {
     Ok(())
 }
 
-fn subject(it: &mut Wishes, end: usize, text: &OsStr) -> Result<(), String> {
+fn subject(it: &mut Options, end: usize, text: &OsStr) -> Result<(), String> {
     if let Some(place) = it.subjects.get_mut(end) {
         *place = Some(text.to_owned());
     }
@@ -338,7 +341,7 @@ fn seconds(place: &mut Option<Duration>, text: &OsStr) -> Result<(), String> {
     Ok(())
 }
 
-impl Wishes {
+impl Options {
     /// Reads a command line without the name of the program. An error names the option, and why it
     /// cannot be honoured.
     pub(super) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
@@ -357,7 +360,7 @@ impl Wishes {
             let (_, meaning) = known.ok_or_else(|| failed("unknown option"))?;
             let mut value = || args.next().ok_or_else(|| failed("not enough arguments"));
             match meaning {
-                Usual => {}
+                Always => {}
                 Words(words) => it.say(words),
                 Flag(flag) => it.words.extend([OsString::from(flag), value()?]),
                 Sets(choose) => choose(&mut it),
@@ -365,7 +368,7 @@ impl Wishes {
                     let value = value()?;
                     choose(&mut it, &value).map_err(|why| failed(&why))?;
                 }
-                Never(why) | NeverWith(why) => {
+                Refuses(why) | RefusesValue(why) => {
                     return Err(failed(&format!("cannot be honoured: {why}")));
                 }
             }
@@ -432,8 +435,8 @@ impl Wishes {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Wishes, String> {
-        Wishes::parse(line.split(' ').map(OsString::from))
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split(' ').map(OsString::from))
     }
 
     #[test]
@@ -464,20 +467,20 @@ mod tests {
                 "--verify=SHA256",
             ),
         ] {
-            let wishes = parse(line).unwrap();
-            let said: Vec<_> = wishes
+            let wanted = parse(line).unwrap();
+            let said: Vec<_> = wanted
                 .words
                 .iter()
                 .map(|word| word.to_str().unwrap())
                 .collect();
             assert!(said.join(" ").contains(words), "{line}: {said:?}");
-            assert_eq!(wishes.urls, ["a", "b"]);
+            assert_eq!(wanted.urls, ["a", "b"]);
         }
         assert_eq!(
             parse("-sync a b").unwrap().compare(),
             Some(Compare::NotOlder)
         );
-        assert_eq!(parse("-vb -v a b").unwrap().shown, Shown::Rates);
+        assert_eq!(parse("-vb -v a b").unwrap().shown, Verbosity::Rates);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use gridftp_client::progress::UNTRIED;
 use gridftp_client::{Event, Observer, Totals};
 use tokio::time::Instant;
 
-use super::options::Shown;
+use super::options::Verbosity;
 use super::pairs::{self, Pair};
 
 /// Time between two lines with the rate.
@@ -25,7 +25,7 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 #[derive(Debug)]
 pub(super) struct Output {
     report: Arc<Report>,
-    shown: Shown,
+    shown: Verbosity,
     /// Whether other files are copied after a failure.
     goes_on: bool,
     /// The file of `-do`.
@@ -48,7 +48,7 @@ impl Output {
     /// Opens the file of `-do`, where one is to be written.
     pub(super) fn new(
         report: Arc<Report>,
-        (shown, goes_on): (Shown, bool),
+        (shown, goes_on): (Verbosity, bool),
         plan: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let plan = plan.map(|path| {
@@ -142,7 +142,7 @@ impl Output {
 
     fn started(&self, source: &str, destination: &str) {
         self.state().begun = true;
-        if self.shown == Shown::Nothing {
+        if self.shown == Verbosity::Nothing {
             return;
         }
         let ends = [source, destination].map(pairs::url);
@@ -154,7 +154,11 @@ impl Output {
             true => String::new(),
             false => format!("  ->  {other}"),
         };
-        let end = if self.shown == Shown::Rates { "\n" } else { "" };
+        let end = if self.shown == Verbosity::Rates {
+            "\n"
+        } else {
+            ""
+        };
         self.report.out(&format!(
             "Source: {from}\nDest:   {to}\n  {name}{arrow}{end}"
         ));
@@ -165,7 +169,7 @@ impl Output {
         let (begun, mut last) = (Instant::now(), 0);
         loop {
             tokio::time::sleep(EVERY).await;
-            if self.shown != Shown::Rates {
+            if self.shown != Verbosity::Rates {
                 continue;
             }
             let bytes = totals.counts().bytes_moved;
@@ -207,7 +211,9 @@ impl Observer for Output {
                 if let Some(plan) = &self.plan
                     && let Err(error) = (Pair { from, to }).write(&mut *lock(plan))
                 {
-                    self.report.warn(&format!("-do: write: {error}"));
+                    // A part of a plan must not pass for the whole.
+                    self.state().failed += 1;
+                    self.tell(&format!("-do: write: {error}"));
                 }
             }
             Event::Failed { source, error, .. } => {
