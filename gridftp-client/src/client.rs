@@ -74,6 +74,8 @@ pub(crate) struct ChannelState {
     pub(crate) senders: Option<Vec<SocketAddr>>,
     /// The same of those that store.
     pub(crate) receivers: Option<Vec<SocketAddr>>,
+    /// The most stripes that it was told, where that was a bound.
+    pub(crate) most_stripes: Option<NonZero<u32>>,
     /// Whether it was told to list those that send.
     pub(crate) lists_senders: bool,
     /// Stripes that connect to us.

@@ -400,10 +400,16 @@ fn protection_is_what_the_options_say() -> Result<()> {
         fails(&told, 1, &["error: "])?;
         ensure!(bed.there.names("")?.is_empty(), "{flag} copied");
     }
-    for flag in ["-cred", "-src-cred", "-sc", "-dst-cred", "-dc"] {
-        let grid = to.replace("ftp://", "gsiftp://");
-        let told = globus(&bed.here, &[flag, "nowhere", &from, &grid])?;
-        ensure!(!told.status.success(), "{flag}: {}", told.report());
+    let there = to.replace("ftp://", "gsiftp://");
+    for (flag, from, to) in [
+        ("-cred", &from, &there),
+        ("-dst-cred", &from, &there),
+        ("-dc", &from, &there),
+        ("-src-cred", &there, &from),
+        ("-sc", &there, &from),
+    ] {
+        let told = globus(&bed.here, &[flag, "nowhere", from, to])?;
+        fails(&told, 1, &["nowhere"])?;
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ fn a_receipt_tells_and_proves_each_file() -> Result<()> {
         large["verified"] == "digest" && large["retries"] == 0,
         "{large}"
     );
-    ensure!(large["digest"]["algorithm"] == "BLAKE3", "{large}");
+    ensure!(large["checksum"]["algorithm"] == "BLAKE3", "{large}");
     let source = large["source"].as_str().context("no source")?;
     ensure!(source.ends_with("dir/a"), "{large}");
     ensure!(large["servers"][0]["data"] == "clear", "{large}");

@@ -63,7 +63,7 @@ pub(crate) async fn run(
     if shared.options.dry_run {
         shared.plan(taken);
     } else {
-        copy(&shared, taken, source, destination).await?;
+        Box::pin(copy(&shared, taken, source, destination)).await?;
     }
     Ok(shared.worst())
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
@@ -22,8 +22,10 @@ use serde_json::{Value, json};
 use xio::gsi::NoCredential;
 
 use crate::Location;
+use crate::copy::lock;
 use crate::grid::read;
 use crate::options::{CopyOptions, GridOptions};
+use crate::program::json::object;
 use crate::progress::Event;
 use crate::words;
 
@@ -176,26 +178,24 @@ impl Receipts {
                 servers.insert((*site).to_owned(), server);
                 Ok(())
             }
-            Event::Finished { .. } => self.add(&self.receipt(event).to_string()),
+            Event::Finished {
+                source,
+                destination,
+                ..
+            } => match self.receipt(event, [source, destination]) {
+                Some(line) => self.add(&line.to_string()),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
 
-    fn receipt(&self, event: &Event<'_>) -> Value {
-        let Event::Finished {
-            source,
-            destination,
-            bytes,
-            stripes,
-            took,
-            retries,
-            verification,
-            verified,
-        } = event
-        else {
-            return Value::Null;
-        };
-        let ends = [*source, *destination].map(|end| match Location::parse(end) {
+    /// The line of a finished file: the fields of its JSON event, and those of the run.
+    fn receipt(&self, event: &Event<'_>, [source, destination]: [&str; 2]) -> Option<Value> {
+        let mut line = object(event)?;
+        let fields = line.as_object_mut()?;
+        let seconds = fields.get("seconds").and_then(Value::as_f64);
+        let ends = [source, destination].map(|end| match Location::parse(end) {
             Ok(Location::Remote(remote)) => Some(remote.site.to_string()),
             _ => None,
         });
@@ -212,15 +212,22 @@ impl Receipts {
         };
         let ended = since_1970().as_secs_f64();
         let [offset, length] = self.part;
-        json!({
-            "receipt": "file", "source": absolute(source), "destination": absolute(destination),
-            "bytes": bytes, "offset": offset, "length": length,
-            "verified": verification.name(), "digest": verified.map(|(algorithm, value)| json!({
-                "algorithm": algorithm, "value": value,
-            })),
-            "route": route, "stack": self.stack, "stripes": stripes, "servers": servers,
-            "retries": retries, "started": ended - took.as_secs_f64(), "ended": ended,
-        })
+        fields.remove("event");
+        for (key, value) in [
+            ("receipt", json!("file")),
+            ("source", json!(absolute(source))),
+            ("destination", json!(absolute(destination))),
+            ("offset", json!(offset)),
+            ("length", json!(length)),
+            ("route", json!(route)),
+            ("stack", json!(self.stack)),
+            ("servers", json!(servers)),
+            ("started", json!(ended - seconds.unwrap_or(0.0))),
+            ("ended", json!(ended)),
+        ] {
+            fields.insert(key.to_owned(), value);
+        }
+        Some(line)
     }
 
     fn add(&self, line: &str) -> io::Result<()> {
@@ -304,8 +311,4 @@ fn absolute(end: &str) -> String {
 fn since_1970() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -165,8 +165,10 @@ impl Client {
     }
 
     /// Tells our own server, which alone has the option, the most stripes that are to listen.
-    pub(crate) fn limit_stripes(&self, most: NonZero<u32>) {
-        if most < NonZero::<u32>::MAX && self.abilities.held {
+    pub(crate) fn limit_stripes(&mut self, most: NonZero<u32>) {
+        let told = self.state.most_stripes.unwrap_or(NonZero::<u32>::MAX);
+        if most != told && self.abilities.held {
+            self.state.most_stripes = Some(most);
             drop(self.control.send(Command::Opts(Opts::Stripes { most })));
         }
     }

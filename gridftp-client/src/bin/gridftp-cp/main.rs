@@ -5,6 +5,7 @@
 mod choice;
 mod flags;
 mod globus;
+mod help;
 mod list;
 mod manner;
 mod partials;

@@ -68,7 +68,7 @@ struct Line {
     bytes: u64,
     offset: Option<u64>,
     length: Option<u64>,
-    digest: Option<Digest>,
+    checksum: Option<Checksum>,
     time: u64,
     algorithm: String,
     signature: String,
@@ -76,9 +76,9 @@ struct Line {
 }
 
 #[derive(Debug, Deserialize)]
-struct Digest {
+struct Checksum {
     algorithm: String,
-    value: String,
+    digest: String,
 }
 
 /// Receipts since the last signature.
@@ -235,10 +235,10 @@ async fn compare(receipt: &Line, work: &mut Work<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     let place = work.place(destination.as_ref())?;
-    let Some(Digest {
+    let Some(Checksum {
         algorithm: name,
-        value,
-    }) = &receipt.digest
+        digest: value,
+    }) = &receipt.checksum
     else {
         let what = format!("{destination}: the receipt has no digest");
         work.report.warned(&what);

@@ -122,6 +122,26 @@ async fn data_nodes_serve_transfers_with_a_single_address() {
 }
 
 #[tokio::test]
+async fn a_bound_on_stripes_is_told_once_and_lifted() {
+    let replies = vec![
+        ("OPTS", "200 well".to_owned()),
+        ("QUIT", "221 bye".to_owned()),
+    ];
+    let (mut client, server) = scripted::session(replies).await;
+    client.abilities.held = true;
+    let using = async {
+        let most = |n| NonZero::new(n).unwrap();
+        for bound in [u32::MAX, 2, 2, u32::MAX] {
+            client.limit_stripes(most(bound));
+        }
+        client.close().await;
+    };
+    let ((), received) = tokio::join!(using, server);
+    let told = ["Stripes=2;", "Stripes=4294967295;"].map(|text| format!("OPTS SPAS {text}"));
+    assert_eq!(received.split_last().unwrap().1, told);
+}
+
+#[tokio::test]
 async fn stripes_connect_to_one_port() {
     let replies = vec![
         ("MODE", "200 E".to_owned()),

@@ -3,6 +3,7 @@
 mod options;
 mod output;
 mod pairs;
+mod table;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
