@@ -186,6 +186,9 @@ pub struct CopyOptions {
     pub no_clobber: bool,
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
+    /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
+    /// A server syncs what it stores by its own setting.
+    pub sync_writes: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,
     /// Whether the first file that fails for good ends the copy; those that are not copied then are
@@ -214,6 +217,7 @@ impl Default for CopyOptions {
             backoff: Duration::from_millis(500),
             no_clobber: false,
             preserve: false,
+            sync_writes: false,
             dry_run: false,
             fail_fast: false,
         }

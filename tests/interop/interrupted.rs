@@ -1,4 +1,5 @@
-//! System calls on files that a signal interrupts (`EINTR`): both programs repeat them.
+//! System calls on files that fail: those that a signal interrupts (`EINTR`) are repeated, and a
+//! sync that the user asked for is not passed over.
 
 use std::fs;
 use std::path::Path;
@@ -88,5 +89,43 @@ fn an_interrupted_system_call_is_repeated() -> Result<()> {
             .any(|line| line.contains(call) && line.contains("INJECTED"));
         ensure!(failed, "no {call} of the server failed:\n{calls}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_download_whose_sync_fails_is_not_published() -> Result<()> {
+    let (remote, local) = (Tree::new()?, Tree::new()?);
+    remote.file("file", 3_000_001, 54)?;
+    let host = Host::ours(remote.root())?;
+    let to = local.path("copy");
+    for (flags, is_synced) in [(&[][..], false), (&["--sync-writes"][..], true)] {
+        let Some(mut strace) = Peer::Strace.require("interop: failing syncs") else {
+            return Ok(());
+        };
+        strace.args(["--follow-forks", "--quiet=all", "--output=/dev/null"]);
+        strace.args(["-e", "trace=fsync", "-e", "inject=fsync:error=EIO"]);
+        strace.arg(binary("gridftp-cp")?);
+        strace.args(["--retries", "0", "--no-resume"]).args(flags);
+        let copied = run(strace.args([host.url("file"), file_url(&to)]), LIMIT)?;
+        ensure!(
+            copied.status.success() != is_synced && to.exists() != is_synced,
+            "{flags:?}: {}",
+            copied.report()
+        );
+        if is_synced {
+            ensure!(
+                copied.stderr.contains("Input/output error"),
+                "{}",
+                copied.report()
+            );
+        } else {
+            fs::remove_file(&to)?;
+        }
+    }
+    let mut upload = Command::new(binary("gridftp-cp")?);
+    upload.arg("--sync-writes").arg(remote.path("file"));
+    let copied = run(upload.arg(host.url("twin")), LIMIT)?.ok()?;
+    let is_told = copied.stderr.contains("by its own setting");
+    ensure!(is_told, "{}", copied.report());
     Ok(())
 }

@@ -106,6 +106,9 @@ impl Stop {
     }
 }
 
+/// The warning to those who ask for synced copies at a server.
+const SYNCS_ITSELF: &str = "--sync-writes: the server syncs what it stores by its own setting";
+
 /// Nothing panics in the middle of a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

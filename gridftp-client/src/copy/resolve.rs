@@ -11,13 +11,13 @@ use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
 use super::state::CopyState;
 use super::targets::Targets;
-use super::{dirs, named, pull, stdio, surplus};
+use super::{SYNCS_ITSELF, dirs, named, pull, stdio, surplus};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, ControlError, TransferError};
 use crate::local;
 use crate::names;
 use crate::options::CopyOptions;
-use crate::progress::{Observer, Totals};
+use crate::progress::{Event, Observer, Totals};
 use crate::url::{Location, Remote, Site, show};
 
 /// Where everything goes.
@@ -245,6 +245,9 @@ async fn look(
         }
         Location::Remote(Remote { site, path, .. }) => {
             let client = connect(site, options, observer).await?;
+            if options.sync_writes {
+                observer.event(&Event::Warning(SYNCS_ITSELF));
+            }
             let there = match client.stat(path).await {
                 Ok((entry, _)) => Some(is_dir(entry.kind)),
                 Err(error) if error.reply().is_some() => None,

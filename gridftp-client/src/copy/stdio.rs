@@ -15,6 +15,7 @@ use gridftp_dsi_posix::checksum::Hasher;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
+use super::SYNCS_ITSELF;
 use super::digests::DigestQuery;
 use super::ending::Success;
 use super::hidden::{Hidden, may_be_for_name};
@@ -92,6 +93,9 @@ async fn copy(
     };
     let client = connect(&remote.site, &shared.options, &shared.observer).await?;
     if let Some(local) = local {
+        if shared.options.sync_writes {
+            shared.warn(SYNCS_ITSELF);
+        }
         remote = within(&client, local, remote).await?;
     }
     let needed = shared.algorithm(&[&client]).await?;

@@ -152,6 +152,11 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
+    /// Sync each downloaded file, name included, to the medium before it counts as copied; a server
+    /// syncs what it stores by its own setting
+    #[arg(long)]
+    pub(crate) sync_writes: bool,
+
     /// Name the files that would be copied, and copy nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -316,6 +321,7 @@ impl Flags {
         options.retry_for = Duration::from_secs(self.retry_for);
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
+        options.sync_writes = self.sync_writes;
         options.dry_run = self.dry_run;
         options.fail_fast = self.fail_fast;
         Ok(options)

@@ -80,7 +80,7 @@ pub(super) async fn open_sink(
         false => None,
     };
     let opened = match how {
-        Some(how) => FileSink::create(local(&job.to), how, false).await,
+        Some(how) => FileSink::create(local(&job.to), how, shared.options.sync_writes).await,
         None => resume::open(shared, job, abilities).await,
     };
     opened.map_err(|error| TransferError::local("create", &job.to, error))

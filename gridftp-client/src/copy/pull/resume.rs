@@ -83,14 +83,15 @@ pub(super) async fn open(
 ) -> Result<FileSink> {
     let (path, size) = (local(&job.to), job.facts.size);
     let anew = Create::Whole { size };
+    let sync = shared.options.sync_writes;
     let origin = origin(shared, job).filter(|_| may_outlive(shared, job, abilities));
     let (Some(origin), Some(size)) = (origin, size) else {
-        return FileSink::create(path, anew, false).await;
+        return FileSink::create(path, anew, sync).await;
     };
-    let sink = match FileSink::resume(path, origin, false).await {
+    let sink = match FileSink::resume(path, origin, sync).await {
         // Another process downloads to the same name.
         Err(error) if error.kind() == ErrorKind::Busy => {
-            return FileSink::create(path, anew, false).await;
+            return FileSink::create(path, anew, sync).await;
         }
         sink => sink?,
     };
