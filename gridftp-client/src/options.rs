@@ -187,7 +187,7 @@ pub struct CopyOptions {
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
     /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
-    /// A server syncs what it stores by its own setting.
+    /// The server's own setting decides for uploads.
     pub sync_writes: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,

@@ -1,5 +1,5 @@
-//! System calls on files that fail: those that a signal interrupts (`EINTR`) are repeated, and a
-//! sync that the user asked for is not passed over.
+//! Failed system calls on files: interrupted ones (`EINTR`) are repeated, and a failed sync of
+//! `--sync-writes` fails the copy.
 
 use std::fs;
 use std::path::Path;
@@ -125,7 +125,7 @@ fn a_download_whose_sync_fails_is_not_published() -> Result<()> {
     let mut upload = Command::new(binary("gridftp-cp")?);
     upload.arg("--sync-writes").arg(remote.path("file"));
     let copied = run(upload.arg(host.url("twin")), LIMIT)?.ok()?;
-    let is_told = copied.stderr.contains("by its own setting");
+    let is_told = copied.stderr.contains("server's own setting");
     ensure!(is_told, "{}", copied.report());
     Ok(())
 }

@@ -106,8 +106,8 @@ impl Stop {
     }
 }
 
-/// The warning to those who ask for synced copies at a server.
-const SYNCS_ITSELF: &str = "--sync-writes: the server syncs what it stores by its own setting";
+/// The warning about `--sync-writes` with an upload.
+const SYNCS_ITSELF: &str = "--sync-writes: the server's own setting decides for uploads";
 
 /// Nothing panics in the middle of a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -152,8 +152,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
-    /// Sync each downloaded file, name included, to the medium before it counts as copied; a server
-    /// syncs what it stores by its own setting
+    /// Sync each downloaded file, name included, to the medium before it counts as copied; the
+    /// server's own setting decides for uploads
     #[arg(long)]
     pub(crate) sync_writes: bool,
 

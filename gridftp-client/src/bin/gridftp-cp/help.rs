@@ -13,7 +13,7 @@ Exit status:
        one of which --offset or --length replaced a part; what is written in
        order, as standard output or a FIFO, has got the beginning";
 
-/// What people type, for `--help` and the man page.
+/// The example commands, for `--help` and the man page.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   gridftp-cp -r run7/ gsiftp://dtn.example.org/data/run7/
