@@ -458,7 +458,10 @@ async fn open(
 /// The socket options of data connections.
 pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
     let bytes = options.tcp_buffer.map(ByteSize::new);
-    SocketHints::new().buffers(bytes, bytes)
+    // A transfer notices by itself that its bytes do not move; this is for those behind its end.
+    SocketHints::new()
+        .buffers(bytes, bytes)
+        .ack_timeout(options.stall.saturating_mul(2))
 }
 
 pub(crate) fn parse_mlst(reply: &Reply) -> Option<(Entry, FactSet)> {

@@ -6,6 +6,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 use gridftp_data::{ErrorKind as DataErrorKind, Watch};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::control::{Replies, Step};
 use crate::error::{ControlError, TransferError};
@@ -304,6 +305,25 @@ impl Transfer {
         })
     }
 
+    /// As [`end`](Self::end), though with little time left for the reply once the server has `reset` a
+    /// data connection: one that lost its data may never know.
+    pub(crate) async fn end_unless(
+        &mut self,
+        reset: &CancellationToken,
+        mut each: impl FnMut(&Reply),
+    ) -> Result<Reply, Failure> {
+        let ended = reset.run_until_cancelled(self.end(&mut each)).await;
+        let ended = match ended {
+            Some(ended) => Some(ended),
+            None => timeout(ACCOUNT, self.end(each)).await.ok(),
+        };
+        ended.unwrap_or_else(|| {
+            let why = "the server reset a data connection and sent no reply about the transfer";
+            let lost = self.replies.unanswered(why);
+            Err(Failure::midway(lost, SessionState::Unanswered))
+        })
+    }
+
     /// Waits for the server's own account of a transfer after the end of its connections.
     pub(crate) async fn account(
         &mut self,
@@ -418,6 +438,32 @@ mod tests {
         };
         let (end, ()) = tokio::join!(transfer.end(|_| ()), server);
         end.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_final_reply_is_due_soon_after_a_reset() {
+        for replies in [true, false] {
+            let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
+            let path = FtpPath::new(b"/file".to_vec()).unwrap();
+            let mut transfer = Transfer::upload(control.send(Command::Stor(path)), b"/file");
+            lines.next_line().await.unwrap();
+            far.write_all(b"150 send it\r\n").await.unwrap();
+            let reset = CancellationToken::new();
+            let server = async {
+                tokio::time::sleep(Duration::from_secs(300)).await;
+                reset.cancel();
+                tokio::time::sleep(ACCOUNT / 2).await;
+                if replies {
+                    far.write_all(b"226 all is safe\r\n").await.unwrap();
+                }
+            };
+            let begun = tokio::time::Instant::now();
+            let (end, ()) = tokio::join!(transfer.end_unless(&reset, |_| ()), server);
+            assert_eq!(end.is_ok(), replies);
+            assert!(begun.elapsed() <= Duration::from_secs(300) + ACCOUNT);
+            let told = end.err().map(|failure| failure.error.to_string());
+            assert!(told.is_none_or(|told| told.contains("reset a data connection")));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -74,6 +74,8 @@ pub struct SocketHints {
     pub source: Option<IpAddr>,
     /// Time limit for connecting.
     pub connect_timeout: Option<Duration>,
+    /// Time limit for the acknowledgement of sent bytes.
+    pub ack_timeout: Option<Duration>,
     /// Most peers that may wait to be accepted.
     pub backlog: Option<u32>,
     /// The only peer of a datagram socket; datagrams of others are dropped.
@@ -90,6 +92,7 @@ impl SocketHints {
             ports: None,
             source: None,
             connect_timeout: None,
+            ack_timeout: None,
             backlog: None,
             peer: None,
         }
@@ -121,6 +124,13 @@ impl SocketHints {
     #[must_use]
     pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// Bounds the time that sent bytes wait for their acknowledgement.
+    #[must_use]
+    pub const fn ack_timeout(mut self, timeout: Duration) -> Self {
+        self.ack_timeout = Some(timeout);
         self
     }
 

@@ -131,14 +131,7 @@ impl DataChannel {
     /// Closes the listener and idle connections, and drops addresses.
     pub fn reset(&mut self) {
         self.setup = Setup::None;
-        self.retire_idle();
-    }
-
-    /// Closes idle connections cleanly: bytes sent on them may still be in flight.
-    fn retire_idle(&mut self) {
-        for conn in std::mem::take(&mut self.idle).conns {
-            conn.retire();
-        }
+        std::mem::take(&mut self.idle).retire();
     }
 
     /// Whether there is a listener, an address or an idle connection for the next transfer.
@@ -149,6 +142,15 @@ impl DataChannel {
     /// Whether connections of an earlier transfer will serve the next one.
     pub fn is_cached(&self) -> bool {
         self.idle.served.is_some() && !self.idle.conns.is_empty()
+    }
+
+    /// Waits until the peer resets an idle connection of the last send: it lost bytes of it, or
+    /// ended without closing its files. Waits for ever where it closes them all.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn reset_by_peer(&mut self) {
+        self.idle.reset_by_peer().await;
     }
 
     /// Opens the connections of the next send in advance.
@@ -432,7 +434,7 @@ impl DataChannel {
         // One closed connection makes the whole set useless: marks are counted by connection.
         let sending = self.idle.served != Some(Direction::Receive);
         if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {
-            self.retire_idle();
+            std::mem::take(&mut self.idle).retire();
         }
         let idle = self
             .ready(plan.mode, plan.parallelism, Direction::Send)

@@ -51,6 +51,20 @@ impl Conn {
             .is_pending()
     }
 
+    /// Looks for the end of an idle connection on which only we send: `true` for a reset, `false`
+    /// where the peer closed it, as a Globus server does behind the end-of-data mark.
+    pub(crate) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut byte = [0];
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte));
+        read.map(|read| {
+            let kind = read.map_err(|error| xio_core::ErrorKind::from(error.kind()));
+            matches!(
+                kind,
+                Err(xio_core::ErrorKind::Reset | xio_core::ErrorKind::TimedOut)
+            )
+        })
+    }
+
     /// Reads the available part of the next header on a connection behind its end-of-data mark;
     /// `Ready` when the peer closed instead.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

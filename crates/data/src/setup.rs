@@ -1,6 +1,7 @@
 //! `Setup`: opens the connections of a transfer, and keeps idle ones between two transfers.
 
 use std::net::SocketAddr;
+use std::task::Poll;
 
 use ftp_wire::command::Mode;
 use mode_e::{GatherError, Streams};
@@ -40,6 +41,34 @@ pub(crate) struct Idle {
     each: usize,
     /// Direction of the transfer they served; `None` when opened ahead of the first.
     pub(crate) served: Option<Direction>,
+}
+
+impl Idle {
+    /// Closes the connections cleanly: bytes sent on them may still be in flight.
+    pub(crate) fn retire(self) {
+        for conn in self.conns {
+            conn.retire();
+        }
+    }
+
+    /// Waits until the peer resets a connection of a send; for ever where it closes them all.
+    pub(crate) async fn reset_by_peer(&mut self) {
+        let mut closed = vec![self.served != Some(Direction::Send); self.conns.len()];
+        std::future::poll_fn(|cx| {
+            for (conn, closed) in self.conns.iter_mut().zip(&mut closed) {
+                if *closed {
+                    continue;
+                }
+                match conn.poll_reset(cx) {
+                    Poll::Ready(true) => return Poll::Ready(()),
+                    Poll::Ready(false) => *closed = true,
+                    Poll::Pending => {}
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+    }
 }
 
 /// The parts of the channel in use by a running transfer.

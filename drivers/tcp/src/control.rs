@@ -8,7 +8,8 @@ use crate::options::TcpOptions;
 use crate::socket;
 
 /// The options that are not fixed by opening.
-const OPEN: [&str; 7] = [
+const OPEN: [&str; 8] = [
+    "ack_timeout",
     "cc",
     "keepalive",
     "keepidle",
@@ -40,6 +41,10 @@ pub(crate) fn answer(socket: &TcpStream, control: Control<'_>) -> Option<Result<
 fn value(socket: &TcpStream, option: &str) -> std::io::Result<String> {
     let socket = SockRef::from(socket);
     Ok(match option {
+        "ack_timeout" => match socket.tcp_user_timeout()? {
+            Some(timeout) if !timeout.is_zero() => timeout.print().unwrap_or_default(),
+            _ => String::new(),
+        },
         "cc" => {
             let name = socket.tcp_congestion()?;
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -71,6 +76,7 @@ mod tests {
             ("tcp:nodelay=0;keepalive=1", "tcp:nodelay", "no"),
             ("tcp:keepidle=7", "tcp:keepidle", "7"),
             ("tcp:keepalive=no", "tcp:keepalive", "no"),
+            ("tcp:ack_timeout=7", "tcp:ack_timeout", "7"),
             ("tcp:pacing=10M", "tcp:cc", "cubic"),
         ] {
             handle.set(setting).unwrap();

@@ -12,6 +12,9 @@ const RATE: &str = "bytes a second, as 100M, or bits, as 800Mbit";
 xio_core::options! {
     /// Settings of a TCP socket.
     pub struct TcpOptions for "tcp" [impl Tcp] {
+        /// Longest time that sent bytes wait for their acknowledgement, or for room at the peer,
+        /// before the connection fails; the system's time, of minutes, by default.
+        ack_timeout: Option<Duration> = None, "ack_timeout";
         /// Number of connections that may wait to be accepted; the kernel has a limit of its own.
         backlog: u32 = 1024, "backlog", Setting::new().local();
         /// Congestion control by its kernel name; the system's choice by default.
@@ -59,6 +62,7 @@ impl TcpOptions {
             options.connect_range = hints.ports.or(options.connect_range);
             options.interface = hints.source.or(options.interface);
             options.connect_timeout = hints.connect_timeout.unwrap_or(options.connect_timeout);
+            options.ack_timeout = hints.ack_timeout.or(options.ack_timeout);
             options.backlog = hints.backlog.unwrap_or(options.backlog);
         }
         options
@@ -104,7 +108,9 @@ mod tests {
         );
         let error = "sendbuf=1M".parse::<TcpOptions>().unwrap_err().to_string();
         assert!(
-            error.starts_with("tcp: plan: no option `sendbuf`; accepted are backlog, cc,"),
+            error.starts_with(
+                "tcp: plan: no option `sendbuf`; accepted are ack_timeout, backlog, cc,"
+            ),
             "{error}"
         );
         for bad in [

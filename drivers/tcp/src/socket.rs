@@ -38,7 +38,7 @@ pub(crate) fn fail(error: io::Error, op: Operation, what: &str) -> Error {
 
 /// Sets the options of a socket that are not set before connecting or listening.
 pub(crate) fn configure(socket: &impl AsFd, options: &TcpOptions, op: Operation) -> Result<()> {
-    let keys = ["nodelay", "keepalive", "cc", "pacing"];
+    let keys = ["nodelay", "keepalive", "cc", "pacing", "ack_timeout"];
     keys.iter()
         .try_for_each(|key| set(socket, key, options, op))
 }
@@ -69,6 +69,10 @@ pub(crate) fn set(
         },
         "pacing" => match options.pacing {
             Some(rate) => MaxPacingRate.set(socket, &rate.bytes()).map_err(Into::into),
+            None => Ok(()),
+        },
+        "ack_timeout" => match options.ack_timeout {
+            Some(_) => sock.set_tcp_user_timeout(options.ack_timeout),
             None => Ok(()),
         },
         "sndbuf" => (options.send_buffer).map_or(Ok(()), |n| sock.set_send_buffer_size(size(n))),

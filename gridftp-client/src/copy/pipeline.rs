@@ -49,6 +49,11 @@ pub(crate) trait Route: Sync {
         asked: Self::Asked,
     ) -> impl Future<Output = Result<Option<Self::Passed>, Stop>> + Send;
 
+    /// Attends the channel between two transfers, and until all are confirmed.
+    fn attend(&self, _: &mut Self::Passing) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
     /// Ends the jobs of all transfers that were passed on; cancels `broken` as soon as no more can
     /// be passed on, and returns the reason.
     fn confirm(
@@ -105,11 +110,19 @@ impl<'a> Pipeline<'a> {
         let permits = Semaphore::new(ahead);
         let (asked, mut waiting) = mpsc::unbounded_channel::<Step<'_, R::Asked>>();
         let (passed, confirming) = mpsc::channel(self.backlog);
-        let broken = CancellationToken::new();
+        let (broken, over) = (CancellationToken::new(), CancellationToken::new());
         let feed = self.feed(route, asking, (first, &permits), asked);
         let pass = async {
             ready.await?;
-            while let Some((request, permit)) = waiting.recv().await {
+            loop {
+                let next = tokio::select! {
+                    biased;
+                    next = waiting.recv() => next,
+                    () = route.attend(passing) => continue,
+                };
+                let Some((request, permit)) = next else {
+                    break;
+                };
                 if let Some(next) = route.pass(passing, request).await? {
                     // The other end is gone only when this whole future is.
                     let _gone = passed.send(next).await;
@@ -117,6 +130,7 @@ impl<'a> Pipeline<'a> {
                 drop(permit);
             }
             drop(passed);
+            over.run_until_cancelled(route.attend(passing)).await;
             Ok(())
         };
         let moved = async {
@@ -132,7 +146,11 @@ impl<'a> Pipeline<'a> {
             }
         };
         // `moved` owns the sending end, so that the confirmation ends after it.
-        let (moved, confirmed) = tokio::join!(moved, route.confirm(confirming, &broken));
+        let confirm = async {
+            let _over = over.clone().drop_guard();
+            route.confirm(confirming, &broken).await
+        };
+        let (moved, confirmed) = tokio::join!(moved, confirm);
         moved.and(confirmed)
     }
 

@@ -401,7 +401,7 @@ fn the_globus_client_is_told_of_a_node_that_fails() -> Result<()> {
 
 /// Our client fails with an error and does not wait for ever, and no part has the final name.
 #[test]
-fn nodes_of_globus_that_fail_end_a_download_by_our_client() -> Result<()> {
+fn nodes_of_globus_that_fail_end_a_copy_by_our_client() -> Result<()> {
     const FLAGS: &[&str] = &[
         "--debug",
         "--retries",
@@ -415,26 +415,34 @@ fn nodes_of_globus_that_fail_end_a_download_by_our_client() -> Result<()> {
         let Failure::Signal(signal) = failure else {
             continue;
         };
-        let Some(theirs) = Front::start()? else {
-            return Ok(());
-        };
-        let other = Tree::new()?;
-        let source = other.file("file", SIZE, 66)?;
-        let back = other.path("back");
-        let relay = Relay::paced(theirs.host.addr(), Break::Never, SLOW)?;
-        fs::copy(&source, theirs.tree.path("file"))?;
-        let url = theirs.host.url_at(relay.addr(), "file");
-        let copying = Copying::begin(FLAGS, (url, file_url(&back)));
-        relay.wait_until_passed(SIZE / 4)?;
-        // To one address one of them sends.
-        for node in &theirs.nodes {
-            node.daemon().signal_all(signal)?;
+        for put in [true, false] {
+            let Some(theirs) = Front::start()? else {
+                return Ok(());
+            };
+            let other = Tree::new()?;
+            let source = other.file("file", SIZE, 66)?;
+            let (there, back) = (theirs.tree.path("file"), other.path("back"));
+            let relay = Relay::paced(theirs.host.addr(), Break::Never, SLOW)?;
+            let url = theirs.host.url_at(relay.addr(), "file");
+            let (ends, copy) = match put {
+                true => ((file_url(&source), url), &there),
+                false => {
+                    fs::copy(&source, &there)?;
+                    ((url, file_url(&back)), &back)
+                }
+            };
+            let copying = Copying::begin(FLAGS, ends);
+            relay.wait_until_passed(SIZE / 4)?;
+            // To one address one of them sends.
+            for node in &theirs.nodes {
+                node.daemon().signal_all(signal)?;
+            }
+            ensure!(!copying.is_finished(), "the failure came too late");
+            let done = copying.end()?.failed()?;
+            let names_it = done.stderr.contains(&relay.addr().to_string());
+            ensure!(names_it, "{}", done.report());
+            ensure!(!copy.exists(), "a part has the final name");
         }
-        ensure!(!copying.is_finished(), "the failure came too late");
-        let done = copying.end()?.failed()?;
-        let names_it = done.stderr.contains(&relay.addr().to_string());
-        ensure!(names_it, "{}", done.report());
-        ensure!(!back.exists(), "a part has the final name");
     }
     Ok(())
 }

@@ -534,3 +534,28 @@ proptest! {
         prop_assert_eq!(got.bytes, 5000);
     }
 }
+
+#[tokio::test]
+async fn a_reset_behind_the_data_is_noticed_and_a_close_is_not() {
+    for resets in [true, false] {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut from = channel();
+        from.connect_to(tcp(), vec![server.local_addr().unwrap()]);
+        let (source, watch) = (Memory(bytes(1000)), Watch::new());
+        let plan = whole(Mode::Extended, 1000);
+        let (sent, accepted) = tokio::join!(from.send(&source, &plan, &watch), server.accept());
+        sent.unwrap();
+        let mut peer = accepted.unwrap().0;
+        if resets {
+            // Its bytes are not read.
+            drop(peer);
+            from.reset_by_peer().await;
+            continue;
+        }
+        let mut block = [0; 2000];
+        assert!(peer.read(&mut block).await.unwrap() > 1000);
+        drop(peer);
+        let noticed = tokio::time::timeout(Duration::from_millis(50), from.reset_by_peer()).await;
+        assert!(noticed.is_err(), "a close is no reset");
+    }
+}

@@ -32,11 +32,11 @@ pub(super) async fn confirm(
     asker: &Asker<'_>,
     mut sent: mpsc::Receiver<Sent>,
     following: mpsc::Sender<Following>,
-    broken: &CancellationToken,
+    (broken, reset): (&CancellationToken, &CancellationToken),
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
     while let Some(mut file) = sent.recv().await {
-        let word = settle(&mut file).await;
+        let word = settle(&mut file, reset).await;
         // It waited behind the one that broke the channel, which pays for it.
         let broke = |failure: &Failure| failure.error.control().is_some_and(lacks_channel);
         let lacks = word.as_ref().is_err_and(broke);
@@ -62,12 +62,14 @@ pub(super) async fn confirm(
 /// The server's word on a store: its receipt, where the store was tagged.
 pub(super) type Word = Result<Option<Receipt>, Failure>;
 
-/// Waits for the server's word on one file.
-pub(super) async fn settle(file: &mut Sent) -> Word {
+/// Waits for the server's word on one file, which is due soon after it `reset` a data connection.
+pub(super) async fn settle(file: &mut Sent, reset: &CancellationToken) -> Word {
     let Asked {
         taken, transfer, ..
     } = &mut file.store;
-    let reply = transfer.end(|reply| note_marker(taken, reply)).await?;
+    let reply = transfer
+        .end_unless(reset, |reply| note_marker(taken, reply))
+        .await?;
     Ok(Receipt::parse(&reply.text()))
 }
 

@@ -216,6 +216,7 @@ async fn extended(
         width,
         reply_within: client.options.reply_within,
         opens: client.guard.has_grid_handshake(),
+        reset: CancellationToken::new(),
     };
     let states = (dirs, client.channel.get());
     Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
@@ -230,6 +231,8 @@ struct Push<'a> {
     /// Whether connections are opened behind the first store: a Globus server does its part of the
     /// handshake when it has a transfer.
     opens: bool,
+    /// Whether the server reset a data connection behind the data of its stores.
+    reset: CancellationToken,
 }
 
 impl Route for Push<'_> {
@@ -276,13 +279,20 @@ impl Route for Push<'_> {
         }
     }
 
+    async fn attend(&self, channel: &mut DataChannel) {
+        let reset = channel.reset_by_peer();
+        self.reset.run_until_cancelled(reset).await;
+        self.reset.cancel();
+        std::future::pending().await
+    }
+
     async fn confirm(
         &self,
         sent: mpsc::Receiver<Sent>,
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
         let (following, followed) = mpsc::channel(COMMANDS);
-        let confirmed = confirm(&self.asker, sent, following, broken);
+        let confirmed = confirm(&self.asker, sent, following, (broken, &self.reset));
         let settled = Box::pin(follow(self.asker.control, self.asker.shared, followed));
         tokio::join!(confirmed, settled).0
     }

@@ -73,6 +73,9 @@ impl Push<'_> {
         job.placed |= passed.is_ok() || watch.bytes() >= size;
         if let Err(failure) = passed {
             job.note_unplaced(failure.error.control());
+            if matches!(failure.error, TransferError::Data { .. }) {
+                self.reset.cancel();
+            }
             let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);
         }

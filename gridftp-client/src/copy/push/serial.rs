@@ -126,6 +126,7 @@ impl Serial<'_> {
             width: Width::of_streams(1),
             reply_within: client.options.reply_within,
             opens: true,
+            reset: CancellationToken::new(),
         };
         let Some(asked) = route.asker.ask(taken, dirs).await else {
             return Ok(None);
@@ -133,7 +134,7 @@ impl Serial<'_> {
         let Some(mut sent) = route.pass(client.channel.get(), asked).await? else {
             return Ok(None);
         };
-        let word = settle(&mut sent).await;
+        let word = settle(&mut sent, &route.reset).await;
         confirm_one(&route.asker, sent, word).await
     }
 }
