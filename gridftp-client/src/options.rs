@@ -146,7 +146,8 @@ impl Resume {
 pub struct CopyOptions {
     /// Options of the sessions with servers.
     pub connect: ConnectOptions,
-    /// Data connections of one file in MODE E; `None` chooses by size and distance.
+    /// Data connections of one file in MODE E, to each node where a server has several; `None`
+    /// chooses by size, distance and nodes.
     pub parallel: Option<u32>,
     /// Most stripes of one file of 64 MiB or more in MODE E, that is hosts of a server that take
     /// part in it; `None` for all, 1 for none. A Globus server that receives from another one takes

@@ -330,17 +330,20 @@ impl CopyState {
             return Width::of_streams(1);
         };
         let is_large = job.facts.size >= Some(WORTH_STREAMS);
+        let whole = !self.is_partial() && job.held.is_empty() && !job.begun;
+        let stripes = match path.may_stripe && is_large && (whole || path.parts) {
+            true => self.options.stripes.unwrap_or(NonZero::<u32>::MAX),
+            false => NonZero::<u32>::MIN,
+        };
+        // The link of a node is slower than that of this machine, and one stream of several that
+        // compete here does not fill it.
+        let helps = path.round_trip >= NEAR || stripes > NonZero::<u32>::MIN;
         let streams = match self.options.parallel {
             Some(n) => n,
-            None if path.round_trip >= NEAR && is_large => STREAMS,
+            None if helps && is_large => STREAMS,
             None => 1,
         };
-        let mut width = Width::of_streams(streams);
-        let whole = !self.is_partial() && job.held.is_empty() && !job.begun;
-        if path.may_stripe && is_large && (whole || path.parts) {
-            width.stripes = self.options.stripes.unwrap_or(NonZero::<u32>::MAX);
-        }
-        width
+        Width { streams, stripes }
     }
 
     /// Says whether `item` may use a channel of this width. Directories may use any channel to one

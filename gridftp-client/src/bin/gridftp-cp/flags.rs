@@ -54,7 +54,8 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) manner: MannerFlags,
 
-    /// Data connections of one file in MODE E [default: by size and distance]
+    /// Data connections of one file in MODE E, to each node of a server [default: by size, distance
+    /// and nodes]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: Option<u32>,
 
