@@ -1,24 +1,20 @@
-//! Nodes that fail in the middle of a part of a file, of private data, of a copy by the Globus
-//! client, and as the last one; and nodes of Globus that fail.
+//! Nodes that fail in the middle of a part of a file, of a copy by the Globus client, and as the last
+//! one; and nodes of Globus that fail.
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, Daemon, GridLab, Host, ObjectServer, ObjectServerKind, Peer, Relay, Tree,
-    binary, file_url, run, same_file,
+    Break, Daemon, ObjectServer, ObjectServerKind, Peer, Relay, Tree, file_url, same_file,
 };
 
-use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, NOTICED, SLOW, storage};
+use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, NOTICED, SLOW};
 use super::parts::{PART, same_part};
-use super::{LIMIT, SIZE, cp, secure_url, secured};
+use super::{SIZE, cp};
 use crate::striped::Front;
 
 /// Longest time from the failure of a node until the client has been told, on a busy machine.
@@ -168,183 +164,6 @@ fn a_copy_of_an_object_fails_with_the_last_node_and_is_resumed() -> Result<()> {
     failures
         .into_iter()
         .try_for_each(|failure| failing_with_the_last_node(failure, Some(&store)))
-}
-
-/// Bytes of the files of a folder and of those in it.
-fn stored(folder: &Path) -> Result<u64> {
-    let (mut stored, mut folders) = (0, vec![folder.to_path_buf()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten() {
-            let entry = entry?;
-            // A file may get another name in between.
-            match entry.metadata() {
-                Ok(it) if it.is_dir() => folders.push(entry.path()),
-                it => stored += it.map_or(0, |it| it.blocks() * 512),
-            }
-        }
-    }
-    Ok(stored)
-}
-
-/// Waits until a folder holds so many bytes.
-fn wait_until_stored(folder: &Path, bytes: u64) -> Result<()> {
-    let begun = Instant::now();
-    loop {
-        let stored = stored(folder)?;
-        if stored >= bytes {
-            return Ok(());
-        }
-        ensure!(begun.elapsed() < LIMIT, "only {stored} bytes are stored");
-        thread::yield_now();
-    }
-}
-
-/// Runs our client as a user of the Grid; no relay sees the addresses of data, so it is slow by
-/// itself.
-fn private(
-    lab: &GridLab,
-    stack: &str,
-    flags: &[&str],
-    (from, to): (&str, &str),
-) -> Result<Copying> {
-    let mut command = Command::new(binary("gridftp-cp")?);
-    lab.login(&mut command);
-    command.args(["--protect", "private", "--debug"]);
-    command.args(["-p", "1", "--stack", stack]);
-    command.args(flags).args([from, to]);
-    Ok(Copying::run(move || run(&mut command, LIMIT)))
-}
-
-/// A node fails in the middle of private data: one of four, the only one, and over a store one that
-/// is replaced, since one alone serves an object.
-fn failing_in_private(failure: Failure, store: Option<&ObjectServer>) -> Result<()> {
-    let Failure::Signal(signal) = failure else {
-        anyhow::bail!("no relay cuts off private data");
-    };
-    let lab = GridLab::new()?;
-    let storage = storage(store)?;
-    let mut flags = secured(&lab);
-    flags.extend(["--net-stacks", "tcp,rate"].map(str::to_owned));
-    flags.extend(storage);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let many = if store.is_some() { 1 } else { 4 };
-    for (is_last, put) in [(false, true), (false, false), (true, true), (true, false)] {
-        let (tree, other, here) = (Tree::new()?, Tree::new()?, Tree::new()?);
-        let source = other.file("file", SIZE, 64)?;
-        let nodes = if is_last { 1 } else { many };
-        let mut cluster = Cluster::start_with(tree.root(), nodes, &flags, &flags)?;
-        let name = format!("{failure:?}-{is_last}-{put}").replace(['"', '(', ')'], "");
-        let url = secure_url(cluster.front(), &name);
-        let there = store.map_or_else(|| tree.path(&name), |store| store.object(&name));
-        let back = here.path("back");
-        let (ends, folder, copied) = match put {
-            true => {
-                let folder = there.parent().context("a folder")?;
-                ((file_url(&source), url), folder, &there)
-            }
-            false => {
-                let up = file_url(&source);
-                private(&lab, "tcp", &[], (&up, &url))?.end()?.ok()?;
-                ((url, file_url(&back)), here.root(), &back)
-            }
-        };
-        let ends = (ends.0.as_str(), ends.1.as_str());
-        let (stack, once) = match is_last {
-            true => ("tcp,rate:rate=24M", ONCE.get(3..).unwrap_or_default()),
-            false => ("tcp,rate:rate=8M", &[][..]),
-        };
-        let before = stored(folder)?;
-        let copying = private(&lab, stack, once, ends)?;
-        wait_until_stored(folder, before + SIZE / 4)?;
-        if nodes == 1 && !is_last {
-            cluster.add_node(&flags)?;
-        }
-        cluster.nodes().first().context("a node")?.signal(signal)?;
-        let failed = Instant::now();
-        ensure!(!copying.is_finished(), "the failure came too late");
-        if is_last {
-            let refused = copying.end()?.failed()?;
-            ensure!(failed.elapsed() < TOLD, "late: {}", refused.report());
-            ensure!(
-                refused.stderr.contains("data node node1"),
-                "{}",
-                refused.report()
-            );
-            ensure!(!copied.exists(), "a part has the final name");
-            cluster.add_node(&flags)?;
-            private(&lab, "tcp", &["--resume"], ends)?.end()?.ok()?;
-        } else {
-            let copied = copying.end()?.ok()?;
-            let told = copied.stderr.contains("data node node1: ");
-            ensure!(told, "{}", copied.report());
-        }
-        same_file(copied, &source).with_context(|| cluster.front().output())?;
-    }
-    Ok(())
-}
-
-#[test]
-fn private_data_survives_a_node_that_is_killed() -> Result<()> {
-    failing_in_private(KILLED, None)
-}
-
-#[test]
-fn private_data_survives_a_node_that_is_frozen() -> Result<()> {
-    failing_in_private(FROZEN, None)
-}
-
-/// With an index that a frozen node shares, its upload begins anew.
-#[test]
-fn private_data_of_objects_survives_a_node_that_fails() -> Result<()> {
-    for failure in [KILLED, FROZEN] {
-        let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
-            return Ok(());
-        };
-        failing_in_private(failure, Some(&store))?;
-    }
-    Ok(())
-}
-
-/// Between servers no client slows private data down, so that the file is larger.
-fn failing_in_private_between(failure: Failure) -> Result<()> {
-    let Failure::Signal(signal) = failure else {
-        anyhow::bail!("no relay cuts off private data");
-    };
-    let lab = GridLab::new()?;
-    let flags = secured(&lab);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    for to_nodes in [true, false] {
-        let (here, there) = (Tree::new()?, Tree::new()?);
-        let mut cluster = Cluster::start_with(here.root(), 1, &flags, &flags)?;
-        let whole = Host::ours_with(there.root(), &flags)?;
-        let (from, to) = match to_nodes {
-            true => (&whole, cluster.front()),
-            false => (cluster.front(), &whole),
-        };
-        let (source, copied) = (from.path("file"), to.path("copy"));
-        let folder = to.root().to_path_buf();
-        let tree = if to_nodes { &there } else { &here };
-        tree.file("file", 5 * SIZE, 68)?;
-        let ends = (secure_url(from, "file"), secure_url(to, "copy"));
-        let copying = private(&lab, "tcp", &[], (&ends.0, &ends.1))?;
-        wait_until_stored(&folder, SIZE / 4)?;
-        cluster.nodes().first().context("a node")?.signal(signal)?;
-        ensure!(!copying.is_finished(), "the failure came too late");
-        cluster.add_node(&flags)?;
-        let done = copying.end()?.ok();
-        let row = || format!("{failure:?} {to_nodes}: {}", cluster.front().output());
-        let done = done.with_context(row)?;
-        let told = done.stderr.contains("data node node1: ");
-        ensure!(told, "{}\n{}", done.report(), row());
-        same_file(&copied, &source).with_context(row)?;
-    }
-    Ok(())
-}
-
-#[test]
-fn private_data_between_servers_survives_a_node_that_fails() -> Result<()> {
-    failing_in_private_between(KILLED)?;
-    failing_in_private_between(FROZEN)
 }
 
 /// The Globus client is told soon, nothing is published, and others are served meanwhile. It ends

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use workspace_tests::{
-    Break, Cluster, Finished, Host, ObjectServer, Peer, Place, Relay, Tree, file_url, same_file,
+    Break, Cluster, CutOff, Finished, Host, ObjectServer, Peer, Place, Relay, Tree, file_url,
+    same_file,
 };
 
 use super::matrix::Client;
@@ -114,8 +115,7 @@ impl Failing {
     /// Checks that a transfer has failed with the node, and so has used it. The log may follow the
     /// reply.
     pub(super) fn check_noticed(&self) -> Result<()> {
-        let name = self.node + 1;
-        let noticed = ["lost", "no answer"].map(|end| format!("data node node{name}: {end}"));
+        let noticed = ["lost", "no answer"].map(|end| format!("{}{end}", self.name()));
         let found = self
             .front()
             .daemon()
@@ -127,6 +127,23 @@ impl Failing {
     pub(super) fn signal(&mut self, signal: Signal) -> Result<()> {
         let node = self.cluster.nodes().get(self.node).context("no node")?;
         node.signal(signal)
+    }
+
+    /// The name of the node, as clients are told it.
+    pub(super) fn name(&self) -> String {
+        format!("data node node{}: ", self.node + 1)
+    }
+
+    /// Has the node fail with private data, which no relay can cut off; a cut lasts as long as the
+    /// value that is returned.
+    pub(super) fn fail_in_private(&mut self, failure: Failure) -> Result<Option<CutOff>> {
+        match failure {
+            Failure::Signal(signal) => self.signal(signal).map(|()| None),
+            Failure::CutOff => {
+                self.link.cut(Ipv4Addr::LOCALHOST.into());
+                CutOff::new(Ipv4Addr::new(127, 0, 0, FAILING)).map(Some)
+            }
+        }
     }
 
     /// Has the node fail in the middle of a copy.

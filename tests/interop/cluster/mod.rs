@@ -9,6 +9,7 @@ mod matrix;
 mod objects;
 mod pairings;
 mod parts;
+mod private;
 
 use std::fs;
 use std::net::Ipv6Addr;

@@ -1,0 +1,83 @@
+//! `in_own_network` and `CutOff`: tests in a network namespace, and hosts there that are cut off.
+
+use std::env;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::{is_root, run};
+
+/// Set in the environment of tests in a network of their own.
+const MARK: &str = "OWN_NETWORK";
+
+/// Longest time of a test.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Longest time of a command about the network.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Brings the loopback device up, and has its addresses looked up behind the rules of [`CutOff`].
+const INSIDE: &str = "ip link set lo up && ip rule add pref 10 table local && ip rule del pref 0 \
+    && exec \"$0\" \"$@\"";
+
+/// Runs an ignored test of this program, by its path, in a network namespace of its own, which has a
+/// loopback device and nothing else.
+///
+/// Where none can be made it says so, and fails if `REQUIRE_PEERS` is set.
+pub fn in_own_network(test: &str) -> Result<()> {
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["--net", "sh", "-c", INSIDE]).env(MARK, "1");
+    command.arg(env::current_exe()?);
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    let done = run(&mut command, LIMIT)?;
+    if done.status.success() {
+        ensure!(done.stdout.contains("1 passed"), "{}", done.report());
+        return Ok(());
+    }
+    ensure!(!done.stdout.contains("running 1 test"), "{}", done.report());
+    let needed = env::var("REQUIRE_PEERS").is_ok_and(|value| value == "1");
+    ensure!(!needed, "{}", done.report());
+    eprintln!(
+        "SKIPPED {test}: no network namespace can be made: {}",
+        done.report()
+    );
+    Ok(())
+}
+
+/// A host of the own network that no packet reaches or leaves; its connections stay open. Dropping
+/// the value ends this.
+#[derive(Debug)]
+pub struct CutOff(Ipv4Addr);
+
+impl CutOff {
+    /// Cuts off an address of the loopback device. Only within [`in_own_network`].
+    pub fn new(host: Ipv4Addr) -> Result<Self> {
+        ensure!(env::var_os(MARK).is_some(), "not in a network of its own");
+        let host = Self(host);
+        host.rules("add")?;
+        Ok(host)
+    }
+
+    fn rules(&self, change: &str) -> Result<()> {
+        let host = self.0.to_string();
+        for way in ["from", "to"] {
+            let mut command = Command::new("ip");
+            command.args(["rule", change, "pref", "1", way, &host, "blackhole"]);
+            run(&mut command, SOON)?.ok()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        if let Err(error) = self.rules("del") {
+            eprintln!("{} stays cut off: {error:#}", self.0);
+        }
+    }
+}
