@@ -22,6 +22,8 @@ pub struct Abilities {
     pub held: bool,
     /// A stored file can be told to replace nothing, even if another appears meanwhile.
     pub exclusive: bool,
+    /// A stored file is on the medium before its final reply.
+    pub durable: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
@@ -52,6 +54,7 @@ impl Abilities {
             tags: known.tagged_transfers().is_yes(),
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),
+            durable: known.has("DURABLE").is_yes(),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             dcsc: known

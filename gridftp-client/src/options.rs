@@ -188,7 +188,7 @@ pub struct CopyOptions {
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
     /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
-    /// The server's own setting decides for uploads.
+    /// Of an upload to a server that does not do that, a warning tells.
     pub sync_writes: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,

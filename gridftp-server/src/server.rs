@@ -443,6 +443,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
     settings.times = capabilities.times;
+    settings.durable = capabilities.durable;
     settings.exclusive = capabilities.exclusive && !config.in_place;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
     if let Some(front) = &config.front {

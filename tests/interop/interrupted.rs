@@ -122,10 +122,20 @@ fn a_download_whose_sync_fails_is_not_published() -> Result<()> {
             fs::remove_file(&to)?;
         }
     }
-    let mut upload = Command::new(binary("gridftp-cp")?);
-    upload.arg("--sync-writes").arg(remote.path("file"));
-    let copied = run(upload.arg(host.url("twin")), LIMIT)?.ok()?;
-    let is_told = copied.stderr.contains("server's own setting");
-    ensure!(is_told, "{}", copied.report());
+    Ok(())
+}
+
+#[test]
+fn an_upload_that_a_server_may_not_sync_is_told() -> Result<()> {
+    let (remote, local) = (Tree::new()?, Tree::new()?);
+    let file = local.file("file", 1000, 55)?;
+    for (flags, syncs) in [(&[][..], false), (&["--sync-writes"][..], true)] {
+        let host = Host::ours_with(remote.root(), flags)?;
+        let mut upload = Command::new(binary("gridftp-cp")?);
+        upload.arg("--sync-writes").arg(&file).arg(host.url("copy"));
+        let copied = run(&mut upload, LIMIT)?.ok()?;
+        let is_told = copied.stderr.contains("DURABLE");
+        ensure!(is_told != syncs, "{flags:?}: {}", copied.report());
+    }
     Ok(())
 }

@@ -83,4 +83,29 @@ fn both(one: Capabilities, other: Capabilities) -> Capabilities {
         .with_times(one.times && other.times)
         .with_time_grain(one.time_grain.max(other.time_grain))
         .with_stages(one.stages && other.stages)
+        .with_exclusive(one.exclusive && other.exclusive)
+        .with_durable(one.durable && other.durable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_the_abilities_that_all_of_them_have() {
+        let able = || {
+            Capabilities::new(NAME, WriteModel::Random)
+                .with_symlinks(true)
+                .with_resume(true)
+                .with_modes(true)
+                .with_shared_uploads(true)
+                .with_stages(true)
+                .with_exclusive(true)
+                .with_durable(true)
+        };
+        assert_eq!(both(able(), able()), able());
+        let less = || able().with_exclusive(false).with_durable(false);
+        assert_eq!(both(able(), less()), less());
+        assert_eq!(both(less(), able()), less());
+    }
 }

@@ -63,6 +63,7 @@ impl Dsi for Objects {
             .with_checksums(COSTS)
             .with_resume(true)
             .with_exclusive(true)
+            .with_durable(true)
             .with_updates(false)
             .with_times(false)
     }

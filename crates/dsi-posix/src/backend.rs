@@ -158,6 +158,7 @@ impl Dsi for Posix {
             .with_symlinks(true)
             .with_resume(true)
             .with_exclusive(true)
+            .with_durable(self.sync)
             .with_modes(true)
             .with_shared_uploads(true)
     }

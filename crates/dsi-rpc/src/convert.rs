@@ -196,6 +196,7 @@ impl From<&Capabilities> for proto::Description {
             order: Some(can.writes.into()),
             identity: String::new(),
             exclusive: can.exclusive,
+            durable: can.durable,
         }
     }
 }
@@ -221,6 +222,7 @@ impl proto::Description {
             .with_stages(self.stages)
             .with_keeps(!self.discards)
             .with_exclusive(self.exclusive)
+            .with_durable(self.durable)
     }
 }
 

@@ -148,6 +148,8 @@ pub struct Capabilities {
     /// Whether a new object can be published so that it never replaces another one:
     /// [`Finish::exclusive`](crate::Finish::exclusive).
     pub exclusive: bool,
+    /// Whether a finished file is on the medium, its name included, and outlives a power cut.
+    pub durable: bool,
 }
 
 impl Capabilities {
@@ -169,6 +171,7 @@ impl Capabilities {
             acts_for_users: false,
             stages: false,
             exclusive: false,
+            durable: false,
         }
     }
 
@@ -254,6 +257,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
+        self
+    }
+
+    /// Sets whether a finished file is on the medium.
+    #[must_use]
+    pub fn with_durable(mut self, durable: bool) -> Self {
+        self.durable = durable;
         self
     }
 }

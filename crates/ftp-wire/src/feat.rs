@@ -16,6 +16,8 @@ pub enum Feature {
     Dcsc(String),
     /// `DSI name-version`: the storage behind the server.
     Dsi(String),
+    /// `DURABLE`, ours: a file is on the medium, its name included, before the reply to its `STOR`.
+    Durable,
     /// `EPRT` (RFC 2428).
     Eprt,
     /// `EPSV` (RFC 2428).
@@ -85,6 +87,7 @@ impl Feature {
             ("DCAU", _) => Self::Dcau,
             ("DCSC", _) => Self::Dcsc(params.to_owned()),
             ("DSI", _) => Self::Dsi(params.to_owned()),
+            ("DURABLE", _) => Self::Durable,
             ("EPRT", "") => Self::Eprt,
             ("EPSV", "") => Self::Epsv,
             ("ERET", _) => Self::Eret,
@@ -162,6 +165,7 @@ impl fmt::Display for Feature {
             Self::Mlst(facts) => return write!(f, "MLST {}", facts.feat()),
             Self::Other(text) => text,
             Self::Dcau => "DCAU",
+            Self::Durable => "DURABLE",
             Self::Eprt => "EPRT",
             Self::Epsv => "EPSV",
             Self::Eret => "ERET",

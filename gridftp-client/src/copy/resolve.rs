@@ -11,7 +11,7 @@ use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
 use super::state::CopyState;
 use super::targets::Targets;
-use super::{SYNCS_ITSELF, dirs, named, pull, stdio, surplus};
+use super::{MAY_NOT_SYNC, dirs, named, pull, stdio, surplus};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, ControlError, TransferError};
 use crate::local;
@@ -245,8 +245,8 @@ async fn look(
         }
         Location::Remote(Remote { site, path, .. }) => {
             let client = connect(site, options, observer).await?;
-            if options.sync_writes {
-                observer.event(&Event::Warning(SYNCS_ITSELF));
+            if options.sync_writes && !client.abilities.durable {
+                observer.event(&Event::Warning(MAY_NOT_SYNC));
             }
             let there = match client.stat(path).await {
                 Ok((entry, _)) => Some(is_dir(entry.kind)),

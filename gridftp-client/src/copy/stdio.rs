@@ -15,7 +15,7 @@ use gridftp_dsi_posix::checksum::Hasher;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use super::SYNCS_ITSELF;
+use super::MAY_NOT_SYNC;
 use super::digests::DigestQuery;
 use super::ending::Success;
 use super::hidden::{Hidden, may_be_for_name};
@@ -93,8 +93,8 @@ async fn copy(
     };
     let client = connect(&remote.site, &shared.options, &shared.observer).await?;
     if let Some(local) = local {
-        if shared.options.sync_writes {
-            shared.warn(SYNCS_ITSELF);
+        if shared.options.sync_writes && !client.abilities.durable {
+            shared.warn(MAY_NOT_SYNC);
         }
         remote = within(&client, local, remote).await?;
     }

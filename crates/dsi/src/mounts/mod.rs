@@ -230,6 +230,7 @@ impl Dsi for Mounts {
             tree.times &= one.times;
             tree.stages |= one.stages;
             tree.exclusive &= one.exclusive;
+            tree.durable &= one.durable;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);
                 *cost = other.map_or(*cost, |(_, other)| (*cost).max(*other));

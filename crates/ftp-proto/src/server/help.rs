@@ -57,6 +57,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.exclusive && !settings.denies("STORATTR") && !settings.denies("SITE STORATTR") {
         lines.push("EXCLUSIVE".to_owned());
     }
+    if settings.durable {
+        lines.push("DURABLE".to_owned());
+    }
     if settings.data_elsewhere {
         lines.push("NODES".to_owned());
     }

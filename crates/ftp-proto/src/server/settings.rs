@@ -42,6 +42,8 @@ pub struct Settings {
     /// Whether a stored file can be published so that it replaces nothing (`SITE STORATTR
     /// x.exclusive=1`).
     pub exclusive: bool,
+    /// Whether the reply to a stored file tells that it is on the medium.
+    pub durable: bool,
     /// The most stripes of a transfer, of a server whose data connections are on several hosts:
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
@@ -153,6 +155,7 @@ impl Settings {
             keeps: false,
             times: true,
             exclusive: false,
+            durable: false,
             stripes: None,
             shares_uploads: true,
             data_elsewhere: false,

@@ -44,6 +44,7 @@ pub(crate) fn settings() -> Settings {
     settings.checksums = vec![("MD5".into(), 10), ("SHA256".into(), 11)];
     settings.keeps = true;
     settings.exclusive = true;
+    settings.durable = true;
     settings
 }
 

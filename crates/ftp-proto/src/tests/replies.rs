@@ -435,6 +435,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " STOR Tagged;Digest;",
         " HELD",
         " EXCLUSIVE",
+        " DURABLE",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");
     }

@@ -153,8 +153,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
-    /// Sync each downloaded file, name included, to the medium before it counts as copied; the
-    /// server's own setting decides for uploads
+    /// Sync each downloaded file, name included, to the medium before it counts as copied; of uploads
+    /// warn where the server does not do that
     #[arg(long)]
     pub(crate) sync_writes: bool,
 
