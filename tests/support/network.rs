@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use crate::peers::skip;
 use crate::{is_root, run};
 
 /// Set in the environment of tests in a network of their own.
@@ -40,12 +41,8 @@ pub fn in_own_network(test: &str) -> Result<()> {
         return Ok(());
     }
     ensure!(!done.stdout.contains("running 1 test"), "{}", done.report());
-    let needed = env::var("REQUIRE_PEERS").is_ok_and(|value| value == "1");
-    ensure!(!needed, "{}", done.report());
-    eprintln!(
-        "SKIPPED {test}: no network namespace can be made: {}",
-        done.report()
-    );
+    let why = format!("no network namespace can be made: {}", done.report());
+    skip(test, &why);
     Ok(())
 }
 
@@ -76,8 +73,7 @@ impl CutOff {
 
 impl Drop for CutOff {
     fn drop(&mut self) {
-        if let Err(error) = self.rules("del") {
-            eprintln!("{} stays cut off: {error:#}", self.0);
-        }
+        // The network ends with the test.
+        let _ = self.rules("del");
     }
 }

@@ -306,13 +306,18 @@ impl Peer {
         if let Some(program) = self.find() {
             return Some(Command::new(program));
         }
-        let needed = env::var_os("REQUIRE_PEERS").is_some_and(|value| value == OsStr::new("1"));
-        let install = format!("{} is not installed ({})", self.program(), self.command());
-        assert!(!needed, "{suite}: {install}, and REQUIRE_PEERS=1 is set");
-        // Not with `eprintln!`, whose output the test runner hides when a test passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {suite}: {install}");
+        let why = format!("{} is not installed ({})", self.program(), self.command());
+        skip(suite, &why);
         None
     }
+}
+
+/// Reports that `suite` is skipped, and panics when `REQUIRE_PEERS=1` is set.
+pub(crate) fn skip(suite: &str, why: &str) {
+    let needed = env::var_os("REQUIRE_PEERS").is_some_and(|value| value == OsStr::new("1"));
+    assert!(!needed, "{suite}: {why}, and REQUIRE_PEERS=1 is set");
+    // Not with `eprintln!`, whose output the test runner hides when a test passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {suite}: {why}");
 }
 
 /// Returns whether this process runs as root.
