@@ -455,13 +455,15 @@ async fn open(
     Ok((stream, round_trip, guard))
 }
 
+/// Shortest time that a peer may leave sent bytes unread.
+const UNREAD: Duration = Duration::from_secs(60);
+
 /// The socket options of data connections.
 pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
     let bytes = options.tcp_buffer.map(ByteSize::new);
     // A transfer notices by itself that its bytes do not move; this is for those behind its end.
-    SocketHints::new()
-        .buffers(bytes, bytes)
-        .ack_timeout(options.stall.saturating_mul(2))
+    let unread = options.stall.saturating_mul(2).max(UNREAD);
+    SocketHints::new().buffers(bytes, bytes).ack_timeout(unread)
 }
 
 pub(crate) fn parse_mlst(reply: &Reply) -> Option<(Entry, FactSet)> {

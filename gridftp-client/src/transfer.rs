@@ -1,5 +1,6 @@
 //! `Transfer`: its beginning, its data while the server may reply, and the word of both ends on it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
@@ -305,22 +306,36 @@ impl Transfer {
         })
     }
 
-    /// As [`end`](Self::end), though with little time left for the reply once the server has `reset` a
-    /// data connection: one that lost its data may never know.
-    pub(crate) async fn end_unless(
+    /// As [`end`](Self::end), but once a data connection was `reset`, until the server has been silent
+    /// for `within`: one that lost the data may never know.
+    pub(crate) async fn end_or_reset(
         &mut self,
         reset: &CancellationToken,
+        within: Duration,
         mut each: impl FnMut(&Reply),
     ) -> Result<Reply, Failure> {
-        let ended = reset.run_until_cancelled(self.end(&mut each)).await;
-        let ended = match ended {
-            Some(ended) => Some(ended),
-            None => timeout(ACCOUNT, self.end(each)).await.ok(),
+        let heard = AtomicBool::new(false);
+        let ended = {
+            let end = self.end(|reply| {
+                heard.store(true, Ordering::Relaxed);
+                each(reply);
+            });
+            tokio::pin!(end);
+            match reset.run_until_cancelled(&mut end).await {
+                Some(ended) => Some(ended),
+                None => loop {
+                    heard.store(false, Ordering::Relaxed);
+                    let ended = timeout(within, &mut end).await.ok();
+                    if ended.is_some() || !heard.load(Ordering::Relaxed) {
+                        break ended;
+                    }
+                },
+            }
         };
         ended.unwrap_or_else(|| {
-            let why = "the server reset a data connection and sent no reply about the transfer";
+            let why = "a data connection broke, and no reply about the transfer came";
             let lost = self.replies.unanswered(why);
-            Err(Failure::midway(lost, SessionState::Unanswered))
+            Err(Failure::midway(lost, SessionState::Lost))
         })
     }
 
@@ -452,17 +467,20 @@ mod tests {
             let server = async {
                 tokio::time::sleep(Duration::from_secs(300)).await;
                 reset.cancel();
+                // A marker shows that the server works on it.
                 tokio::time::sleep(ACCOUNT / 2).await;
+                far.write_all(b"111 Range Marker 0-1\r\n").await.unwrap();
+                tokio::time::sleep(ACCOUNT * 3 / 4).await;
                 if replies {
                     far.write_all(b"226 all is safe\r\n").await.unwrap();
                 }
             };
             let begun = tokio::time::Instant::now();
-            let (end, ()) = tokio::join!(transfer.end_unless(&reset, |_| ()), server);
+            let (end, ()) = tokio::join!(transfer.end_or_reset(&reset, ACCOUNT, |_| ()), server);
             assert_eq!(end.is_ok(), replies);
-            assert!(begun.elapsed() <= Duration::from_secs(300) + ACCOUNT);
+            assert!(begun.elapsed() <= Duration::from_secs(300) + 3 * ACCOUNT);
             let told = end.err().map(|failure| failure.error.to_string());
-            assert!(told.is_none_or(|told| told.contains("reset a data connection")));
+            assert!(told.is_none_or(|told| told.contains("a data connection broke")));
         }
     }
 

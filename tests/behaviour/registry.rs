@@ -28,7 +28,7 @@ fn an_option_error_names_driver_option_and_accepted_values() {
     let (kind, text) = refused("tcp:bogus=1,count");
     assert_eq!(kind, ErrorKind::BadOption);
     assert!(
-        text.starts_with("tcp: plan: no option `bogus`; accepted are backlog, cc, "),
+        text.starts_with("tcp: plan: no option `bogus`; accepted are ack_timeout, backlog, cc, "),
         "{text}"
     );
     let (kind, text) = refused("tcp:sndbuf=much");

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use xio_core::BoxStream;
+use xio_core::{BoxStream, ErrorKind as Gone};
 
 use crate::descriptors::Permit;
 use crate::error::{Error, Result};
@@ -57,11 +57,8 @@ impl Conn {
         let mut byte = [0];
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte));
         read.map(|read| {
-            let kind = read.map_err(|error| xio_core::ErrorKind::from(error.kind()));
-            matches!(
-                kind,
-                Err(xio_core::ErrorKind::Reset | xio_core::ErrorKind::TimedOut)
-            )
+            let gone = read.map_err(|error| Gone::from(error.kind()));
+            matches!(gone, Err(Gone::Reset | Gone::TimedOut | Gone::Unreachable))
         })
     }
 

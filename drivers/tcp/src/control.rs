@@ -77,6 +77,7 @@ mod tests {
             ("tcp:keepidle=7", "tcp:keepidle", "7"),
             ("tcp:keepalive=no", "tcp:keepalive", "no"),
             ("tcp:ack_timeout=7", "tcp:ack_timeout", "7"),
+            ("tcp:ack_timeout=9000000", "tcp:ack_timeout", "2147483.647"),
             ("tcp:pacing=10M", "tcp:cc", "cubic"),
         ] {
             handle.set(setting).unwrap();

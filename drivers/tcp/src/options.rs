@@ -14,7 +14,7 @@ xio_core::options! {
     pub struct TcpOptions for "tcp" [impl Tcp] {
         /// Longest time that sent bytes wait for their acknowledgement, or for room at the peer,
         /// before the connection fails; the system's time, of minutes, by default.
-        ack_timeout: Option<Duration> = None, "ack_timeout";
+        ack_timeout: Option<Duration> = None, "ack_timeout", Setting::new().local();
         /// Number of connections that may wait to be accepted; the kernel has a limit of its own.
         backlog: u32 = 1024, "backlog", Setting::new().local();
         /// Congestion control by its kernel name; the system's choice by default.
@@ -130,10 +130,14 @@ mod tests {
     #[test]
     fn hints_go_first() {
         let options: TcpOptions = "sndbuf=4M;rcvbuf=1M".parse().unwrap();
-        let hints = SocketHints::new().buffers(Some(ByteSize::new(9)), None);
+        let minute = Duration::from_secs(60);
+        let hints = SocketHints::new()
+            .buffers(Some(ByteSize::new(9)), None)
+            .ack_timeout(minute);
         let hinted = options.hinted(Some(&hints));
         assert_eq!(hinted.send_buffer, Some(ByteSize::new(9)));
         assert_eq!(hinted.receive_buffer, Some(ByteSize::new(1 << 20)));
+        assert_eq!(hinted.ack_timeout, Some(minute));
         assert_eq!(options.hinted(None), options);
     }
 }

@@ -32,6 +32,9 @@ sockopt_impl!(
     bool
 );
 
+/// Longest time that the kernel waits for an acknowledgement.
+const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+
 pub(crate) fn fail(error: io::Error, op: Operation, what: &str) -> Error {
     Error::from_io(error, "tcp", op).about(what)
 }
@@ -72,7 +75,8 @@ pub(crate) fn set(
             None => Ok(()),
         },
         "ack_timeout" => match options.ack_timeout {
-            Some(_) => sock.set_tcp_user_timeout(options.ack_timeout),
+            // The kernel takes an `int` of milliseconds.
+            Some(time) => sock.set_tcp_user_timeout(Some(time.min(LONGEST))),
             None => Ok(()),
         },
         "sndbuf" => (options.send_buffer).map_or(Ok(()), |n| sock.set_send_buffer_size(size(n))),

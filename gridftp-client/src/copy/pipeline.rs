@@ -1,5 +1,7 @@
 //! `Pipeline`: the transfers of one data channel, asked for ahead and moved in their order.
 
+use std::convert::Infallible;
+
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -49,8 +51,8 @@ pub(crate) trait Route: Sync {
         asked: Self::Asked,
     ) -> impl Future<Output = Result<Option<Self::Passed>, Stop>> + Send;
 
-    /// Attends the channel between two transfers, and until all are confirmed.
-    fn attend(&self, _: &mut Self::Passing) -> impl Future<Output = ()> + Send {
+    /// Watches the idle channel, between two transfers and until all are confirmed.
+    fn watch(&self, _: &mut Self::Passing) -> impl Future<Output = Infallible> + Send {
         std::future::pending()
     }
 
@@ -118,7 +120,7 @@ impl<'a> Pipeline<'a> {
                 let next = tokio::select! {
                     biased;
                     next = waiting.recv() => next,
-                    () = route.attend(passing) => continue,
+                    never = route.watch(passing) => match never {},
                 };
                 let Some((request, permit)) = next else {
                     break;
@@ -130,7 +132,7 @@ impl<'a> Pipeline<'a> {
                 drop(permit);
             }
             drop(passed);
-            over.run_until_cancelled(route.attend(passing)).await;
+            over.run_until_cancelled(route.watch(passing)).await;
             Ok(())
         };
         let moved = async {

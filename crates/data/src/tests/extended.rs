@@ -549,7 +549,8 @@ async fn a_reset_behind_the_data_is_noticed_and_a_close_is_not() {
         if resets {
             // Its bytes are not read.
             drop(peer);
-            from.reset_by_peer().await;
+            let noticed = tokio::time::timeout(Duration::from_secs(20), from.reset_by_peer());
+            assert!(noticed.await.is_ok(), "the reset is not noticed");
             continue;
         }
         let mut block = [0; 2000];

@@ -1,6 +1,7 @@
 //! The server's word on each stored file, and the steps behind a good one: digests, times, modes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
@@ -32,11 +33,17 @@ pub(super) async fn confirm(
     asker: &Asker<'_>,
     mut sent: mpsc::Receiver<Sent>,
     following: mpsc::Sender<Following>,
-    (broken, reset): (&CancellationToken, &CancellationToken),
+    (broken, silence): (&CancellationToken, Duration),
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
     while let Some(mut file) = sent.recv().await {
-        let word = settle(&mut file, reset).await;
+        let mut silence = silence;
+        if matches!(ended, Err(Stop::Lost(_))) {
+            // Replies that are here already count.
+            file.reset.cancel();
+            silence = Duration::ZERO;
+        }
+        let word = settle(&mut file, silence).await;
         // It waited behind the one that broke the channel, which pays for it.
         let broke = |failure: &Failure| failure.error.control().is_some_and(lacks_channel);
         let lacks = word.as_ref().is_err_and(broke);
@@ -62,13 +69,14 @@ pub(super) async fn confirm(
 /// The server's word on a store: its receipt, where the store was tagged.
 pub(super) type Word = Result<Option<Receipt>, Failure>;
 
-/// Waits for the server's word on one file, which is due soon after it `reset` a data connection.
-pub(super) async fn settle(file: &mut Sent, reset: &CancellationToken) -> Word {
+/// Waits for the server's word on one file; where a connection of its data broke, until the server
+/// has been silent for so long.
+pub(super) async fn settle(file: &mut Sent, silence: Duration) -> Word {
     let Asked {
         taken, transfer, ..
     } = &mut file.store;
     let reply = transfer
-        .end_unless(reset, |reply| note_marker(taken, reply))
+        .end_or_reset(&file.reset, silence, |reply| note_marker(taken, reply))
         .await?;
     Ok(Receipt::parse(&reply.text()))
 }

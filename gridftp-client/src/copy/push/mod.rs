@@ -1,9 +1,10 @@
 //! Local to remote over one control connection: stores pipelined, data sent in their order.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -20,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::control::Replies;
-use crate::copy::Stop;
 use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
@@ -31,10 +31,11 @@ use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
+use crate::copy::{Stop, lock};
 use crate::error::ControlError;
-use crate::options::CopyOptions;
+use crate::options::{ConnectOptions, CopyOptions};
 use crate::stripes::Width;
-use crate::transfer::{Failure, SessionState, Transfer};
+use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 
 mod ask;
 mod confirm;
@@ -88,6 +89,8 @@ struct Sent {
     ask_size: bool,
     /// The receipt of the sent data, where it was tagged.
     receipt: Option<Receipt>,
+    /// Cancelled once one of the connections of its data breaks.
+    reset: CancellationToken,
 }
 
 /// A store that the server has confirmed, and its outstanding proofs.
@@ -216,7 +219,8 @@ async fn extended(
         width,
         reply_within: client.options.reply_within,
         opens: client.guard.has_grid_handshake(),
-        reset: CancellationToken::new(),
+        reset: StdMutex::default(),
+        silence: silence(&client.options),
     };
     let states = (dirs, client.channel.get());
     Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
@@ -231,8 +235,18 @@ struct Push<'a> {
     /// Whether connections are opened behind the first store: a Globus server does its part of the
     /// handshake when it has a transfer.
     opens: bool,
-    /// Whether the server reset a data connection behind the data of its stores.
-    reset: CancellationToken,
+    /// Cancelled for the stores whose data went over the connections of now, once one of these
+    /// breaks.
+    reset: StdMutex<CancellationToken>,
+    /// Longest silence of the server about these stores from then on.
+    silence: Duration,
+}
+
+impl Push<'_> {
+    /// Tells the stores whose data went over the connections that one of these broke.
+    fn broke(&self) {
+        std::mem::take(&mut *lock(&self.reset)).cancel();
+    }
 }
 
 impl Route for Push<'_> {
@@ -260,7 +274,12 @@ impl Route for Push<'_> {
         channel: &mut DataChannel,
         mut asked: Asked,
     ) -> Result<Option<Sent>, Stop> {
-        if let Some(refused) = settle_rest(&mut asked).await? {
+        // Replies come behind those to the stores before, whose connections may break meanwhile.
+        let settled = tokio::select! {
+            settled = settle_rest(&mut asked) => settled?,
+            never = self.watch(channel) => match never {},
+        };
+        if let Some(refused) = settled {
             let failure = Failure {
                 midway: asked.transfer.has_begun(),
                 ..Failure::midway(refused, SessionState::ChannelBroken)
@@ -269,8 +288,13 @@ impl Route for Push<'_> {
         }
         let begun = match (self.asker.mode, asked.tag) {
             (Mode::Stream, _) => self.begin_open(channel, asked).await?,
-            (_, None) if self.opens => self.begin_open(channel, asked).await?,
-            (_, None) => self.begin(asked).await?,
+            (_, None) if self.opens && !channel.is_cached() => {
+                self.begin_open(channel, asked).await?
+            }
+            (_, None) => tokio::select! {
+                begun = self.begin(asked) => begun?,
+                never = self.watch(channel) => match never {},
+            },
             (_, Some(_)) => Some(asked),
         };
         match begun {
@@ -279,10 +303,9 @@ impl Route for Push<'_> {
         }
     }
 
-    async fn attend(&self, channel: &mut DataChannel) {
-        let reset = channel.reset_by_peer();
-        self.reset.run_until_cancelled(reset).await;
-        self.reset.cancel();
+    async fn watch(&self, channel: &mut DataChannel) -> Infallible {
+        channel.reset_by_peer().await;
+        self.broke();
         std::future::pending().await
     }
 
@@ -292,7 +315,7 @@ impl Route for Push<'_> {
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
         let (following, followed) = mpsc::channel(COMMANDS);
-        let confirmed = confirm(&self.asker, sent, following, (broken, &self.reset));
+        let confirmed = confirm(&self.asker, sent, following, (broken, self.silence));
         let settled = Box::pin(follow(self.asker.control, self.asker.shared, followed));
         tokio::join!(confirmed, settled).0
     }
@@ -307,6 +330,11 @@ fn note_marker(taken: &mut Taken, reply: &Reply) {
         }
         _ => {}
     }
+}
+
+/// Longest silence of a server about a store one of whose connections broke behind the data.
+fn silence(options: &ConnectOptions) -> Duration {
+    options.stall.clamp(ACCOUNT, Duration::from_secs(60))
 }
 
 /// Most attempts to go on with bytes of the server that are in use.

@@ -1,9 +1,9 @@
 //! Begins stores and sends their data.
 
 use ftp_wire::command::{Mode, Type};
-use gridftp_data::{DataChannel, SendPlan, Watch};
+use gridftp_data::{DataChannel, ErrorKind as DataErrorKind, SendPlan, Watch};
 
-use crate::copy::Stop;
+use crate::copy::{Stop, lock};
 use crate::error::TransferError;
 use crate::transfer::Failure;
 
@@ -73,8 +73,10 @@ impl Push<'_> {
         job.placed |= passed.is_ok() || watch.bytes() >= size;
         if let Err(failure) = passed {
             job.note_unplaced(failure.error.control());
-            if matches!(failure.error, TransferError::Data { .. }) {
-                self.reset.cancel();
+            if let TransferError::Data { cause, .. } = &failure.error
+                && cause.kind() == DataErrorKind::Closed
+            {
+                self.broke();
             }
             let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);
@@ -89,6 +91,7 @@ impl Push<'_> {
             size,
             ask_size: ask_size && !shared.is_partial(),
             receipt: watch.receipt(),
+            reset: lock(&self.reset).clone(),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Uploads in MODE S: each file has a connection of its own, which is set up while the file before
 //! it is proven.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 
 use ftp_wire::command::{BufferSide, Mode};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -21,7 +21,7 @@ use crate::stripes::Width;
 
 use super::ask::Asker;
 use super::confirm::{confirm_one, publish, settle, settle_following};
-use super::{Following, Publishing, Push};
+use super::{Following, Publishing, Push, silence};
 
 /// Uploads over one control connection in MODE S.
 pub(super) struct Serial<'a> {
@@ -126,7 +126,8 @@ impl Serial<'_> {
             width: Width::of_streams(1),
             reply_within: client.options.reply_within,
             opens: true,
-            reset: CancellationToken::new(),
+            reset: StdMutex::default(),
+            silence: silence(&client.options),
         };
         let Some(asked) = route.asker.ask(taken, dirs).await else {
             return Ok(None);
@@ -134,7 +135,7 @@ impl Serial<'_> {
         let Some(mut sent) = route.pass(client.channel.get(), asked).await? else {
             return Ok(None);
         };
-        let word = settle(&mut sent, &route.reset).await;
+        let word = settle(&mut sent, route.silence).await;
         confirm_one(&route.asker, sent, word).await
     }
 }

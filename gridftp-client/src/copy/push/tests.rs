@@ -3,25 +3,31 @@
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::Mode;
 use ftp_wire::reply::Code;
+use gridftp_data::{DataChannel, Options};
 use gridftp_dsi_posix::FileSource;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
+use xio_core::Pool;
 
 use super::ask::{Asker, settle_rest};
-use super::is_busy;
+use super::{Push, is_busy};
 use crate::abilities::Abilities;
+use crate::copy::Stop;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::making::{Dirs, make_dir};
+use crate::copy::pipeline::{Depth, Pipeline};
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, Window};
 use crate::options::CopyOptions;
 use crate::played;
+use crate::stripes::{PathFacts, Width};
 
 /// Directories of the tree.
 const DIRS: usize = 3 * COMMANDS;
@@ -76,6 +82,74 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
     }
     maker.await.unwrap();
     assert_eq!((made, shared.worst()), (DIRS, None));
+}
+
+/// A store that a server forgot with its data connection holds up the one behind it no longer.
+#[tokio::test]
+async fn stores_fail_soon_after_their_connection_was_reset() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Arc::new(CopyState::plain());
+    for name in ["one", "two"] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, vec![1; 1000]).unwrap();
+        let to = format!("/{name}").into_bytes();
+        let mut job = FileJob::new(path.into_os_string().into_vec(), to);
+        job.facts.size = Some(1000);
+        job.straight = true;
+        shared.queue.push(Item::File(Box::new(job)));
+    }
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut channel = DataChannel::new(Options::default(), Pool::new(64 << 10, 8));
+    let tcp = xio::registry().stack("tcp").unwrap();
+    channel.connect_to(tcp, vec![server.local_addr().unwrap()]);
+    let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
+    let window = Window::default();
+    let route = Push {
+        asker: Asker {
+            control: &control,
+            abilities: &Abilities::default(),
+            shared: &shared,
+            algorithm: None,
+            mode: Mode::Extended,
+            tags: None,
+            window: &window,
+        },
+        width: Width::of_streams(1),
+        reply_within: Duration::from_secs(60),
+        opens: false,
+        reset: StdMutex::default(),
+        silence: Duration::from_millis(50),
+    };
+    let path = PathFacts {
+        round_trip: Duration::ZERO,
+        may_stripe: false,
+        parts: false,
+        nodes: false,
+    };
+    let pipeline = Pipeline {
+        depth: Depth::Window,
+        width: Some(Width::of_streams(1)),
+        ..Pipeline::new(&shared, &window, path)
+    };
+    let first = shared.queue.next(|_| true).await.unwrap();
+    let mut dirs = Dirs::default();
+    let states = (&mut dirs, &mut channel);
+    let copied = pipeline.run(&route, states, async { Ok(()) }, first);
+    let forgets = async {
+        let mut stores = 0;
+        while stores < 2 {
+            let line = lines.next_line().await.unwrap().unwrap();
+            stores += usize::from(line.starts_with("STOR "));
+        }
+        far.write_all(b"150 send it\r\n").await.unwrap();
+        let (data, _) = server.accept().await.unwrap();
+        // All of it is here, and closing with unread bytes is a reset.
+        while data.peek(&mut [0; 2000]).await.unwrap() <= 1000 {}
+    };
+    let copied = tokio::time::timeout(Duration::from_secs(30), copied);
+    let (copied, ()) = tokio::join!(copied, forgets);
+    let stop = copied.expect("it waits for a reply").unwrap_err();
+    assert!(matches!(stop, Stop::Lost(_)));
 }
 
 #[tokio::test(start_paused = true)]
