@@ -1,7 +1,9 @@
-//! Random faults during random copies: no fault may leave a wrong file, or a false success.
+//! Random faults during random copies: no fault may leave a wrong file, a false success, bytes to be
+//! sent again that were safe, or a partial file behind the next copy.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -10,12 +12,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{
-    Break, Digests, Host, Noise, Profile, Relay, Tree, binaries, sha256, tree_digests,
+    Break, Digests, Noise, Profile, Relay, Tree, binaries, sha256, tree_digests,
 };
+
+use self::server::Server;
+
+mod server;
 
 const ROUNDS: u64 = 60;
 /// Rounds of `cargo xtask test`.
-pub(crate) const QUICK: u64 = 12;
+pub(crate) const QUICK: u64 = 60;
 /// Seed of `cargo xtask test`.
 pub(crate) const SEED: u64 = 8;
 /// Longest duration of a copy, including faults.
@@ -24,6 +30,14 @@ const LIMIT: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(2);
 /// Files of a tree.
 const FILES: u64 = 40;
+/// Size of a file that is worth continuing, and its rate, at which a second's bytes are fewer than
+/// those that may be sent again.
+const LARGE: u64 = (130 << 20) + 4099;
+const RATE: &str = "50M";
+/// Bytes stored since the last record, which the next copy may send again.
+const UNRECORDED: u64 = 64 << 20;
+/// Bytes on their way.
+const IN_FLIGHT: u64 = 16 << 20;
 
 /// Forms of names with a number N; a client or a server might trim, expand or refuse them.
 const ODD: [&str; 8] = [
@@ -127,6 +141,8 @@ struct Plan {
     lasts: Duration,
     /// Payload bytes before a reset.
     budget: u64,
+    /// Whether one file is large.
+    large: bool,
 }
 
 impl Plan {
@@ -153,13 +169,23 @@ impl Plan {
         if noise.below(3) == 0 {
             flags.push("--verify".to_owned());
         }
+        if noise.below(4) == 0 {
+            flags.push("--resume".to_owned());
+        }
+        let large = noise.below(4) == 0;
+        // The fault comes before the end, which is after a second or two for a large file.
+        let scale = if large { 6 } else { 1 };
+        if large {
+            flags.push(format!("--bwlimit={RATE}"));
+        }
         Self {
             direction,
             fault,
             flags,
-            after: Duration::from_micros(noise.below(400_000)),
+            after: Duration::from_micros(scale * noise.below(400_000)),
             lasts: Duration::from_millis(noise.below(1500)),
-            budget: noise.below(8 << 20),
+            budget: scale * noise.below(8 << 20),
+            large,
         }
     }
 }
@@ -187,7 +213,11 @@ impl<'a> Round<'a> {
         for n in 0..FILES {
             // Half of the files have equal sizes, so that only the content differs.
             let size = *noise.pick(&[0, 1, 1000, 1000, 1000, 1000, 70_001, 1 << 20]);
-            let size = if n == 0 { 12 << 20 } else { size };
+            let size = match n {
+                0 if plan.large => LARGE,
+                0 => 12 << 20,
+                _ => size,
+            };
             let odd = noise.pick(&ODD);
             let name = format!("d{}/{}", n % 3, odd.replace('N', &n.to_string()));
             tree.file(&format!("from/tree/{name}"), size, noise.below(u64::MAX))?;
@@ -233,7 +263,9 @@ impl<'a> Round<'a> {
         look(&self, first)
             .with_context(|| format!("after the first copy ({first}); its output:\n{log}"))?;
         drop(relay);
-        let second = self.copy(None, None)?;
+        let most = self.most_again()?;
+        let relay = self.relay_for(Break::Never)?;
+        let second = self.copy(relay.as_ref(), None)?;
         let log = fs::read_to_string(self.log())?;
         look(&self, second)
             .and_then(|()| {
@@ -241,7 +273,12 @@ impl<'a> Round<'a> {
                     second.success() == self.refused.is_empty(),
                     "it ended with {second}"
                 );
-                Ok(())
+                let sent = relay.as_ref().map_or(0, Relay::passed);
+                ensure!(
+                    sent <= most,
+                    "{sent} bytes were sent, {most} at most are missing"
+                );
+                self.check_leftovers()
             })
             .with_context(|| format!("after the second copy ({second}); its output:\n{log}"))?;
         self.check_complete()?;
@@ -283,6 +320,31 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
+    /// Most bytes that the next copy may send: all but those of large partial files, and of these
+    /// the ones that no record tells of.
+    fn most_again(&self) -> Result<u64> {
+        let mut safe = 0;
+        for (name, file) in files(&self.tree.path("to/tree"))? {
+            if name.ends_with(".gridftp-part") {
+                safe += (file.blocks() * 512).saturating_sub(UNRECORDED);
+            }
+        }
+        let all: u64 = files(&self.tree.path("from/tree"))?
+            .iter()
+            .map(|(_, file)| file.len())
+            .sum();
+        Ok((all + IN_FLIGHT).saturating_sub(safe))
+    }
+
+    /// Checks that the destination has no names but those of the files that were there or copied.
+    fn check_leftovers(&self) -> Result<()> {
+        for (name, _) in files(&self.tree.path("to/tree"))? {
+            let is_known = self.source.contains_key(&name) || self.before.contains_key(&name);
+            ensure!(is_known, "{name} was left behind");
+        }
+        Ok(())
+    }
+
     fn log(&self) -> PathBuf {
         self.tree.path("client.log")
     }
@@ -295,8 +357,15 @@ impl<'a> Round<'a> {
             Fault::ResetEverything => Break::Everything { after },
             _ => return Ok(None),
         };
-        let server = self.from.as_ref().or(self.to.as_ref());
-        let server = server.context("a copy without a server")?;
+        self.relay_for(plan)
+    }
+
+    /// A relay in front of the only server.
+    fn relay_for(&self, plan: Break) -> Result<Option<Relay>> {
+        let server = match (&self.from, &self.to) {
+            (Some(server), None) | (None, Some(server)) => server,
+            _ => return Ok(None),
+        };
         Relay::start(server.host()?.addr(), plan).map(Some)
     }
 
@@ -384,42 +453,20 @@ impl<'a> Round<'a> {
     }
 }
 
-/// A server that can be killed and restarted at its port.
-struct Server<'a> {
-    folder: &'a Path,
-    root: PathBuf,
-    port: u16,
-    host: Option<Host>,
-}
-
-impl<'a> Server<'a> {
-    fn start(folder: &'a Path, root: PathBuf) -> Result<Self> {
-        let mut server = Self {
-            folder,
-            root,
-            port: 0,
-            host: None,
-        };
-        server.restart()?;
-        server.port = server.host()?.addr().port();
-        Ok(server)
+/// The files below a folder, by their paths in it.
+fn files(folder: &Path) -> Result<Vec<(String, Metadata)>> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next)? {
+            let path = entry?.path();
+            let file = fs::symlink_metadata(&path)?;
+            if file.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+                found.push((name, file));
+            }
+        }
     }
-
-    fn host(&self) -> Result<&Host> {
-        self.host.as_ref().context("the server does not run")
-    }
-
-    fn kill(&mut self) {
-        self.host = None;
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        let mut command = Command::new(self.folder.join("gridftp-server"));
-        command
-            .args(["--bind", "127.0.0.1", "--anonymous", "rw"])
-            .args(["--port", &self.port.to_string(), "--root"])
-            .arg(&self.root);
-        self.host = Some(Host::ours_from(&mut command, &self.root)?);
-        Ok(())
-    }
+    Ok(found)
 }
