@@ -87,7 +87,7 @@ impl Client {
         self.state.sending = None;
         if width.is_striped() {
             self.send_layout(layout, &mut ahead);
-            if Box::pin(self.listen_for_stripes(width.stripes)).await? {
+            if Box::pin(self.listen_for_stripes(width)).await? {
                 self.state.ready = Some(Ready::Pull(width));
                 return Ok(ahead);
             }

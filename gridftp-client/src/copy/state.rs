@@ -36,7 +36,7 @@ use crate::url::{Site, encode_pattern, show};
 const CONNECTIONS: u32 = 4;
 /// Files at least this large are worth several streams and stripes, in bytes.
 const WORTH_STREAMS: u64 = 64 << 20;
-/// Streams of a large file, where the server is far enough for them to help.
+/// Streams of a large file, where they help: to a far server, and to each of several nodes.
 const STREAMS: u32 = 4;
 /// A round trip below this is a link on which one stream does best.
 const NEAR: Duration = Duration::from_millis(2);
@@ -335,9 +335,9 @@ impl CopyState {
             true => self.options.stripes.unwrap_or(NonZero::<u32>::MAX),
             false => NonZero::<u32>::MIN,
         };
-        // The link of a node is slower than that of this machine, and one stream of several that
-        // compete here does not fill it.
-        let helps = path.round_trip >= NEAR || stripes > NonZero::<u32>::MIN;
+        // Where each node has a link of its own, one stream fills nine tenths of it.
+        let has_links = path.nodes && stripes > NonZero::<u32>::MIN;
+        let helps = path.round_trip >= NEAR || has_links;
         let streams = match self.options.parallel {
             Some(n) => n,
             None if helps && is_large => STREAMS,

@@ -49,6 +49,8 @@ pub(crate) struct PathFacts {
     pub(crate) round_trip: Duration,
     /// Whether the server may have stripes.
     pub(crate) may_stripe: bool,
+    /// Whether data connections lead to other hosts than the control connection.
+    pub(crate) nodes: bool,
     /// Whether the stripes of the source send a part of a file as well as the whole: those of
     /// Globus servers leave bytes out after `REST`, and send others than `ERET` asks for.
     pub(crate) parts: bool,
@@ -147,6 +149,7 @@ impl Client {
             // Our own server, which alone has this, knows the ranges of each stripe.
             parts: self.abilities.held,
             may_stripe: self.may_stripe(self.state.senders.as_deref()),
+            nodes: self.abilities.nodes,
         }
     }
 
@@ -255,11 +258,9 @@ impl Client {
         Peers::Among(peer, networks(&nodes))
     }
 
-    /// Has the stripes of the server connect to us, at most so many; says whether it does.
-    pub(crate) async fn listen_for_stripes(
-        &mut self,
-        most: NonZero<u32>,
-    ) -> Result<bool, TransferError> {
+    /// Has the stripes of the server connect to us, as many as the width and the most connections
+    /// allow; says whether it does.
+    pub(crate) async fn listen_for_stripes(&mut self, width: Width) -> Result<bool, TransferError> {
         let known = self.state.senders.clone().filter(|nodes| nodes.len() > 1);
         let nodes = match known {
             Some(nodes) => nodes,
@@ -269,7 +270,9 @@ impl Client {
             return Ok(false);
         }
         let at = self.listen(self.among(nodes.clone())).await?;
-        let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
+        let connections = self.channel.get().options_mut().connections;
+        let most = (connections / width.streams.max(1)).clamp(1, width.stripes.get());
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         // Each stripe ends its connections by itself, so all may have one port.
         let to = vec![at; nodes.len().min(most)];
         let stripes = u32::try_from(to.len()).unwrap_or(u32::MAX);

@@ -156,6 +156,7 @@ fn path_facts(source: &Client, destination: &Client, both: bool) -> PathFacts {
     PathFacts {
         round_trip: source.round_trip().max(destination.round_trip()),
         parts: source.abilities.held,
+        nodes: source.abilities.nodes || destination.abilities.nodes,
         may_stripe: both && source.abilities.stripes && destination.path_facts_to().may_stripe,
     }
 }
