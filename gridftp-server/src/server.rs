@@ -443,7 +443,9 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
     settings.times = capabilities.times;
-    settings.durable = capabilities.durable;
+    // Nodes sync what their front end has them sync, and a name in place may be new.
+    let syncs = config.front.is_none() || config.sync_writes;
+    settings.durable = capabilities.durable && syncs && !config.in_place;
     settings.exclusive = capabilities.exclusive && !config.in_place;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
     if let Some(front) = &config.front {

@@ -251,8 +251,12 @@ impl Dsi for Posix {
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Work::Brief, "make directory", path, |root, path| {
-            ops::make_dir(root, path)
+        let (sync, kind) = match self.sync {
+            true => (true, Work::Long),
+            false => (false, Work::Brief),
+        };
+        self.change(user, kind, "make directory", path, move |root, path| {
+            ops::make_dir(root, path, sync)
         })
         .await
     }

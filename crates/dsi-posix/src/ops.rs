@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::error::{Fault, Outcome};
 use crate::expire;
 use crate::in_place::lock_file;
+use crate::journal;
 use crate::names;
 use crate::root::{RESERVED, Root};
 use crate::stat::timestamps;
@@ -32,12 +33,17 @@ fn found<'p>(root: &Root, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
     }
 }
 
-pub(crate) fn make_dir(root: &Root, path: &DsiPath) -> Outcome<()> {
+/// Makes a directory; with `sync`, its name is on the medium then.
+pub(crate) fn make_dir(root: &Root, path: &DsiPath, sync: bool) -> Outcome<()> {
     if path.is_root() {
         return Err(Errno::EXIST.into());
     }
     let (dir, name) = place(root, path)?;
-    Ok(rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o777))?)
+    rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777))?;
+    if sync {
+        journal::sync_dir(dir.as_fd())?;
+    }
+    Ok(())
 }
 
 pub(crate) fn remove_file(root: &Root, path: &DsiPath) -> Outcome<()> {

@@ -54,8 +54,9 @@
 //!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
 //!   it where another upload was faster; of several at the same time one succeeds. A server that
 //!   writes in place has none of that, and neither has one with a storage that lacks it.
-//! - `DURABLE` in `FEAT` is an extension: a stored file is on the medium, its name included, before
-//!   the final reply to it. A server with `--sync-writes` has it, and one over an object store.
+//! - `DURABLE` in `FEAT` is an extension: a stored file is on the medium, its name and the
+//!   directories made for it included, before the final reply to it. A server with `--sync-writes` has
+//!   it, as front ends do by default, and one over an object store; one with `--in-place` has not.
 //! - `NODES` in `FEAT` is an extension: data connections are on other hosts than the control
 //!   connection, those that `SPAS` tells, for transfers with a single address as well.
 //! - `NLST` with a pattern answers with paths, which `RETR` accepts as they are; the Globus server
