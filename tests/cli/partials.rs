@@ -1,5 +1,8 @@
 //! The bytes that copies which broke off have left: they are told, and removed.
 
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree};
@@ -61,6 +64,24 @@ fn what_is_kept_of_a_download_is_told_and_removed() -> Result<()> {
     ensure!(objects(&here, &["--partials"])?.is_empty());
     server.copy(&here, &["-c"])?.ok()?;
     ensure!(server.restarts().is_empty(), "{:?}", server.restarts());
+    Ok(())
+}
+
+#[test]
+fn what_is_kept_of_an_old_download_is_removed_by_the_next() -> Result<()> {
+    let here = Tree::new()?;
+    broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
+    let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    let kept = here.names("")?;
+    ensure!(!kept.is_empty(), "nothing is kept");
+    for name in kept {
+        let file = File::options().write(true).open(here.path(&name))?;
+        file.set_modified(long_ago)?;
+    }
+    let bed = Bed::new()?;
+    bed.there.file("other", 1000, 3)?;
+    cp_in(&here, &["-c", &bed.url("other"), "other"])?.ok()?;
+    ensure!(here.names("")? == ["other"], "{:?}", here.names("")?);
     Ok(())
 }
 

@@ -101,7 +101,7 @@ impl CopyState {
             return self.note("the directory of the notes of uploads does not answer");
         };
         let dir = self.describe(self.destination.as_ref(), names::parent(&job.to));
-        if lock(&self.swept).insert(dir.clone()) {
+        if lock(&self.swept).insert(dir.clone().into_bytes()) {
             for hidden in expired(notes, dir.clone()).await {
                 self.hiding.leave(hidden);
             }

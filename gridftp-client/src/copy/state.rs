@@ -72,7 +72,7 @@ pub(crate) struct CopyState {
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
     /// Directories from which what was kept of old copies was removed.
-    pub(crate) swept: Mutex<HashSet<String>>,
+    pub(crate) swept: Mutex<HashSet<Vec<u8>>>,
 }
 
 /// A source directory, and the directory at the destination that takes its entries.

@@ -1,7 +1,6 @@
 //! Downloads that outlive a run: their bytes are recorded on disk, and the next run goes on with them.
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
@@ -17,8 +16,10 @@ use crate::abilities::Abilities;
 use crate::copy::job::FileJob;
 use crate::copy::lock;
 use crate::copy::state::CopyState;
+use crate::names;
 use crate::options::Resume;
 use crate::partials::OLD;
+use crate::url::show;
 use crate::verify;
 
 /// Shortest time between two records of a file.
@@ -95,9 +96,11 @@ pub(super) async fn open(
         }
         sink => sink?,
     };
-    if let Some(dir) = path.parent().and_then(Path::to_str) {
-        lock(&shared.swept).insert(dir.to_owned());
-    }
+    let dir = match names::parent(&job.to) {
+        b"" => b".".as_slice(),
+        dir => dir,
+    };
+    lock(&shared.swept).insert(dir.to_vec());
     if sink.is_other_removed() {
         let what = "the source is not the one of the bytes that an earlier run stored";
         shared.warn(&format!(
@@ -118,11 +121,9 @@ pub(super) async fn open(
 pub(crate) async fn sweep(shared: &CopyState) {
     let dirs: Vec<_> = lock(&shared.swept).drain().collect();
     for dir in dirs {
-        let path = Path::new(&dir);
-        if let Ok(Ok(removed @ 1..)) = timeout(SWEEPING, expire_in(path, OLD)).await {
-            shared.note(&format!(
-                "{dir}: removed {removed} partial files that are a week old"
-            ));
+        if let Ok(Ok(removed @ 1..)) = timeout(SWEEPING, expire_in(local(&dir), OLD)).await {
+            let what = format!("removed {removed} partial files that are a week old");
+            shared.note(&format!("{}: {what}", show(&dir)));
         }
     }
 }
