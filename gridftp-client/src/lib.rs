@@ -169,7 +169,10 @@
 //! it was written under that.
 //!
 //! [`Verify::Cheapest`](options::Verify::Cheapest) and [`Verify::With`](options::Verify::With) fail
-//! without digests. [`Verify::No`](options::Verify::No) leaves corrupted bytes undetected but for the
+//! without digests, and so does [`Verify::Disk`](options::Verify::Disk), which syncs a downloaded file,
+//! drops it from the page cache and compares the bytes that it reads back from the medium. An upload is
+//! read again by the server, which syncs it before that if its `FEAT` has `DURABLE`; a warning tells
+//! where not. [`Verify::No`](options::Verify::No) leaves corrupted bytes undetected but for the
 //! first 128 KiB of such a MODE E transfer. [`mod@file`], listings and gateways compare no digests.
 //!
 //! # Downloads that outlive a run

@@ -30,7 +30,8 @@ pub struct ConnectOptions {
     pub connect_within: Duration,
     /// Longest wait for the reply to a command that moves no data.
     pub reply_within: Duration,
-    /// Longest time in which a transfer may move nothing.
+    /// Longest time in which a transfer may move nothing. Behind its end a server may leave the last
+    /// bytes unread for twice as long, and for a minute at least.
     pub stall: Duration,
     /// Longest wait for the server to connect to us before it is asked for a listing, to see
     /// whether it can.
@@ -188,7 +189,7 @@ pub struct CopyOptions {
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
     /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
-    /// Of an upload to a server that does not do that, a warning tells.
+    /// Warns about uploads to servers that do not do that.
     pub sync_writes: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,
@@ -238,11 +239,19 @@ pub enum Verify {
     No,
     /// With the cheapest algorithm that the servers offer.
     Cheapest,
+    /// With the cheapest of the algorithms that no one forges, of the bytes that a downloaded file
+    /// has on the medium, after a sync; a server reads a stored file again.
+    Disk,
     /// With this algorithm.
     With(ChecksumAlgorithm),
 }
 
 impl CopyOptions {
+    /// Whether downloaded files are synced to the medium.
+    pub(crate) fn syncs(&self) -> bool {
+        self.sync_writes || self.verify == Verify::Disk
+    }
+
     /// Whether a file that appears at the destination meanwhile stays.
     pub(crate) fn keeps_existing(&self) -> bool {
         self.no_clobber || self.manner.immutable

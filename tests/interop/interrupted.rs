@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
-use workspace_tests::{Host, Peer, Tree, binary, file_url, run, sha256};
+use anyhow::{Context as _, Result, ensure};
+use workspace_tests::{Host, Peer, Tree, binary, file_url, run, same_file, sha256};
 
 use crate::bed::LIMIT;
 
@@ -136,6 +136,52 @@ fn an_upload_that_a_server_may_not_sync_is_told() -> Result<()> {
         let copied = run(&mut upload, LIMIT)?.ok()?;
         let is_told = copied.stderr.contains("DURABLE");
         ensure!(is_told != syncs, "{flags:?}: {}", copied.report());
+    }
+    Ok(())
+}
+
+/// The digest of a download is of the bytes that were synced and dropped from memory, small ones too.
+#[test]
+fn a_download_is_read_back_from_the_medium() -> Result<()> {
+    for size in [1000, 3_000_001] {
+        let (remote, local, log) = (Tree::new()?, Tree::new()?, Tree::new()?);
+        let source = remote.file("file", size, 56)?;
+        let host = Host::ours_with(remote.root(), &["--sync-writes"])?;
+        let Some(mut strace) = Peer::Strace.require("interop: verified on the medium") else {
+            return Ok(());
+        };
+        let calls = log.path("calls");
+        strace
+            .args(["--follow-forks", "--quiet=all", "--output"])
+            .arg(&calls);
+        strace.args(["-e", "trace=fsync,fadvise64,renameat,renameat2,linkat"]);
+        strace.arg(binary("gridftp-cp")?);
+        let copy = local.path("copy");
+        strace.args(["--verify=disk", &host.url("file"), &file_url(&copy)]);
+        run(&mut strace, LIMIT)?.ok()?;
+        same_file(&source, &copy)?;
+        let calls = fs::read_to_string(&calls)?;
+        let at = |call: &str| {
+            calls
+                .find(call)
+                .with_context(|| format!("no {call}: {calls}"))
+        };
+        let (synced, dropped) = (at("fsync(")?, at("POSIX_FADV_DONTNEED")?);
+        let named = calls.rfind("renameat").or(calls.rfind("linkat"));
+        ensure!(
+            synced < dropped && named.is_some_and(|named| dropped < named),
+            "{calls}"
+        );
+        let back = run(
+            Command::new(binary("gridftp-cp")?).args([
+                "--verify=disk",
+                &file_url(&copy),
+                &host.url("back"),
+            ]),
+            LIMIT,
+        )?;
+        back.ok()?;
+        same_file(&remote.path("back"), &copy)?;
     }
     Ok(())
 }

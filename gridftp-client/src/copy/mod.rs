@@ -106,9 +106,9 @@ impl Stop {
     }
 }
 
-/// The warning about `--sync-writes` with an upload to a server without `DURABLE`.
+/// The warning about uploads that are to be synced, to a server without `DURABLE`.
 const MAY_NOT_SYNC: &str =
-    "--sync-writes: the server does not tell that uploads are on the medium (DURABLE in FEAT)";
+    "the server does not tell that it syncs uploads to the medium (DURABLE in FEAT)";
 
 /// Nothing panics in the middle of a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -245,7 +245,7 @@ async fn look(
         }
         Location::Remote(Remote { site, path, .. }) => {
             let client = connect(site, options, observer).await?;
-            if options.sync_writes && !client.abilities.durable {
+            if options.syncs() && !client.abilities.durable {
                 observer.event(&Event::Warning(MAY_NOT_SYNC));
             }
             let there = match client.stat(path).await {

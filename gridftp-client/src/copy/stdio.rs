@@ -93,7 +93,7 @@ async fn copy(
     };
     let client = connect(&remote.site, &shared.options, &shared.observer).await?;
     if let Some(local) = local {
-        if shared.options.sync_writes && !client.abilities.durable {
+        if shared.options.syncs() && !client.abilities.durable {
             shared.warn(MAY_NOT_SYNC);
         }
         remote = within(&client, local, remote).await?;

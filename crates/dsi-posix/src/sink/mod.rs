@@ -9,6 +9,7 @@ use byte_ranges::RangeSet;
 use bytes::Bytes;
 use gridftp_dsi::{Error, ErrorKind, Finish, Progress, Result, Sink, Stat, WriteModel};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use crate::blocking::{Work, run};
@@ -286,7 +287,8 @@ impl Inner {
         self.must_be_sound()
     }
 
-    /// The complete file, to be hashed; `None` for a file that cannot be read back.
+    /// The complete file, to be hashed, with the bytes of the medium where they are synced to it;
+    /// `None` for a file that cannot be read back.
     fn settle(&self, done: &Finish) -> Outcome<Option<OwnedFd>> {
         self.close()?;
         self.catch_up()?;
@@ -295,14 +297,28 @@ impl Inner {
             return Ok(None);
         }
         settle_size(file, done)?;
+        if self.sync {
+            if let Err(errno) = late::settle(file, true) {
+                // It is unknown which of the bytes are lost.
+                self.discard();
+                return Err(errno.into());
+            }
+            // What stays in memory is read from there; the kernel drops only what it has stored.
+            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+        }
         Ok(Some(rustix::io::dup(file)?))
+    }
+
+    /// Keeps nothing of a file that has no name yet.
+    fn discard(&self) {
+        if let Way::Whole(whole) = &self.way {
+            whole.give_up();
+        }
     }
 
     /// The error of wrong bytes, which are not kept.
     fn mismatch(&self) -> Error {
-        if let Way::Whole(whole) = &self.way {
-            whole.give_up();
-        }
+        self.discard();
         MISMATCH.of("finish", &self.path)
     }
 
@@ -408,8 +424,8 @@ impl Sink for FileSink {
         if let Some(size) = inner.updates() {
             done = done.keeping(size);
         }
-        // The digest of a small file is computed on publishing.
-        let small = done.size.is_some_and(|size| size <= SMALL as u64);
+        // The digest of a small file is computed on publishing, where it need not be on the medium.
+        let small = !inner.sync && done.size.is_some_and(|size| size <= SMALL as u64);
         if let Some((algorithm, expected)) = done.checksum.take_if(|_| !small) {
             let (settled, whole) = (Arc::clone(&inner), done.clone());
             let file = run(Work::Long, "finish", move || {

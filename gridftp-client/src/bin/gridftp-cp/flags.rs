@@ -115,9 +115,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
 
-    /// Compare digests of the stored files of both ends, with ALG or the cheapest one offered
-    /// [default: at a gridftp-server, digests that both ends compute of the bytes while they pass;
-    /// elsewhere those of stored files that the server gives, or the size]
+    /// Compare digests of the stored files of both ends, with ALG or the cheapest one offered; with
+    /// `disk` as ALG, sync downloads and read them back from the medium [default: at a
+    /// gridftp-server, digests that both ends compute of the bytes while they pass; elsewhere those
+    /// of stored files that the server gives, or the size]
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
           default_missing_value = "cheapest", value_parser = verify)]
     pub(crate) verify: Option<Verify>,
@@ -153,8 +154,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
-    /// Sync each downloaded file, name included, to the medium before it counts as copied; of uploads
-    /// warn where the server does not do that
+    /// Sync each downloaded file, name included, to the medium before it counts as copied; warn
+    /// about uploads to servers that do not do that
     #[arg(long)]
     pub(crate) sync_writes: bool,
 
@@ -355,10 +356,11 @@ fn notes() -> Option<PathBuf> {
 }
 
 fn verify(text: &str) -> Result<Verify, String> {
-    if text == "cheapest" {
-        return Ok(Verify::Cheapest);
+    match text {
+        "cheapest" => Ok(Verify::Cheapest),
+        "disk" => Ok(Verify::Disk),
+        name => algorithm(name).map(Verify::With),
     }
-    algorithm(text).map(Verify::With)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Where downloads land: opening the local file, checking it, publishing it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use byte_ranges::{Range64, RangeSet};
@@ -51,8 +52,8 @@ pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), Trans
     {
         return Ok(());
     }
-    let path = local(dir).to_owned();
-    let made = tokio::task::spawn_blocking(move || std::fs::create_dir_all(path)).await;
+    let (path, sync) = (local(dir).to_owned(), shared.options.syncs());
+    let made = tokio::task::spawn_blocking(move || make_dirs(&path, sync)).await;
     match made.map_err(std::io::Error::other).and_then(|done| done) {
         Ok(()) => {
             shared.note_made(dir);
@@ -60,6 +61,21 @@ pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), Trans
         }
         Err(error) => Err(TransferError::local("make directory", dir, error)),
     }
+}
+
+/// Makes a directory and those it is in; with `sync`, their names are on the medium then.
+fn make_dirs(path: &Path, sync: bool) -> std::io::Result<()> {
+    let missing = path.ancestors().filter(|dir| sync && !dir.exists());
+    let missing: Vec<_> = missing.collect();
+    std::fs::create_dir_all(path)?;
+    for dir in missing {
+        let above = match dir.parent() {
+            Some(above) if above != Path::new("") => above,
+            _ => Path::new("."),
+        };
+        std::fs::File::open(above)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Opens the file that takes the data, or the one of an earlier attempt.
@@ -80,7 +96,7 @@ pub(super) async fn open_sink(
         false => None,
     };
     let opened = match how {
-        Some(how) => FileSink::create(local(&job.to), how, shared.options.sync_writes).await,
+        Some(how) => FileSink::create(local(&job.to), how, shared.options.syncs()).await,
         None => resume::open(shared, job, abilities).await,
     };
     opened.map_err(|error| TransferError::local("create", &job.to, error))

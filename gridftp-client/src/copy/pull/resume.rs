@@ -84,7 +84,7 @@ pub(super) async fn open(
 ) -> Result<FileSink> {
     let (path, size) = (local(&job.to), job.facts.size);
     let anew = Create::Whole { size };
-    let sync = shared.options.sync_writes;
+    let sync = shared.options.syncs();
     let origin = origin(shared, job).filter(|_| may_outlive(shared, job, abilities));
     let (Some(origin), Some(size)) = (origin, size) else {
         return FileSink::create(path, anew, sync).await;
