@@ -167,7 +167,7 @@ fn a_download_is_read_back_from_the_medium() -> Result<()> {
                 .with_context(|| format!("no {call}: {calls}"))
         };
         let (synced, dropped) = (at("fsync(")?, at("POSIX_FADV_DONTNEED")?);
-        let named = calls.rfind("renameat").or(calls.rfind("linkat"));
+        let named = calls.rfind("renameat").or_else(|| calls.rfind("linkat"));
         ensure!(
             synced < dropped && named.is_some_and(|named| dropped < named),
             "{calls}"
