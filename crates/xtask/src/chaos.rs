@@ -33,11 +33,11 @@ const FILES: u64 = 40;
 /// Size of a file that is worth continuing, and its rate, at which a second's bytes are fewer than
 /// those that may be sent again.
 const LARGE: u64 = (130 << 20) + 4099;
-const RATE: &str = "50M";
+const RATE: &str = "30M";
 /// Bytes stored since the last record, which the next copy may send again.
 const UNRECORDED: u64 = 64 << 20;
-/// Bytes on their way.
-const IN_FLIGHT: u64 = 16 << 20;
+/// Bytes that arrive while a record waits for the disk, and bytes on their way.
+const IN_FLIGHT: u64 = 32 << 20;
 
 /// Forms of names with a number N; a client or a server might trim, expand or refuse them.
 const ODD: [&str; 8] = [
@@ -172,19 +172,23 @@ impl Plan {
         if noise.below(4) == 0 {
             flags.push("--resume".to_owned());
         }
-        let large = noise.below(4) == 0;
-        // The fault comes before the end, which is after a second or two for a large file.
-        let scale = if large { 6 } else { 1 };
+        // The client bounds no rate between servers.
+        let large = noise.below(6) == 0 && !matches!(direction, Direction::ThirdParty);
+        let mut after = Duration::from_micros(noise.below(400_000));
+        let mut budget = noise.below(8 << 20);
         if large {
             flags.push(format!("--bwlimit={RATE}"));
+            // Records exist by then, and the file is not whole yet.
+            after = Duration::from_millis(2500) + 4 * after;
+            budget += UNRECORDED;
         }
         Self {
             direction,
             fault,
             flags,
-            after: Duration::from_micros(scale * noise.below(400_000)),
+            after,
             lasts: Duration::from_millis(noise.below(1500)),
-            budget: scale * noise.below(8 << 20),
+            budget,
             large,
         }
     }
@@ -262,9 +266,9 @@ impl<'a> Round<'a> {
         let look = |round: &Self, status: ExitStatus| round.look(status.success());
         look(&self, first)
             .with_context(|| format!("after the first copy ({first}); its output:\n{log}"))?;
-        drop(relay);
         let most = self.most_again()?;
-        let relay = self.relay_for(Break::Never)?;
+        let passed = || relay.as_ref().map_or(0, Relay::passed);
+        let before = passed();
         let second = self.copy(relay.as_ref(), None)?;
         let log = fs::read_to_string(self.log())?;
         look(&self, second)
@@ -273,7 +277,7 @@ impl<'a> Round<'a> {
                     second.success() == self.refused.is_empty(),
                     "it ended with {second}"
                 );
-                let sent = relay.as_ref().map_or(0, Relay::passed);
+                let sent = passed() - before;
                 ensure!(
                     sent <= most,
                     "{sent} bytes were sent, {most} at most are missing"
@@ -349,22 +353,16 @@ impl<'a> Round<'a> {
         self.tree.path("client.log")
     }
 
-    /// Returns a relay if the fault is a reset.
+    /// A relay in front of the only server, which resets connections if that is the fault.
     fn relay(&self) -> Result<Option<Relay>> {
         let after = self.plan.budget;
         let plan = match self.plan.fault {
             Fault::ResetData => Break::Data { after },
             Fault::ResetEverything => Break::Everything { after },
-            _ => return Ok(None),
+            _ => Break::Never,
         };
-        self.relay_for(plan)
-    }
-
-    /// A relay in front of the only server.
-    fn relay_for(&self, plan: Break) -> Result<Option<Relay>> {
-        let server = match (&self.from, &self.to) {
-            (Some(server), None) | (None, Some(server)) => server,
-            _ => return Ok(None),
+        let ((Some(server), None) | (None, Some(server))) = (&self.from, &self.to) else {
+            return Ok(None);
         };
         Relay::start(server.host()?.addr(), plan).map(Some)
     }
