@@ -30,14 +30,16 @@ const LIMIT: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(2);
 /// Files of a tree.
 const FILES: u64 = 40;
-/// Size of a file that is worth continuing, and its rate, at which a second's bytes are fewer than
-/// those that may be sent again.
-const LARGE: u64 = (130 << 20) + 4099;
-const RATE: &str = "30M";
-/// Bytes stored since the last record, which the next copy may send again.
-const UNRECORDED: u64 = 64 << 20;
-/// Bytes that arrive while a record waits for the disk, and bytes on their way.
-const IN_FLIGHT: u64 = 32 << 20;
+/// Size of a file that is worth continuing, and its rate in bytes a second.
+const LARGE: u64 = (200 << 20) + 4099;
+const RATE: u64 = 20_000_000;
+/// Bytes of a partial file without a record, which the next copy may send again: 64 MiB, and those
+/// that arrive until the next second begins and while the record waits for a slow disk.
+const UNRECORDED: u64 = (64 << 20) + 4 * RATE;
+/// Bytes of the large file that are stored before the client is killed.
+const STORED: u64 = 180 << 20;
+/// Bytes on their way.
+const IN_FLIGHT: u64 = 8 << 20;
 
 /// Forms of names with a number N; a client or a server might trim, expand or refuse them.
 const ODD: [&str; 8] = [
@@ -107,6 +109,13 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
     println!("chaos: {rounds} rounds, --seed {seed}");
     let mut ends: BTreeMap<(Fault, String), u64> = BTreeMap::new();
+    for direction in [Direction::Up, Direction::Down] {
+        let mut noise = Noise::new(seed);
+        let plan = Plan::large(direction, &mut noise);
+        Round::new(folder, &plan, &mut noise)
+            .and_then(|round| round.run(&mut noise))
+            .with_context(|| format!("{plan:?}; repeat it with: chaos --rounds 0 --seed {seed}"))?;
+    }
     for round in 0..rounds {
         let mut noise = Noise::new(seed.wrapping_add(round));
         let plan = Plan::draw(&mut noise);
@@ -172,24 +181,26 @@ impl Plan {
         if noise.below(4) == 0 {
             flags.push("--resume".to_owned());
         }
-        // The client bounds no rate between servers.
-        let large = noise.below(6) == 0 && !matches!(direction, Direction::ThirdParty);
-        let mut after = Duration::from_micros(noise.below(400_000));
-        let mut budget = noise.below(8 << 20);
-        if large {
-            flags.push(format!("--bwlimit={RATE}"));
-            // Records exist by then, and the file is not whole yet.
-            after = Duration::from_millis(2500) + 4 * after;
-            budget += UNRECORDED;
-        }
         Self {
             direction,
             fault,
             flags,
-            after,
+            after: Duration::from_micros(noise.below(400_000)),
             lasts: Duration::from_millis(noise.below(1500)),
-            budget,
-            large,
+            budget: noise.below(8 << 20),
+            large: false,
+        }
+    }
+
+    /// A client that is killed late in a large file, whose bytes are then safe but for the last.
+    fn large(direction: Direction, noise: &mut Noise) -> Self {
+        let mut plan = Self::draw(noise);
+        plan.flags.push(format!("--bwlimit={RATE}"));
+        Self {
+            direction,
+            fault: Fault::KillClient,
+            large: true,
+            ..plan
         }
     }
 }
@@ -327,17 +338,23 @@ impl<'a> Round<'a> {
     /// Most bytes that the next copy may send: all but those of large partial files, and of these
     /// the ones that no record tells of.
     fn most_again(&self) -> Result<u64> {
-        let mut safe = 0;
-        for (name, file) in files(&self.tree.path("to/tree"))? {
-            if name.ends_with(".gridftp-part") {
-                safe += (file.blocks() * 512).saturating_sub(UNRECORDED);
-            }
-        }
+        let safe = self.partial()?.saturating_sub(UNRECORDED);
+        ensure!(safe > 0 || !self.plan.large, "no bytes are safe");
         let all: u64 = files(&self.tree.path("from/tree"))?
             .iter()
             .map(|(_, file)| file.len())
             .sum();
         Ok((all + IN_FLIGHT).saturating_sub(safe))
+    }
+
+    /// Bytes of the largest partial file.
+    fn partial(&self) -> Result<u64> {
+        let files = files(&self.tree.path("to/tree"))?.into_iter();
+        let partial = files.filter(|(name, _)| name.ends_with(".gridftp-part"));
+        Ok(partial
+            .map(|(_, file)| file.blocks() * 512)
+            .max()
+            .unwrap_or(0))
     }
 
     /// Checks that the destination has no names but those of the files that were there or copied.
@@ -410,9 +427,11 @@ impl<'a> Round<'a> {
                 "the copy does not end; its output:\n{}",
                 fs::read_to_string(self.log())?
             );
-            if started.elapsed() >= self.plan.after
-                && let Some(noise) = noise.take()
-            {
+            let is_due = match self.plan.large {
+                true => self.partial()? >= STORED,
+                false => started.elapsed() >= self.plan.after,
+            };
+            if is_due && let Some(noise) = noise.take() {
                 self.inject(client, noise)?;
             }
             thread::sleep(POLL);
