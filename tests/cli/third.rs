@@ -1,8 +1,10 @@
 //! Third-party copies between plain FTP servers: order of commands, refusals, errors of both
 //! servers.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, ensure};
-use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
+use workspace_tests::{Finished, Host, Reaction, ScriptedServer, Tree, same_file};
 
 use crate::{cp_in, fails};
 
@@ -130,6 +132,33 @@ fn an_error_of_one_server_ends_the_wait_for_the_other() -> Result<()> {
         let ends = ends.each_ref().map(String::as_str);
         let finished = cp_in(&Tree::new()?, &[&flags[..], &ends].concat())?;
         fails(&finished, 1, &[WORD])?;
+    }
+    Ok(())
+}
+
+/// The source cannot send digests while it sends a file that nobody takes.
+#[test]
+fn a_refused_large_file_holds_up_no_digests() -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    there.dir("to/large/in the way")?;
+    let [from, to] = [&here, &there].map(|tree| Host::ours(tree.root()));
+    let (from, to) = (from?, to?);
+    let mut urls = Vec::new();
+    for n in 0..10 {
+        here.file(&n.to_string(), 1000 + n, n)?;
+        urls.push(from.url(&n.to_string()));
+    }
+    here.file("large", 20 << 20, 11)?;
+    urls.push(from.url("large"));
+    urls.push(to.url("to/"));
+    let urls: Vec<_> = urls.iter().map(String::as_str).collect();
+    let begun = Instant::now();
+    let finished = cp_in(&here, &[&["-j1", "--verify"], &urls[..]].concat())?;
+    fails(&finished, 1, &["large: failed", "is a directory"])?;
+    ensure!(begun.elapsed() < Duration::from_secs(45), "late");
+    for n in 0..10 {
+        let name = n.to_string();
+        same_file(&here.path(&name), &there.path(&format!("to/{name}")))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use ftp_wire::reply::Reply;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::growth::Beside;
 use super::{Moving, Pair};
@@ -31,11 +32,41 @@ use crate::verify;
 type Word = Result<Option<Receipt>, ControlError>;
 
 impl Pair<'_> {
-    /// Waits for both servers' word on each file.
-    pub(super) async fn confirm_all(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
+    /// Waits for both servers' word on each file, and checks the copies.
+    ///
+    /// Digests come behind the transfers that were asked for before, of which one may hang that the
+    /// destination has refused: once the files are out of step they are not waited for.
+    pub(super) async fn confirm_all(
+        &self,
+        moved: mpsc::Receiver<Moving>,
+        broken: &CancellationToken,
+    ) -> Result<(), Stop> {
+        // Bounded by the window, which the files hold.
+        let (copied, mut settling) = mpsc::unbounded_channel();
+        let confirm = async {
+            let ended = self.confirm_each(moved, copied).await;
+            if ended.is_err() {
+                broken.cancel();
+            }
+            ended
+        };
+        let settle = async {
+            while let Some(file) = settling.recv().await {
+                self.settle(file, broken).await;
+            }
+        };
+        tokio::join!(confirm, settle).0
+    }
+
+    /// Waits for both servers' word on each file; gives those that were `copied`.
+    async fn confirm_each(
+        &self,
+        mut moved: mpsc::Receiver<Moving>,
+        copied: mpsc::UnboundedSender<Moving>,
+    ) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
             let Err(failure) = self.confirm_one(&mut file).await else {
-                self.settle(file).await;
+                let _gone = copied.send(file);
                 continue;
             };
             let refused = failure.session == SessionState::Reusable && !file.store.has_begun();
@@ -189,7 +220,7 @@ impl Pair<'_> {
     }
 
     /// Checks a copy and gives it its times and modes.
-    async fn settle(&self, file: Moving) {
+    async fn settle(&self, file: Moving, broken: &CancellationToken) {
         let shared = self.shared;
         let Moving {
             mut taken,
@@ -209,9 +240,12 @@ impl Pair<'_> {
             true => None,
             false => shared.without_receipt(&servers),
         };
-        let (verified, sized) = match self.check(job, after, optional).await {
-            Ok((verified, sized)) => (verified.or(proven), sized || tagged),
-            Err(error) => {
+        let checked = broken.run_until_cancelled(self.check(job, after, optional));
+        let (verified, sized) = match checked.await {
+            // It is copied again.
+            None => return,
+            Some(Ok((verified, sized))) => (verified.or(proven), sized || tagged),
+            Some(Err(error)) => {
                 let job = taken.file_mut();
                 shared.remove_bad(self.destination, job, &error).await;
                 return shared.fail(taken, &error);

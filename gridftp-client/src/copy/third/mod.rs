@@ -289,11 +289,7 @@ impl Route for Pair<'_> {
         moved: mpsc::Receiver<Moving>,
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
-        let ended = self.confirm_all(moved).await;
-        if ended.is_err() {
-            broken.cancel();
-        }
-        ended
+        self.confirm_all(moved, broken).await
     }
 }
 
