@@ -18,6 +18,7 @@ use crate::copy::outlive::leaves_bytes;
 use crate::copy::state::CopyState;
 use crate::error::TransferError;
 use crate::names;
+use crate::options::Verify;
 use crate::verify;
 
 use super::{Landed, local, resume};
@@ -63,12 +64,13 @@ pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), Trans
     }
 }
 
-/// Makes a directory and those it is in; with `sync`, their names are on the medium then.
+/// Makes a directory and those it is in; with `sync`, their names are on the medium then, that of
+/// the directory itself also where another worker has just made it.
 fn make_dirs(path: &Path, sync: bool) -> std::io::Result<()> {
-    let missing = path.ancestors().filter(|dir| sync && !dir.exists());
-    let missing: Vec<_> = missing.collect();
+    let unsynced = |dir: &&Path| sync && (*dir == path || !dir.exists());
+    let unsynced: Vec<_> = path.ancestors().filter(unsynced).collect();
     std::fs::create_dir_all(path)?;
-    for dir in missing {
+    for dir in unsynced {
         let above = match dir.parent() {
             Some(above) if above != Path::new("") => above,
             _ => Path::new("."),
@@ -195,6 +197,12 @@ async fn compare_part(
         return Ok(());
     };
     let offset = shared.options.offset.unwrap_or(0);
+    if shared.options.verify == Verify::Disk {
+        // It is synced. What stays in memory is read from there.
+        let dropped = std::fs::File::open(local(&job.to))
+            .map(|file| rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed));
+        drop(dropped);
+    }
     let copy = verify::local(local(&job.to), *algorithm, offset, Some(size)).await?;
     if copy == *digest {
         return Ok(());

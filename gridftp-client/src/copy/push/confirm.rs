@@ -37,17 +37,23 @@ pub(super) async fn confirm(
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
     while let Some(mut file) = sent.recv().await {
-        let mut silence = silence;
-        if matches!(ended, Err(Stop::Lost(_))) {
+        let is_lost = matches!(ended, Err(Stop::Lost(_)));
+        let silence = if is_lost {
             // Replies that are here already count.
             file.reset.cancel();
-            silence = Duration::ZERO;
-        }
+            Duration::ZERO
+        } else {
+            silence
+        };
         let word = settle(&mut file, silence).await;
-        // It waited behind the one that broke the channel, which pays for it.
-        let broke = |failure: &Failure| failure.error.control().is_some_and(lacks_channel);
-        let lacks = word.as_ref().is_err_and(broke);
-        if ended.is_err() && lacks && !file.store.transfer.has_begun() {
+        // It waited behind the one that broke the channel, or the session, which pays for it.
+        let broke = |failure: &Failure| match failure.error.control() {
+            Some(ControlError::Lost { .. }) => is_lost,
+            Some(error) => lacks_channel(error),
+            None => false,
+        };
+        let waited = word.as_ref().is_err_and(broke);
+        if ended.is_err() && waited && !file.store.transfer.has_begun() {
             continue;
         }
         match confirm_one(asker, file, word).await {

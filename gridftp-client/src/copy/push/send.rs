@@ -1,11 +1,11 @@
 //! Begins stores and sends their data.
 
 use ftp_wire::command::{Mode, Type};
-use gridftp_data::{DataChannel, ErrorKind as DataErrorKind, SendPlan, Watch};
+use gridftp_data::{DataChannel, SendPlan, Watch};
 
 use crate::copy::{Stop, lock};
 use crate::error::TransferError;
-use crate::transfer::Failure;
+use crate::transfer::{Failure, SessionState};
 
 use super::ask::Asker;
 use super::{Asked, Push, Sent, fail, judged, note_marker};
@@ -65,6 +65,12 @@ impl Push<'_> {
             .base(asked.base)
             .tag(asked.tag);
         let watch = Watch::new();
+        // Connections that were reset are replaced by others.
+        tokio::select! {
+            biased;
+            () = channel.reset_by_peer() => self.broke(),
+            () = std::future::ready(()) => {}
+        }
         let data = Box::pin(channel.send(&asked.source, &plan, &watch));
         let note = |reply: &_| note_marker(&mut asked.taken, reply);
         let work = asked.transfer.pass(&watch, data, note);
@@ -73,9 +79,7 @@ impl Push<'_> {
         job.placed |= passed.is_ok() || watch.bytes() >= size;
         if let Err(failure) = passed {
             job.note_unplaced(failure.error.control());
-            if let TransferError::Data { cause, .. } = &failure.error
-                && cause.kind() == DataErrorKind::Closed
-            {
+            if failure.session != SessionState::Reusable {
                 self.broke();
             }
             let failure = judged(shared, &asked, failure);
