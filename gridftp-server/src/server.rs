@@ -443,7 +443,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .collect();
     settings.keeps = capabilities.resume && !config.in_place;
     settings.times = capabilities.times;
-    // Nodes sync what their front end has them sync, and a name in place may be new.
+    // The setting of the front end holds for its nodes; writes in place sync no directory.
     let syncs = config.front.is_none() || config.sync_writes;
     settings.durable = capabilities.durable && syncs && !config.in_place;
     settings.exclusive = capabilities.exclusive && !config.in_place;

@@ -316,7 +316,7 @@ impl Peer {
 pub(crate) fn skip(suite: &str, why: &str) {
     let needed = env::var_os("REQUIRE_PEERS").is_some_and(|value| value == OsStr::new("1"));
     assert!(!needed, "{suite}: {why}, and REQUIRE_PEERS=1 is set");
-    // Not with `eprintln!`, whose output the test runner hides when a test passes.
+    // The test runner hides the output of `eprintln!` of a test that passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED {suite}: {why}");
 }
 

@@ -192,7 +192,7 @@ impl Plan {
         }
     }
 
-    /// A client that is killed late in a large file, whose bytes are then safe but for the last.
+    /// A kill of the client late in a large file: all bytes but the last ones are safe by then.
     fn large(direction: Direction, noise: &mut Noise) -> Self {
         let mut plan = Self::draw(noise);
         plan.flags.push(format!("--bwlimit={RATE}"));

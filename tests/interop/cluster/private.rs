@@ -1,4 +1,5 @@
-//! Nodes that fail in the middle of private data, whose addresses no relay sees.
+//! Failures of nodes in the middle of private data: the control channel is encrypted, and no relay
+//! sees data addresses.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

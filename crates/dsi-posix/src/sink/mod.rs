@@ -303,7 +303,7 @@ impl Inner {
                 self.discard();
                 return Err(errno.into());
             }
-            // What stays in memory is read from there; the kernel drops only what it has stored.
+            // Best effort: the kernel may keep pages, which then serve the reads.
             let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         }
         Ok(Some(rustix::io::dup(file)?))

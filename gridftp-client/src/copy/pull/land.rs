@@ -198,7 +198,7 @@ async fn compare_part(
     };
     let offset = shared.options.offset.unwrap_or(0);
     if shared.options.verify == Verify::Disk {
-        // It is synced. What stays in memory is read from there.
+        // The file is synced. Best effort: the kernel may keep pages, which then serve the reads.
         let dropped = std::fs::File::open(local(&job.to))
             .map(|file| rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed));
         drop(dropped);

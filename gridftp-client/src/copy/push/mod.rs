@@ -235,15 +235,15 @@ struct Push<'a> {
     /// Whether connections are opened behind the first store: a Globus server does its part of the
     /// handshake when it has a transfer.
     opens: bool,
-    /// Cancelled for the stores whose data went over the connections of now, once one of these
-    /// breaks.
+    /// Token of the present connections and of the stores sent over them; cancelled when one of the
+    /// connections breaks.
     reset: StdMutex<CancellationToken>,
-    /// Longest silence of the server about these stores from then on.
+    /// Longest silence of the server about a store after the break of a connection.
     silence: Duration,
 }
 
 impl Push<'_> {
-    /// Tells the stores whose data went over the connections that one of these broke.
+    /// Cancels the token of the present connections: one of them broke.
     fn broke(&self) {
         std::mem::take(&mut *lock(&self.reset)).cancel();
     }
@@ -274,7 +274,7 @@ impl Route for Push<'_> {
         channel: &mut DataChannel,
         mut asked: Asked,
     ) -> Result<Option<Sent>, Stop> {
-        // Replies come behind those to the stores before, whose connections may break meanwhile.
+        // The server replies in order; a connection of an earlier store may break meanwhile.
         let settled = tokio::select! {
             settled = settle_rest(&mut asked) => settled?,
             never = self.watch(channel) => match never {},
@@ -332,7 +332,7 @@ fn note_marker(taken: &mut Taken, reply: &Reply) {
     }
 }
 
-/// Longest silence of a server about a store one of whose connections broke behind the data.
+/// Longest silence of a server about a sent store after the break of a connection.
 fn silence(options: &ConnectOptions) -> Duration {
     options.stall.clamp(ACCOUNT, Duration::from_secs(60))
 }

@@ -19,6 +19,7 @@ use xio_core::Pool;
 use super::ask::{Asker, settle_rest};
 use super::{Push, is_busy};
 use crate::abilities::Abilities;
+use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::making::{Dirs, make_dir};
@@ -84,7 +85,24 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
     assert_eq!((made, shared.worst()), (DIRS, None));
 }
 
-/// A store that a server forgot with its data connection holds up the one behind it no longer.
+/// Asks over one session in MODE E, without tags.
+fn asker<'a>(
+    control: &'a Control,
+    shared: &'a Arc<CopyState>,
+    (abilities, window): (&'a Abilities, &'a Window),
+) -> Asker<'a> {
+    Asker {
+        control,
+        abilities,
+        shared,
+        algorithm: None,
+        mode: Mode::Extended,
+        tags: None,
+        window,
+    }
+}
+
+/// The silence about a store with a reset connection holds up the next store no longer.
 #[tokio::test]
 async fn stores_fail_soon_after_their_connection_was_reset() {
     let dir = tempfile::tempdir().unwrap();
@@ -103,17 +121,9 @@ async fn stores_fail_soon_after_their_connection_was_reset() {
     let tcp = xio::registry().stack("tcp").unwrap();
     channel.connect_to(tcp, vec![server.local_addr().unwrap()]);
     let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
-    let window = Window::default();
+    let (abilities, window) = <(Abilities, Window)>::default();
     let route = Push {
-        asker: Asker {
-            control: &control,
-            abilities: &Abilities::default(),
-            shared: &shared,
-            algorithm: None,
-            mode: Mode::Extended,
-            tags: None,
-            window: &window,
-        },
+        asker: asker(&control, &shared, (&abilities, &window)),
         width: Width::of_streams(1),
         reply_within: Duration::from_secs(60),
         opens: false,
@@ -180,15 +190,8 @@ async fn a_job_has_the_facts_of_the_opened_file() {
     job.straight = true;
     shared.queue.push(Item::File(Box::new(job)));
     let taken = shared.queue.next(|_| true).await.unwrap();
-    let asker = Asker {
-        control: &control,
-        abilities: &Abilities::default(),
-        shared: &shared,
-        algorithm: None,
-        mode: Mode::Extended,
-        tags: None,
-        window: &Window::default(),
-    };
+    let (abilities, window) = <(Abilities, Window)>::default();
+    let asker = asker(&control, &shared, (&abilities, &window));
     let asked = asker.ask(taken, &mut Dirs::default()).await.unwrap();
     let now = Facts {
         size: Some(3),
@@ -213,15 +216,8 @@ async fn a_refused_restart_is_told_as_that() {
     job.straight = true;
     shared.queue.push(Item::File(Box::new(job)));
     let taken = shared.queue.next(|_| true).await.unwrap();
-    let asker = Asker {
-        control: &control,
-        abilities: &Abilities::default(),
-        shared: &shared,
-        algorithm: None,
-        mode: Mode::Extended,
-        tags: None,
-        window: &Window::default(),
-    };
+    let (abilities, window) = <(Abilities, Window)>::default();
+    let asker = asker(&control, &shared, (&abilities, &window));
     let mut asked = asker.ask(taken, &mut Dirs::default()).await.unwrap();
     let server = async {
         let (far, mut replies) = tokio::io::split(far);
