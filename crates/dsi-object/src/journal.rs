@@ -1,13 +1,14 @@
 //! `Journal`: a file for each upload in parts, so that a later process continues or removes it.
 //!
 //! The first line names the upload, and each further line a part. A line that a crash has cut off
-//! does not count. The file is locked while a sink uses it.
+//! does not count. The file is locked while a sink uses it, and written anew under its name by the
+//! next sink if that one's process stands still.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::owner::{Beats, FileId, NEXT, take_over};
 use crate::parts::Upload;
 
 /// Suffix of the file of an upload that a restart continues.
@@ -69,10 +71,16 @@ pub(crate) struct Index {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
+    id: FileId,
     path: PathBuf,
     /// Whether a write has failed: a line may be cut off, or not be on stable storage although a
     /// later flush succeeds.
     has_failed: bool,
+}
+
+/// Whether another process has taken an upload over.
+pub(crate) fn is_lost(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StaleNetworkFileHandle
 }
 
 impl Index {
@@ -123,7 +131,7 @@ impl Index {
             .mode(0o600)
             .open(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut journal = Journal::new(file, path);
+        let mut journal = Journal::new(file, path)?;
         journal.line(&head)?;
         journal.file.sync_all()?;
         File::open(&self.dir)?.sync_all()?;
@@ -139,12 +147,26 @@ impl Index {
         }
     }
 
-    /// Locks the upload to `key`; `None` if there is none.
+    /// Locks the upload to `key`, or takes it over from a process that stands still; `None` if there
+    /// is none.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] while a sink uses it.
     pub(crate) fn lock(&self, key: &Path) -> io::Result<Option<(Journal, Option<Kept>)>> {
-        lock(self.path(key))
+        let path = self.path(key);
+        match lock(path.clone()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match take_over(&self.dir, &path) {
+                    // Its sink has ended the upload meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    taken => {
+                        let (file, text) = taken?;
+                        Ok(Some((Journal::new(file, path)?, parse(&text))))
+                    }
+                }
+            }
+            done => done,
+        }
     }
 
     /// The journals of this store that were not written to for `age` and that no sink uses.
@@ -154,9 +176,16 @@ impl Index {
         let mut stale = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
-            let is_old = entry.metadata().is_ok_and(|meta| is_old(&meta, age));
-            if is_old && is_journal(&entry.file_name()) && self.is_abandoned(&entry.path()) {
-                stale.push(entry.path());
+            if !entry.metadata().is_ok_and(|meta| is_old(&meta, age)) {
+                continue;
+            }
+            match suffix(&entry.file_name()) {
+                // A process has ended while it took an upload over.
+                Some(Suffix::Next) => std::fs::remove_file(entry.path())?,
+                Some(Suffix::Journal) if self.is_abandoned(&entry.path()) => {
+                    stale.push(entry.path());
+                }
+                _ => {}
             }
         }
         Ok(stale)
@@ -191,14 +220,25 @@ impl Index {
     }
 }
 
-/// Whether a name is that of a journal; all other files in the directory are of others.
-fn is_journal(name: &OsStr) -> bool {
-    let name = name.to_str().and_then(|name| name.split_once('.'));
+/// The files of this module in the directory; all others are not ours.
+enum Suffix {
+    Journal,
+    /// A journal without its name yet.
+    Next,
+}
+
+fn suffix(name: &OsStr) -> Option<Suffix> {
     let is_hex = |text: &str, len| {
         let mut bytes = text.bytes();
         text.len() == len && bytes.all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
-    name.is_some_and(|(key, suffix)| is_hex(key, 64) && (suffix == KEPT || is_hex(suffix, 16)))
+    let (key, suffix) = name.to_str()?.split_once('.')?;
+    match suffix {
+        _ if !is_hex(key, 64) => None,
+        NEXT => Some(Suffix::Next),
+        KEPT => Some(Suffix::Journal),
+        _ => is_hex(suffix, 16).then_some(Suffix::Journal),
+    }
 }
 
 fn is_old(meta: &Metadata, age: Duration) -> bool {
@@ -229,11 +269,8 @@ fn lock(path: PathBuf) -> io::Result<Option<(Journal, Option<Kept>)>> {
             Err(error) => return Err(error),
         };
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let here = file.metadata()?;
         // The owner before may have removed it between the two calls.
-        let is_same = std::fs::metadata(&path)
-            .is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino()));
-        if is_same {
+        if FileId::named(&path)? == Some(FileId::of(&file)?) {
             let mut text = Vec::new();
             file.read_to_end(&mut text)?;
             // A line that was cut off must not begin the next one.
@@ -242,13 +279,13 @@ fn lock(path: PathBuf) -> io::Result<Option<(Journal, Option<Kept>)>> {
                 file.set_len(whole as u64)?;
             }
             let kept = parse(&text);
-            return Ok(Some((Journal::new(file, path), kept)));
+            return Ok(Some((Journal::new(file, path)?, kept)));
         }
     }
 }
 
 /// The lines of a journal that have their end; a crash may have cut off the last one.
-fn whole(text: &[u8]) -> &[u8] {
+pub(crate) fn whole(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte == b'\n');
     text.get(..end.map_or(0, |end| end + 1)).unwrap_or_default()
 }
@@ -277,12 +314,13 @@ fn parse(text: &[u8]) -> Option<Kept> {
 }
 
 impl Journal {
-    fn new(file: File, path: PathBuf) -> Self {
-        Self {
+    fn new(file: File, path: PathBuf) -> io::Result<Self> {
+        Ok(Self {
+            id: FileId::of(&file)?,
             file,
             path,
             has_failed: false,
-        }
+        })
     }
 
     fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
@@ -301,7 +339,24 @@ impl Journal {
         recorded
     }
 
+    /// Fails once another sink has written the journal anew.
+    pub(crate) fn must_own(&self) -> io::Result<()> {
+        if FileId::named(&self.path)? == Some(self.id) {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::StaleNetworkFileHandle,
+            "this process stood still, and another one continues the upload",
+        ))
+    }
+
+    /// Tells other processes that this one works, until the result is dropped.
+    pub(crate) fn beats(&self) -> Beats {
+        Beats::of(self.id, self.path.clone())
+    }
+
     fn append(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
+        self.must_own()?;
         for (index, stored) in parts.iter().cloned() {
             self.line(&Line { index, stored })?;
         }
@@ -313,6 +368,7 @@ impl Journal {
 
     /// Leaves the name to the next upload of the key.
     pub(crate) fn set_aside(&mut self, upload: &Upload) -> io::Result<()> {
+        self.must_own()?;
         let other = aside(&self.path, upload);
         std::fs::rename(&self.path, &other)?;
         self.path = other;
@@ -321,6 +377,7 @@ impl Journal {
 
     /// Removes the journal.
     pub(crate) fn remove(self) -> io::Result<()> {
+        self.must_own()?;
         std::fs::remove_file(&self.path)
     }
 }

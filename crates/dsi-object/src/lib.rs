@@ -39,6 +39,7 @@ mod listing;
 mod local;
 mod names;
 mod outcome;
+mod owner;
 mod parts;
 mod publish;
 mod sink;

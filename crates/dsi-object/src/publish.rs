@@ -141,6 +141,7 @@ impl ObjectSink {
             self.abandon().await;
             return Err(self.to.refused(ErrorKind::Exists, TAKEN));
         }
+        self.must_own().await?;
         match store.parts.complete(upload, ids, size, exclusive).await {
             Ok(tag) => {
                 self.state().is_over = true;
@@ -155,6 +156,7 @@ impl ObjectSink {
     pub(crate) async fn abandon(&self) -> Option<bool> {
         let ended = async {
             let upload = self.upload().await?;
+            self.must_own().await?;
             let ended = self.to.store.parts.abort(upload).await;
             ended.map_err(self.to.failed("end upload"))
         };

@@ -16,7 +16,8 @@ use tokio::sync::OnceCell;
 
 use crate::ahead::Ahead;
 use crate::error::{kind, of, refused};
-use crate::journal::{Journal, Kept, Stored};
+use crate::journal::{Journal, Kept, Stored, is_lost};
+use crate::owner::Beats;
 use crate::parts::Upload;
 use crate::store::{MOST_PARTS, Store, part_of};
 
@@ -31,6 +32,7 @@ pub struct ObjectSink {
     replaces: bool,
     upload: OnceCell<Upload>,
     pub(crate) journal: Arc<Mutex<Option<Journal>>>,
+    pub(crate) beats: OnceLock<Beats>,
     state: Mutex<State>,
     /// The digest that is computed as the parts pass.
     pub(crate) ahead: OnceLock<Ahead>,
@@ -125,24 +127,15 @@ impl ObjectSink {
         key: Path,
         size: Option<u64>,
     ) -> Result<Self> {
-        let Some((journal, kept)) = lock(store, path, &key).await? else {
-            return Ok(Self::new(
-                store,
-                path,
-                key,
-                part_of(store, path, size)?,
-                size,
-            ));
-        };
-        let Some(kept) = kept.filter(|kept| !kept.parts.is_empty()) else {
-            discard(store, path, journal, None).await?;
-            return Ok(Self::new(
-                store,
-                path,
-                key,
-                part_of(store, path, size)?,
-                size,
-            ));
+        let (journal, kept) = match lock(store, path, &key).await? {
+            Some((journal, Some(kept))) if !kept.parts.is_empty() => (journal, kept),
+            other => {
+                if let Some((journal, kept)) = other {
+                    discard(store, path, journal, kept).await?;
+                }
+                let part = part_of(store, path, size)?;
+                return Ok(Self::new(store, path, key, part, size));
+            }
         };
         let size = size.or(kept.size);
         let old = store.head(&key).await;
@@ -150,7 +143,7 @@ impl ObjectSink {
         let mut sink = Self::new(store, path, key, kept.upload.part, size);
         sink.replaces = old.is_some();
         sink.upload = OnceCell::new_with(Some(kept.upload));
-        sink.journal = Arc::new(Mutex::new(Some(journal)));
+        sink.own(journal);
         let mut state = sink.state();
         state.recorded = kept.parts.keys().copied().collect();
         state.parts = kept.parts;
@@ -171,6 +164,7 @@ impl ObjectSink {
             replaces: false,
             upload: OnceCell::new(),
             journal: Arc::default(),
+            beats: OnceLock::new(),
             state: Mutex::default(),
             ahead: OnceLock::new(),
             is_new: OnceCell::new(),
@@ -199,7 +193,7 @@ impl ObjectSink {
         });
         match recorded.await {
             Ok((journal, is_kept)) => {
-                *self.journal.lock().unwrap_or_else(PoisonError::into_inner) = Some(journal);
+                self.own(journal);
                 self.state().is_kept = is_kept;
                 Ok(upload)
             }
@@ -208,8 +202,7 @@ impl ObjectSink {
                 if let Err(error) = store.parts.abort(&upload).await {
                     tracing::warn!(path = %self.to.path, %error, "an upload in parts cannot be ended");
                 }
-                let why = format!("the journal of the upload cannot be written: {error}");
-                Err(self.to.refused(ErrorKind::Io, why))
+                Err(self.unrecorded(error))
             }
         }
     }
@@ -237,6 +230,7 @@ impl ObjectSink {
 
     async fn put_part(&self, index: u64, data: Bytes) -> Result<()> {
         let upload = self.upload().await?;
+        self.seems_owned().await?;
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let len = data.len() as u64;
         let put = self.to.store.parts.put(upload, index, data).await;
@@ -295,10 +289,7 @@ impl ObjectSink {
                 .as_mut()
                 .map_or(Ok(()), |journal| journal.record(&lines, durable))
         });
-        recorded.await.map_err(|error| {
-            let why = format!("the journal of the upload cannot be written: {error}");
-            self.to.refused(ErrorKind::Io, why)
-        })?;
+        recorded.await.map_err(|error| self.unrecorded(error))?;
         self.state()
             .recorded
             .extend(fresh.into_iter().map(|(index, _)| index));
@@ -453,6 +444,9 @@ impl Drop for ObjectSink {
         if let Some(journal) = &mut *held
             && let Err(error) = journal.set_aside(&upload)
         {
+            if is_lost(&error) {
+                return;
+            }
             tracing::warn!(%path, %error, "the journal of an upload cannot be renamed");
         }
         drop(held);

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::time::{Duration, SystemTime};
+
+use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{
     ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Listing as _, Sink as _, User,
@@ -150,9 +153,85 @@ async fn what_is_no_object_hides_and_holds_up_none() {
         let put = sink.finish(Finish::whole(3).exclusive()).await.map(drop);
         [stat, open, put].map(|done| done.unwrap_err().kind())
     };
-    let limit = std::time::Duration::from_secs(30);
+    let limit = Duration::from_secs(30);
     let answers = tokio::time::timeout(limit, answers).await;
     let [stat, open, put] = answers.expect("a FIFO is waited for");
     assert_eq!([stat, open], [ErrorKind::NotFound; 2]);
     assert_eq!(put, ErrorKind::Exists);
+}
+
+/// The first process stands still, and goes on later. The clock of the runtime stands too, or the
+/// first sink would touch its journal.
+#[tokio::test(start_paused = true)]
+async fn an_upload_is_taken_over_from_a_process_that_stands_still() {
+    const PART: u64 = 64 << 10;
+    for recorded in [0, 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = small_parts(dir.path());
+        let user = User::new("ann", DsiPath::root(), true);
+        let path = DsiPath::new(b"/f").unwrap();
+        let size = Some(3 * PART);
+        let part = |byte: u8| Bytes::from(vec![byte; 64 << 10]);
+        let first = store.write(&user, &path, Create::Whole { size }).await;
+        let first = first.unwrap();
+        first.write_at(0, part(1)).await.unwrap();
+        let held: RangeSet = Range64::new(0, recorded * PART).into_iter().collect();
+        first.checkpoint(&held, true).await.unwrap();
+        let resume = || store.write(&user, &path, Create::Resume { size });
+        let busy = resume().await.unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+        let index = || std::fs::read_dir(dir.path().join("index")).unwrap();
+        for journal in index() {
+            let file = std::fs::File::open(journal.unwrap().path()).unwrap();
+            let before = SystemTime::now() - Duration::from_secs(5);
+            file.set_modified(before).unwrap();
+        }
+        let second = resume().await.unwrap();
+        assert_eq!(second.held(), held);
+        for at in recorded..3 {
+            second.write_at(at * PART, part(2)).await.unwrap();
+        }
+        for at in 1..3 {
+            // Without a recorded part the second one has begun anew, and ended the first upload.
+            let written = first.write_at(at * PART, part(1)).await;
+            assert_eq!(written.is_ok(), recorded == 1);
+        }
+        let lost = first.finish(Finish::whole(3 * PART)).await.unwrap_err();
+        assert!(recorded == 0 || lost.kind() == ErrorKind::Changed, "{lost}");
+        assert_eq!(
+            store.stat(&user, &path).await.unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        second.finish(Finish::whole(3 * PART)).await.unwrap();
+        assert_eq!(store.stat(&user, &path).await.unwrap().size, 3 * PART);
+        assert_eq!(index().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_at_work_is_not_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = small_parts(dir.path());
+    let user = User::new("ann", DsiPath::root(), true);
+    let path = DsiPath::new(b"/f").unwrap();
+    let size = Some(128 << 10);
+    let sink = store.write(&user, &path, Create::Whole { size }).await;
+    let sink = sink.unwrap();
+    sink.write_at(0, vec![1; 64 << 10].into()).await.unwrap();
+    let mut index = std::fs::read_dir(dir.path().join("index")).unwrap();
+    let journal = index.next().unwrap().unwrap().path();
+    let file = std::fs::File::open(journal).unwrap();
+    let before = SystemTime::now() - Duration::from_secs(5);
+    file.set_modified(before).unwrap();
+    let touched = || file.metadata().unwrap().modified().unwrap() > before + Duration::from_secs(1);
+    tokio::time::timeout(Duration::from_secs(30), async {
+        while !touched() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let busy = store.write(&user, &path, Create::Resume { size }).await;
+    assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy);
+    drop(sink);
 }

@@ -21,7 +21,6 @@ fn failing(failure: Failure) -> Result<()> {
         let (tree, other) = (Tree::new()?, Tree::new()?);
         let source = other.file("file", SIZE, 31)?;
         let storage = store.storage()?;
-        let left = index_elsewhere(failure, &store)?;
         let flags = ["--storage", &storage];
         let cluster = Cluster::start_with(tree.root(), 0, &flags, &[])?;
         let mut failing = Failing::of(cluster, &flags, SLOW)?;
@@ -34,7 +33,7 @@ fn failing(failure: Failure) -> Result<()> {
             }
         };
         let copying = Copying::begin(&["--debug", "-p", "1"], ends);
-        failing.add_another_with(&["--storage", &left])?;
+        failing.add_another_with(&["--storage", &storage])?;
         failing.fail(failure, &copying)?;
         let copied = copying.end_without_a_node();
         copied.with_context(|| format!("put {put}: {}", failing.front().output()))?;
@@ -64,17 +63,6 @@ fn a_copy_of_an_object_survives_a_node_that_is_cut_off() -> Result<()> {
     failing(Failure::CutOff)
 }
 
-/// The storage of the node that is left: a frozen process holds the locks of its index, which other
-/// hosts do not share.
-fn index_elsewhere(failure: Failure, store: &ObjectServer) -> Result<String> {
-    let mut storage = store.storage()?;
-    if failure == FROZEN {
-        store.dir("index-elsewhere")?;
-        storage.push_str("-elsewhere");
-    }
-    Ok(storage)
-}
-
 /// A copy of an object to or from another server goes on over the node that is left.
 fn failing_between(failure: Failure) -> Result<()> {
     let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
@@ -83,7 +71,6 @@ fn failing_between(failure: Failure) -> Result<()> {
     let (tree, other) = (Tree::new()?, Tree::new()?);
     let source = other.file("file", SIZE, 35)?;
     let storage = store.storage()?;
-    let left = index_elsewhere(failure, &store)?;
     let front = ["--third-party", "all", "--storage", &storage];
     let node = ["--storage", &storage];
     let whole = Host::ours_with(other.root(), &["--third-party", "all"])?;
@@ -106,23 +93,11 @@ fn failing_between(failure: Failure) -> Result<()> {
                     globus(&flags, &from, &to)?.context("no client")
                 }),
             };
-            failing.add_another_with(&["--storage", &left])?;
+            failing.add_another_with(&["--storage", &storage])?;
             failing.fail(failure, &copying)?;
             let row = || format!("{client:?} {to_objects}: {}", failing.front().output());
             let done = copying.end()?;
             failing.check_noticed()?;
-            // This client never begins anew, and the parts are in the index of the frozen node.
-            if (client, to_objects, failure) == (Client::Globus, true, FROZEN) {
-                let refused = done.failed()?;
-                let text = "send the file from its start";
-                ensure!(refused.stderr.contains(text), "{}", refused.report());
-                ensure!(!copied.exists(), "a part has the final name");
-                let (from, to) = (whole.url("file"), failing.front().url(&name));
-                globus(&["-stripe"], &from, &to)?
-                    .context("no client")?
-                    .ok()?;
-                continue;
-            }
             done.ok().with_context(row)?;
             same_file(&copied, &source).with_context(row)?;
         }
