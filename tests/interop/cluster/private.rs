@@ -14,8 +14,9 @@ use workspace_tests::{
     run, same_file,
 };
 
-use super::disturbed::{ONCE, TOLD};
+use super::disturbed::{ONCE, PARTLY, TOLD};
 use super::failures::{Copying, FROZEN, Failing, Failure, KILLED, SLOW, storage};
+use super::parts::same_part;
 use super::{LIMIT, SIZE, secure_url, secured};
 
 /// Bytes of the files of a folder and of those in it.
@@ -150,13 +151,57 @@ fn private_data_survives_a_node_that_is_cut_off() -> Result<()> {
 fn inside_a_network_private_data_survives_a_node() -> Result<()> {
     failing_in_private(Failure::CutOff, None)?;
     failing_in_private_between(Failure::CutOff)?;
+    failing_in_a_private_part(Failure::CutOff)?;
     let Some(store) = ObjectServer::start(ObjectServerKind::Versitygw)? else {
         return Ok(());
     };
     failing_in_private(Failure::CutOff, Some(&store))
 }
 
-/// With an index that a frozen node shares, its upload begins anew.
+/// A part of a file goes on over the nodes that are left, of four.
+fn failing_in_a_private_part(failure: Failure) -> Result<()> {
+    let lab = GridLab::new()?;
+    let mut flags = secured(&lab);
+    flags.extend(["--net-stacks", "tcp,rate"].map(str::to_owned));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let partly = PARTLY.get(3..).unwrap_or_default();
+    for put in [true, false] {
+        let (tree, other, here) = (Tree::new()?, Tree::new()?, Tree::new()?);
+        let source = other.file("file", SIZE, 69)?;
+        let cluster = Cluster::start_with(tree.root(), 3, &flags, &flags)?;
+        let mut failing = Failing::of(cluster, &flags, SLOW)?;
+        let url = secure_url(failing.front(), "file");
+        let (there, back) = (tree.path("file"), here.path("back"));
+        let (up, down) = (file_url(&source), file_url(&back));
+        let (ends, folder, copied) = match put {
+            true => ((up.as_str(), url.as_str()), tree.root(), &there),
+            false => {
+                private(&lab, "tcp", &[], (&up, &url))?.end()?.ok()?;
+                ((url.as_str(), down.as_str()), here.root(), &back)
+            }
+        };
+        let before = stored(folder)?;
+        let copying = private(&lab, "tcp,rate:rate=8M", partly, ends)?;
+        wait_until_stored(folder, before + SIZE / 4)?;
+        let _cut = failing.fail_in_private(failure)?;
+        ensure!(!copying.is_finished(), "the failure came too late");
+        let done = copying.end()?.ok()?;
+        ensure!(done.stderr.contains(&failing.name()), "{}", done.report());
+        same_part(&source, copied).with_context(|| failing.front().output())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_part_of_a_private_file_survives_a_node_that_is_killed() -> Result<()> {
+    failing_in_a_private_part(KILLED)
+}
+
+#[test]
+fn a_part_of_a_private_file_survives_a_node_that_is_frozen() -> Result<()> {
+    failing_in_a_private_part(FROZEN)
+}
+
 #[test]
 fn private_data_of_objects_survives_a_node_that_fails() -> Result<()> {
     for failure in [KILLED, FROZEN] {
