@@ -97,6 +97,10 @@
 //! hold the id of each unfinished upload and its stored parts. A client continues a broken upload
 //! behind them, also after the server was killed, or where the store did not answer the last request
 //! within two minutes. Without `index`, journals are in the directory `objects` of `--partial-index`.
+//! Data nodes on several hosts share one index in a directory of all of them, so that the nodes that
+//! are left continue the uploads of one that has failed. A server touches the journals of its running
+//! uploads each second; the upload of a process that stands still for four is taken over by the next
+//! one that is to continue it.
 //! What nobody continues is ended at the store, parts
 //! and all, after `--partial-expiry` hours. A journal that is lost leaves parts at the store that
 //! cost money and that no listing shows: let the bucket's own rules end unfinished uploads after
