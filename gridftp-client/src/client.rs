@@ -463,7 +463,8 @@ pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
     let bytes = options.tcp_buffer.map(ByteSize::new);
     // A transfer notices by itself that its bytes do not move; this is for those behind its end.
     let unread = options.stall.saturating_mul(2).max(UNREAD);
-    SocketHints::new().buffers(bytes, bytes).ack_timeout(unread)
+    let hints = SocketHints::new().buffers(bytes, bytes).bulk();
+    hints.ack_timeout(unread)
 }
 
 pub(crate) fn parse_mlst(reply: &Reply) -> Option<(Entry, FactSet)> {

@@ -78,6 +78,9 @@ pub struct SocketHints {
     pub ack_timeout: Option<Duration>,
     /// Most peers that may wait to be accepted.
     pub backlog: Option<u32>,
+    /// Whether much is sent: on a long path that loses packets the sender changes its congestion
+    /// control, unless an option names one.
+    pub bulk: bool,
     /// The only peer of a datagram socket; datagrams of others are dropped.
     pub peer: Option<SocketAddr>,
 }
@@ -94,6 +97,7 @@ impl SocketHints {
             connect_timeout: None,
             ack_timeout: None,
             backlog: None,
+            bulk: false,
             peer: None,
         }
     }
@@ -138,6 +142,13 @@ impl SocketHints {
     #[must_use]
     pub const fn backlog(mut self, backlog: u32) -> Self {
         self.backlog = Some(backlog);
+        self
+    }
+
+    /// Tells that much is sent.
+    #[must_use]
+    pub const fn bulk(mut self) -> Self {
+        self.bulk = true;
         self
     }
 

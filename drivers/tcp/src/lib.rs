@@ -10,7 +10,7 @@
 //!
 //! # When not to use it
 //!
-//! Over lossy paths of long delay, where the congestion control of the kernel gives up too early;
+//! Over lossy paths of long delay where the kernel has no better congestion control (`cc`, `lossy`);
 //! and bare, where bytes need protection: put a layer on top.
 //!
 //! # String form
@@ -58,6 +58,7 @@
 
 mod control;
 mod listener;
+mod loss;
 mod low_water;
 mod options;
 mod path;
@@ -67,7 +68,7 @@ mod stream;
 
 use std::fmt;
 
-use xio_core::{Driver, DynStack, Passive, Result, Target, Transport};
+use xio_core::{Driver, DynStack, Passive, Result, SocketHints, Target, Transport};
 
 pub use listener::{TcpIncoming, TcpPassive};
 pub use options::TcpOptions;
@@ -91,7 +92,9 @@ impl Transport for Tcp {
     type Handle = TcpHandle;
 
     async fn connect(&self, to: &Target) -> Result<TcpHandle> {
-        Ok(socket::connect(to, &self.options).await?.into())
+        let options = self.options.hinted(to.hint::<SocketHints>());
+        let handle = TcpHandle::from(socket::connect(to, &options).await?);
+        Ok(handle.with_lossy(&options))
     }
 }
 
@@ -99,9 +102,10 @@ impl Passive for Tcp {
     type Listener = TcpPassive;
 
     async fn listen(&self, at: &Target) -> Result<TcpPassive> {
+        let options = self.options.hinted(at.hint::<SocketHints>());
         Ok(TcpPassive {
-            socket: socket::listen(at, &self.options).await?,
-            options: self.options.clone(),
+            socket: socket::listen(at, &options).await?,
+            options,
         })
     }
 }

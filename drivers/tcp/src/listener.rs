@@ -58,7 +58,7 @@ impl Incoming for TcpIncoming {
 
     async fn open(self) -> Result<TcpHandle> {
         socket::configure(self.handle.socket(), &self.options, Operation::Open)?;
-        Ok(self.handle)
+        Ok(self.handle.with_lossy(&self.options))
     }
 }
 

@@ -7,6 +7,9 @@ use xio_core::{BadValue, ByteSize, PortRange, Setting, SocketHints, Value};
 
 use crate::Tcp;
 
+/// Congestion control of senders of much data on a path that loses packets.
+const LOSSY: &str = "bbr";
+
 const RATE: &str = "bytes a second, as 100M, or bits, as 800Mbit";
 
 xio_core::options! {
@@ -33,6 +36,10 @@ xio_core::options! {
         keep_idle: Option<Duration> = None, "keepidle";
         /// Ports to listen at when the target names none; any by default.
         listen_range: Option<PortRange> = None, "listen_range", Setting::new().local();
+        /// Congestion control that a sender changes to on a long path that loses packets, as `bbr`;
+        /// none by default. It is not changed where `cc` names one.
+        lossy: Option<String> = None, "lossy",
+            Setting::new().takes("a name, as bbr", &["bbr"]).read_by(congestion_name);
         /// Whether small writes are sent at once; on by default, since blocks are written whole.
         nodelay: bool = true, "nodelay";
         /// Whether IPv6 addresses are left out.
@@ -64,6 +71,9 @@ impl TcpOptions {
             options.connect_timeout = hints.connect_timeout.unwrap_or(options.connect_timeout);
             options.ack_timeout = hints.ack_timeout.or(options.ack_timeout);
             options.backlog = hints.backlog.unwrap_or(options.backlog);
+            if hints.bulk {
+                options.lossy.get_or_insert_with(|| LOSSY.to_owned());
+            }
         }
         options
     }

@@ -9,7 +9,7 @@ use nix::sys::socket::SetSockOpt;
 use nix::{setsockopt_impl, sockopt_impl};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use xio_core::{ByteSize, Error, ErrorKind, Operation, Result, SocketHints, Target, resolve};
+use xio_core::{ByteSize, Error, ErrorKind, Operation, Result, Target, resolve};
 
 use crate::options::TcpOptions;
 use crate::ports;
@@ -136,12 +136,11 @@ async fn addresses(
 
 /// Connects to the first address that answers, within the time of the options.
 pub(crate) async fn connect(to: &Target, options: &TcpOptions) -> Result<TcpStream> {
-    let options = options.hinted(to.hint::<SocketHints>());
     let attempt = async {
         let mut last = None;
         for address in addresses(to, to.port.or(options.port), &options, Operation::Connect).await?
         {
-            match connect_one(address, &options).await {
+            match connect_one(address, options).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),
             }
@@ -211,11 +210,10 @@ fn exhausted(op: Operation, option: &str, range: xio_core::PortRange) -> Error {
 
 /// Listens at the target's address, or at the interface of the options, or everywhere.
 pub(crate) async fn listen(at: &Target, options: &TcpOptions) -> Result<TcpListener> {
-    let options = options.hinted(at.hint::<SocketHints>());
     let port = at.port.or(options.port).unwrap_or(0);
     let everywhere: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let places: Vec<SocketAddr> = match (&at.host, options.interface) {
-        (Some(_), _) => addresses(at, Some(port), &options, Operation::Listen).await?,
+        (Some(_), _) => addresses(at, Some(port), options, Operation::Listen).await?,
         (None, Some(ip)) => vec![(ip, port).into()],
         (None, None) => everywhere
             .into_iter()
@@ -226,7 +224,7 @@ pub(crate) async fn listen(at: &Target, options: &TcpOptions) -> Result<TcpListe
     // A host without IPv6 refuses the first place; the second is then the right one.
     let mut last = None;
     for place in places {
-        match listen_one(place, &options) {
+        match listen_one(place, options) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = Some(error),
         }

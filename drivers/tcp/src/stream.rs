@@ -16,7 +16,9 @@ use xio_core::{
     Control, Info, KernelTransfer, KernelTransfers, Operation, Result, Stream, at_layer,
 };
 
+use crate::loss::LossWatch;
 use crate::low_water::LowWater;
+use crate::options::TcpOptions;
 use crate::{control, path, socket};
 
 /// Most that one send-file call moves, in bytes: a disk that must be waited for delivers this
@@ -33,6 +35,8 @@ pub struct TcpHandle {
     peer: Option<SocketAddr>,
     shut: bool,
     pub(crate) low_water: LowWater,
+    /// While much is sent with the system's congestion control.
+    loss: Option<Box<LossWatch>>,
 }
 
 impl TcpHandle {
@@ -45,6 +49,27 @@ impl TcpHandle {
             peer,
             shut: false,
             low_water: LowWater::default(),
+            loss: None,
+        }
+    }
+
+    /// With the congestion control for a path that loses packets, if one is to be changed to.
+    pub(crate) fn with_lossy(mut self, options: &TcpOptions) -> Self {
+        let name = options
+            .lossy
+            .as_ref()
+            .filter(|_| options.congestion.is_none());
+        self.loss = name.map(|name| Box::new(LossWatch::new(name.clone())));
+        self
+    }
+
+    /// Takes note of the result of a write.
+    #[inline]
+    fn wrote(&mut self, answer: &Poll<io::Result<usize>>) {
+        if let (Some(watch), Poll::Ready(Ok(bytes))) = (&mut self.loss, answer)
+            && watch.wrote(&self.socket, *bytes)
+        {
+            self.loss = None;
         }
     }
 
@@ -128,10 +153,9 @@ impl AsyncWrite for TcpHandle {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        blame(
-            Pin::new(&mut self.socket).poll_write(cx, buf),
-            Operation::Write,
-        )
+        let answer = Pin::new(&mut self.socket).poll_write(cx, buf);
+        self.wrote(&answer);
+        blame(answer, Operation::Write)
     }
 
     #[inline]
@@ -140,10 +164,9 @@ impl AsyncWrite for TcpHandle {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        blame(
-            Pin::new(&mut self.socket).poll_write_vectored(cx, bufs),
-            Operation::Write,
-        )
+        let answer = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
+        self.wrote(&answer);
+        blame(answer, Operation::Write)
     }
 
     #[inline]
@@ -206,10 +229,12 @@ impl Stream for TcpHandle {
             }),
             KernelTransfer::SendFile { file, offset, len } => {
                 let step = len.min(SEND_FILE_STEP);
-                self.poll_call(cx, Interest::WRITABLE, op, || {
+                let answer = self.poll_call(cx, Interest::WRITABLE, op, || {
                     let mut from = offset;
                     rustix::fs::sendfile(&self.socket, file, Some(&mut from), step)
-                })
+                });
+                self.wrote(&answer);
+                answer
             }
             KernelTransfer::Splice { pipe, len } => {
                 let answer = self.poll_call(cx, Interest::READABLE, op, || {

@@ -55,7 +55,8 @@ impl Stacks {
     /// The options of the sockets of data connections.
     pub(super) fn hints(&self, buffers: Buffers) -> SocketHints {
         let size = |bytes| (bytes > 0).then(|| ByteSize::new(bytes));
-        let mut hints = SocketHints::new().buffers(size(buffers.send), size(buffers.receive));
+        let hints = SocketHints::new().bulk();
+        let mut hints = hints.buffers(size(buffers.send), size(buffers.receive));
         hints.ports = self.ports;
         hints
     }
