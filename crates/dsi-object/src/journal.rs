@@ -1,8 +1,8 @@
 //! `Journal`: a file for each upload in parts, so that a later process continues or removes it.
 //!
 //! The first line names the upload, and each further line a part. A line that a crash has cut off
-//! does not count. The file is locked while a sink uses it, and written anew under its name by the
-//! next sink if that one's process stands still.
+//! does not count. The file is locked while a sink uses it, and written anew by the next sink if the
+//! process of that one is frozen.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::owner::{Beats, FileId, NEXT, take_over};
+use crate::outcome::random;
+use crate::owner::{FROZEN, FileId, Heartbeat, NEXT, take_over};
 use crate::parts::Upload;
 
 /// Suffix of the file of an upload that a restart continues.
@@ -114,7 +115,7 @@ impl Index {
     ) -> io::Result<Journal> {
         let mut path = self.path(&upload.key);
         if !kept {
-            path = aside(&path, upload);
+            path = aside(&path);
         }
         let head = Head {
             version: 1,
@@ -147,26 +148,17 @@ impl Index {
         }
     }
 
-    /// Locks the upload to `key`, or takes it over from a process that stands still; `None` if there
-    /// is none.
+    /// Locks the upload to `key`, or takes it over from a frozen process; `None` if there is none.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] while a sink uses it.
     pub(crate) fn lock(&self, key: &Path) -> io::Result<Option<(Journal, Option<Kept>)>> {
-        let path = self.path(key);
-        match lock(path.clone()) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                match take_over(&self.dir, &path) {
-                    // Its sink has ended the upload meanwhile.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                    taken => {
-                        let (file, text) = taken?;
-                        Ok(Some((Journal::new(file, path)?, parse(&text))))
-                    }
-                }
-            }
-            done => done,
+        let locked = lock(self.path(key))?;
+        if let Some((journal, _)) = &locked {
+            // Its time tells how long the last owner has been gone.
+            journal.id.touch(&journal.path)?;
         }
+        Ok(locked)
     }
 
     /// The journals of this store that were not written to for `age` and that no sink uses.
@@ -180,8 +172,9 @@ impl Index {
                 continue;
             }
             match suffix(&entry.file_name()) {
-                // A process has ended while it took an upload over.
-                Some(Suffix::Next) => std::fs::remove_file(entry.path())?,
+                // A process has ended while it took an upload over; a sweep beside this one may have
+                // removed it.
+                Some(Suffix::Next) => drop(std::fs::remove_file(entry.path())),
                 Some(Suffix::Journal) if self.is_abandoned(&entry.path()) => {
                     stale.push(entry.path());
                 }
@@ -204,15 +197,15 @@ impl Index {
         }
     }
 
-    /// Whether a journal is of this store and no sink uses it.
+    /// Whether a journal is of this store and no sink uses it, or one of a frozen process.
     fn is_abandoned(&self, path: &FilePath) -> bool {
-        let Ok(mut file) = File::open(path) else {
+        let Ok(mut file) = OpenOptions::new().read(true).append(true).open(path) else {
             return false;
         };
+        let is_frozen = || file.metadata().is_ok_and(|meta| is_old(&meta, FROZEN));
+        let is_used = flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
         let mut text = Vec::new();
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-            || file.read_to_end(&mut text).is_err()
-        {
+        if (is_used && !is_frozen()) || file.read_to_end(&mut text).is_err() {
             return false;
         }
         // A journal without a whole first line is of no store: its process was killed meanwhile.
@@ -248,18 +241,13 @@ fn is_old(meta: &Metadata, age: Duration) -> bool {
     meta.is_file() && idle.is_ok_and(|idle| idle.is_ok_and(|idle| idle >= age))
 }
 
-/// The name of a journal that only the sweep reads.
-fn aside(path: &FilePath, upload: &Upload) -> PathBuf {
-    let digest = Sha256::digest(upload.id.as_bytes());
-    let name: String = digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    path.with_extension(name)
+/// A name of a journal that only the sweep reads.
+fn aside(path: &FilePath) -> PathBuf {
+    path.with_extension(random())
 }
 
-/// Opens and locks a journal that still has its name afterwards.
+/// Opens and locks a journal that still has its name afterwards, or takes it over from a frozen
+/// process.
 fn lock(path: PathBuf) -> io::Result<Option<(Journal, Option<Kept>)>> {
     loop {
         let opened = OpenOptions::new().read(true).append(true).open(&path);
@@ -268,7 +256,19 @@ fn lock(path: PathBuf) -> io::Result<Option<(Journal, Option<Kept>)>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(error.into());
+            }
+            return match take_over(&path) {
+                // Its sink has ended the upload meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                taken => {
+                    let (file, text) = taken?;
+                    Ok(Some((Journal::new(file, path)?, parse(&text))))
+                }
+            };
+        }
         // The owner before may have removed it between the two calls.
         if FileId::named(&path)? == Some(FileId::of(&file)?) {
             let mut text = Vec::new();
@@ -331,6 +331,7 @@ impl Journal {
 
     /// Records parts, on stable storage if `durable`; nothing behind a failure.
     pub(crate) fn record(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
+        self.must_own()?;
         if self.has_failed {
             return Err(io::Error::other("an earlier write to it failed"));
         }
@@ -339,46 +340,49 @@ impl Journal {
         recorded
     }
 
-    /// Fails once another sink has written the journal anew.
+    /// Fails once another sink has written the journal anew. One that was removed is nobody's.
     pub(crate) fn must_own(&self) -> io::Result<()> {
-        if FileId::named(&self.path)? == Some(self.id) {
+        if FileId::named(&self.path)?.is_none_or(|there| there == self.id) {
             return Ok(());
         }
         Err(io::Error::new(
             io::ErrorKind::StaleNetworkFileHandle,
-            "this process stood still, and another one continues the upload",
+            "this process was frozen, and another one continues the upload",
         ))
     }
 
     /// Tells other processes that this one works, until the result is dropped.
-    pub(crate) fn beats(&self) -> Beats {
-        Beats::of(self.id, self.path.clone())
+    pub(crate) fn heartbeat(&self) -> Heartbeat {
+        Heartbeat::of(self.id, self.path.clone())
     }
 
     fn append(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
-        self.must_own()?;
         for (index, stored) in parts.iter().cloned() {
             self.line(&Line { index, stored })?;
         }
         if durable {
             self.file.sync_data()?;
         }
-        Ok(())
+        // The next owner may have read it before.
+        self.must_own()
     }
 
     /// Leaves the name to the next upload of the key.
-    pub(crate) fn set_aside(&mut self, upload: &Upload) -> io::Result<()> {
+    pub(crate) fn set_aside(&mut self) -> io::Result<()> {
         self.must_own()?;
-        let other = aside(&self.path, upload);
+        let other = aside(&self.path);
         std::fs::rename(&self.path, &other)?;
         self.path = other;
         Ok(())
     }
 
-    /// Removes the journal.
+    /// Removes the journal, unless another sink has it now.
     pub(crate) fn remove(self) -> io::Result<()> {
-        self.must_own()?;
-        std::fs::remove_file(&self.path)
+        match self.must_own() {
+            Err(error) if is_lost(&error) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => std::fs::remove_file(&self.path),
+        }
     }
 }
 

@@ -23,8 +23,7 @@ pub(crate) struct Mark(String);
 
 impl Mark {
     pub(crate) fn new() -> Self {
-        let random = || RandomState::new().build_hasher().finish();
-        Self(format!("{:016x}{:016x}", random(), random()))
+        Self(random() + &random())
     }
 
     pub(crate) fn attributes(&self) -> Attributes {
@@ -37,6 +36,11 @@ impl Mark {
         let value = attributes.get(&Attribute::Metadata(NAME.into()))?;
         Some(Self(value.as_ref().to_owned()))
     }
+}
+
+/// Random text of 16 digits, base 16.
+pub(crate) fn random() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// The object that a completed upload in parts makes.

@@ -1,16 +1,14 @@
-//! The owner of a journal: it touches the file each second, so that a process that stands still is
-//! told from one that works, and its upload is taken over although its lock is still held.
+//! The owner of a journal: its heartbeat touches the file each second, so that the upload of a frozen
+//! process is taken over although its lock is still held.
 //!
-//! The new owner writes the journal anew under its name; the old one finds that its file has no name
-//! any more before it completes or ends the upload, and leaves both to the new one. A part that the
-//! old one overwrites has another entity tag if its bytes differ, so that a completion with the
-//! recorded tags fails.
+//! The new owner writes the journal anew under its name; the old one finds another file there before
+//! it uploads a part, completes or ends the upload, and leaves it to the new one. A part that was on
+//! its way then has the same bytes, or another entity tag, with which the completion fails.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -26,57 +24,46 @@ use crate::sink::{ObjectSink, blocking};
 /// Time between two touches of a journal by its owner.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// The owner of a journal that it has not touched for so long stands still.
-const STILL: Duration = Duration::from_secs(4);
+/// The owner of a journal that it has not touched for so long is frozen.
+pub(crate) const FROZEN: Duration = Duration::from_secs(4);
 
 /// Suffix of a journal that is written anew and has not got its name yet.
 pub(crate) const NEXT: &str = "next";
 
-/// The touches of a journal, until this is dropped.
+/// The heartbeat of the owner of a journal, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Beats {
+pub(crate) struct Heartbeat {
     _task: JoinSet<()>,
-    is_lost: Arc<AtomicBool>,
 }
 
-impl Beats {
+impl Heartbeat {
     /// Touches the file of this name as long as it is `own`. No descriptor is kept, since that would
     /// keep the lock too.
     pub(crate) fn of(own: FileId, name: PathBuf) -> Self {
-        let is_lost = Arc::new(AtomicBool::new(false));
-        let (told, name) = (Arc::clone(&is_lost), Arc::new(name));
+        let name = Arc::new(name);
         let mut task = JoinSet::new();
         task.spawn(async move {
             loop {
                 tokio::time::sleep(BEAT).await;
                 let name = Arc::clone(&name);
-                let beat = tokio::task::spawn_blocking(move || beat(own, &name)).await;
-                match beat {
-                    Ok(Ok(true)) => {}
-                    Ok(Ok(false)) => return told.store(true, Ordering::Relaxed),
-                    Ok(Err(error)) => {
+                match blocking(move || own.touch(&name)).await {
+                    Ok(true) => {}
+                    // Another process has taken it over, or it was removed.
+                    Ok(false) => return,
+                    Err(error) => {
                         tracing::warn!(%error, "the journal of an upload cannot be touched");
                     }
-                    Err(_) => return,
                 }
             }
         });
-        Self {
-            _task: task,
-            is_lost,
-        }
-    }
-
-    /// Whether another process has taken the upload over.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Relaxed)
+        Self { _task: task }
     }
 }
 
 impl ObjectSink {
-    /// Keeps a journal, and tells others that this process works at it.
+    /// Keeps a journal, and tells other processes that this one works at it.
     pub(crate) fn own(&self, journal: Journal) {
-        self.beats.get_or_init(|| journal.beats());
+        self.heartbeat.get_or_init(|| journal.heartbeat());
         *self.journal.lock().unwrap_or_else(PoisonError::into_inner) = Some(journal);
     }
 
@@ -99,31 +86,6 @@ impl ObjectSink {
         let why = format!("the journal of the upload cannot be written: {error}");
         self.to.refused(ErrorKind::Io, why)
     }
-
-    /// [`must_own`](Self::must_own), at the cost of a look at the last touch.
-    pub(crate) async fn seems_owned(&self) -> Result<()> {
-        match self.beats.get().is_some_and(Beats::is_lost) {
-            true => self.must_own().await,
-            false => Ok(()),
-        }
-    }
-}
-
-/// Touches the file of a name, if it is this one.
-fn beat(own: FileId, name: &Path) -> io::Result<bool> {
-    if FileId::named(name)? != Some(own) {
-        return Ok(false);
-    }
-    let at = |nsec| Timespec {
-        tv_sec: 0,
-        tv_nsec: nsec,
-    };
-    let now = Timestamps {
-        last_access: at(UTIME_OMIT),
-        last_modification: at(UTIME_NOW),
-    };
-    utimensat(CWD, name, &now, AtFlags::empty())?;
-    Ok(true)
 }
 
 /// A file, whatever its name.
@@ -148,59 +110,75 @@ impl FileId {
 
     /// The file of a name, if there is one.
     pub(crate) fn named(name: &Path) -> io::Result<Option<Self>> {
-        match std::fs::metadata(name) {
-            Ok(facts) => Ok(Some(Self::new(&facts))),
+        // Opened, since a network file system asks its server then.
+        match File::open(name) {
+            Ok(file) => Ok(Some(Self::of(&file)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
+
+    /// Sets the time of this file to now, if it still has this name; returns whether it has.
+    pub(crate) fn touch(self, name: &Path) -> io::Result<bool> {
+        if Self::named(name)? != Some(self) {
+            return Ok(false);
+        }
+        let at = |nsec| Timespec {
+            tv_sec: 0,
+            tv_nsec: nsec,
+        };
+        let now = Timestamps {
+            last_access: at(UTIME_OMIT),
+            last_modification: at(UTIME_NOW),
+        };
+        utimensat(CWD, name, &now, AtFlags::empty())?;
+        Ok(true)
+    }
 }
 
-/// Writes a locked journal anew, locked by this process, if its owner stands still. Returns its file
-/// and its whole lines.
+/// Writes a locked journal anew, locked by this process, if its owner is frozen. Returns its file and
+/// its whole lines.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if the owner works, or another process takes it over.
-pub(crate) fn take_over(dir: &Path, name: &Path) -> io::Result<(File, Vec<u8>)> {
-    let taking = File::open(dir)?;
-    flock(&taking, FlockOperation::NonBlockingLockExclusive)?;
+pub(crate) fn take_over(name: &Path) -> io::Result<(File, Vec<u8>)> {
     let fresh = name.with_extension(NEXT);
-    let taken = write_anew(name, &fresh);
-    if taken.is_err() {
-        match std::fs::remove_file(&fresh) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "a new journal of an upload cannot be removed");
-            }
-            _ => {}
-        }
-    }
-    let taken = taken?;
-    taking.sync_all()?;
-    Ok(taken)
-}
-
-fn write_anew(name: &Path, fresh: &Path) -> io::Result<(File, Vec<u8>)> {
     let mut file = OpenOptions::new()
         .read(true)
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(fresh)?;
-    // What an earlier attempt has left.
-    file.set_len(0)?;
+        .open(&fresh)?;
+    // Of two processes one goes on.
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    if FileId::named(&fresh)? != Some(FileId::of(&file)?) {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let taken = write_anew(&mut file, &fresh, name);
+    if taken.is_err()
+        && let Err(error) = std::fs::remove_file(&fresh)
+    {
+        tracing::warn!(%error, "a new journal of an upload cannot be removed");
+    }
+    Ok((file, taken?))
+}
+
+fn write_anew(file: &mut File, fresh: &Path, name: &Path) -> io::Result<Vec<u8>> {
     let mut text = std::fs::read(name)?;
     text.truncate(whole(&text).len());
+    // An earlier attempt may have left something.
+    file.set_len(0)?;
     file.write_all(&text)?;
     file.sync_all()?;
     // Both times are of the clock of the file system.
-    let (now, beat) = (
-        file.metadata()?.modified()?,
-        std::fs::metadata(name)?.modified()?,
-    );
-    if now.duration_since(beat).is_ok_and(|idle| idle >= STILL) {
+    let now = file.metadata()?.modified()?;
+    let beat = File::open(name)?.metadata()?.modified()?;
+    if now.duration_since(beat).is_ok_and(|idle| idle >= FROZEN) {
         std::fs::rename(fresh, name)?;
-        return Ok((file, text));
+        if let Some(dir) = name.parent() {
+            File::open(dir)?.sync_all()?;
+        }
+        return Ok(text);
     }
     Err(io::ErrorKind::WouldBlock.into())
 }

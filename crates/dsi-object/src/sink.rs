@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 use crate::ahead::Ahead;
 use crate::error::{kind, of, refused};
 use crate::journal::{Journal, Kept, Stored, is_lost};
-use crate::owner::Beats;
+use crate::owner::Heartbeat;
 use crate::parts::Upload;
 use crate::store::{MOST_PARTS, Store, part_of};
 
@@ -32,7 +32,7 @@ pub struct ObjectSink {
     replaces: bool,
     upload: OnceCell<Upload>,
     pub(crate) journal: Arc<Mutex<Option<Journal>>>,
-    pub(crate) beats: OnceLock<Beats>,
+    pub(crate) heartbeat: OnceLock<Heartbeat>,
     state: Mutex<State>,
     /// The digest that is computed as the parts pass.
     pub(crate) ahead: OnceLock<Ahead>,
@@ -138,12 +138,12 @@ impl ObjectSink {
             }
         };
         let size = size.or(kept.size);
-        let old = store.head(&key).await;
-        let old = old.map_err(|error| of("open", path, error))?;
         let mut sink = Self::new(store, path, key, kept.upload.part, size);
+        sink.own(journal);
+        let old = store.head(&sink.to.key).await;
+        let old = old.map_err(|error| of("open", path, error))?;
         sink.replaces = old.is_some();
         sink.upload = OnceCell::new_with(Some(kept.upload));
-        sink.own(journal);
         let mut state = sink.state();
         state.recorded = kept.parts.keys().copied().collect();
         state.parts = kept.parts;
@@ -164,7 +164,7 @@ impl ObjectSink {
             replaces: false,
             upload: OnceCell::new(),
             journal: Arc::default(),
-            beats: OnceLock::new(),
+            heartbeat: OnceLock::new(),
             state: Mutex::default(),
             ahead: OnceLock::new(),
             is_new: OnceCell::new(),
@@ -230,7 +230,7 @@ impl ObjectSink {
 
     async fn put_part(&self, index: u64, data: Bytes) -> Result<()> {
         let upload = self.upload().await?;
-        self.seems_owned().await?;
+        self.must_own().await?;
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let len = data.len() as u64;
         let put = self.to.store.parts.put(upload, index, data).await;
@@ -442,7 +442,7 @@ impl Drop for ObjectSink {
         // The next upload does not wait for the end of this one.
         let mut held = journal.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(journal) = &mut *held
-            && let Err(error) = journal.set_aside(&upload)
+            && let Err(error) = journal.set_aside()
         {
             if is_lost(&error) {
                 return;

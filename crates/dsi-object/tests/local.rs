@@ -160,10 +160,25 @@ async fn what_is_no_object_hides_and_holds_up_none() {
     assert_eq!(put, ErrorKind::Exists);
 }
 
-/// The first process stands still, and goes on later. The clock of the runtime stands too, or the
-/// first sink would touch its journal.
+/// The only journal of a store.
+fn journal(dir: &std::path::Path) -> std::fs::File {
+    let mut index = std::fs::read_dir(dir.join("index")).unwrap();
+    std::fs::File::open(index.next().unwrap().unwrap().path()).unwrap()
+}
+
+fn date_journal(dir: &std::path::Path, time: SystemTime) {
+    journal(dir).set_modified(time).unwrap();
+}
+
+/// Long enough ago for a process to be frozen.
+fn before() -> SystemTime {
+    SystemTime::now() - Duration::from_secs(5)
+}
+
+/// The first process is frozen, and goes on later. The clock of the runtime stands, or the first sink
+/// would touch its journal.
 #[tokio::test(start_paused = true)]
-async fn an_upload_is_taken_over_from_a_process_that_stands_still() {
+async fn an_upload_is_taken_over_from_a_frozen_process() {
     const PART: u64 = 64 << 10;
     for recorded in [0, 1] {
         let dir = tempfile::tempdir().unwrap();
@@ -178,36 +193,34 @@ async fn an_upload_is_taken_over_from_a_process_that_stands_still() {
         let held: RangeSet = Range64::new(0, recorded * PART).into_iter().collect();
         first.checkpoint(&held, true).await.unwrap();
         let resume = || store.write(&user, &path, Create::Resume { size });
+        date_journal(dir.path(), SystemTime::now());
         let busy = resume().await.unwrap_err();
         assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
-        let index = || std::fs::read_dir(dir.path().join("index")).unwrap();
-        for journal in index() {
-            let file = std::fs::File::open(journal.unwrap().path()).unwrap();
-            let before = SystemTime::now() - Duration::from_secs(5);
-            file.set_modified(before).unwrap();
-        }
+        date_journal(dir.path(), before());
         let second = resume().await.unwrap();
         assert_eq!(second.held(), held);
         for at in recorded..3 {
             second.write_at(at * PART, part(2)).await.unwrap();
         }
         for at in 1..3 {
-            // Without a recorded part the second one has begun anew, and ended the first upload.
-            let written = first.write_at(at * PART, part(1)).await;
-            assert_eq!(written.is_ok(), recorded == 1);
+            first.write_at(at * PART, part(1)).await.unwrap_err();
         }
-        let lost = first.finish(Finish::whole(3 * PART)).await.unwrap_err();
-        assert!(recorded == 0 || lost.kind() == ErrorKind::Changed, "{lost}");
-        assert_eq!(
-            store.stat(&user, &path).await.unwrap_err().kind(),
-            ErrorKind::NotFound
-        );
+        let lost = first.checkpoint(&held, true).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::Changed, "{lost}");
+        first.finish(Finish::whole(PART)).await.unwrap_err();
+        let none = store.stat(&user, &path).await.unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::NotFound);
         second.finish(Finish::whole(3 * PART)).await.unwrap();
-        assert_eq!(store.stat(&user, &path).await.unwrap().size, 3 * PART);
-        assert_eq!(index().count(), 0);
+        let copied = std::fs::read(dir.path().join("root/f")).unwrap();
+        let (kept, fresh) = copied.split_at((recorded * PART) as usize);
+        assert!(kept.iter().all(|byte| *byte == 1) && fresh.iter().all(|byte| *byte == 2));
+        assert_eq!(copied.len() as u64, 3 * PART);
+        let index = std::fs::read_dir(dir.path().join("index")).unwrap();
+        assert_eq!(index.count(), 0);
     }
 }
 
+/// Also one that has just continued it, behind a long time without an owner.
 #[tokio::test]
 async fn an_upload_at_work_is_not_taken_over() {
     let dir = tempfile::tempdir().unwrap();
@@ -215,23 +228,27 @@ async fn an_upload_at_work_is_not_taken_over() {
     let user = User::new("ann", DsiPath::root(), true);
     let path = DsiPath::new(b"/f").unwrap();
     let size = Some(128 << 10);
-    let sink = store.write(&user, &path, Create::Whole { size }).await;
-    let sink = sink.unwrap();
+    let resume = || store.write(&user, &path, Create::Resume { size });
+    let sink = resume().await.unwrap();
     sink.write_at(0, vec![1; 64 << 10].into()).await.unwrap();
-    let mut index = std::fs::read_dir(dir.path().join("index")).unwrap();
-    let journal = index.next().unwrap().unwrap().path();
-    let file = std::fs::File::open(journal).unwrap();
-    let before = SystemTime::now() - Duration::from_secs(5);
-    file.set_modified(before).unwrap();
-    let touched = || file.metadata().unwrap().modified().unwrap() > before + Duration::from_secs(1);
-    tokio::time::timeout(Duration::from_secs(30), async {
-        while !touched() {
+    let held: RangeSet = Range64::new(0, 64 << 10).into_iter().collect();
+    sink.checkpoint(&held, true).await.unwrap();
+    drop(sink);
+    date_journal(dir.path(), before());
+    let sink = resume().await.unwrap();
+    assert_eq!(resume().await.unwrap_err().kind(), ErrorKind::Busy);
+    let dated = before();
+    date_journal(dir.path(), dated);
+    let heartbeat = async {
+        while journal(dir.path()).metadata().unwrap().modified().unwrap()
+            < dated + Duration::from_secs(1)
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    })
-    .await
-    .unwrap();
-    let busy = store.write(&user, &path, Create::Resume { size }).await;
-    assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy);
+    };
+    tokio::time::timeout(Duration::from_secs(30), heartbeat)
+        .await
+        .unwrap();
+    assert_eq!(resume().await.unwrap_err().kind(), ErrorKind::Busy);
     drop(sink);
 }

@@ -61,8 +61,8 @@
 //! made is not repeated, but answered 451, and an upload that was opened there fails and can be
 //! continued. Without a node, commands are answered 450 until one is there. The storage stands alone, at
 //! `/`, and not with `--hybrid`; checks of rights are those of the process of the node, which trusts the
-//! front end for the names of users. The lock on an upload that a frozen node holds stays until its
-//! session ends: continue it once the node runs again or is stopped. Old partial uploads are removed by
+//! front end for the names of users. The lock on an upload to files that a frozen node holds stays
+//! until its session ends: continue it once the node runs again or is stopped. Old partial uploads are removed by
 //! the nodes (`--partial-expiry` there).
 //!
 //! # Ports

@@ -99,7 +99,7 @@
 //! within two minutes. Without `index`, journals are in the directory `objects` of `--partial-index`.
 //! Data nodes on several hosts share one index in a directory of all of them, so that the nodes that
 //! are left continue the uploads of one that has failed. A server touches the journals of its running
-//! uploads each second; the upload of a process that stands still for four is taken over by the next
+//! uploads each second; the upload of a process that is frozen for four is taken over by the next
 //! one that is to continue it.
 //! What nobody continues is ended at the store, parts
 //! and all, after `--partial-expiry` hours. A journal that is lost leaves parts at the store that

@@ -120,18 +120,13 @@ fn failing_with_the_last_node(failure: Failure, store: Option<&ObjectServer>) ->
         ensure!(failed.elapsed() < TOLD, "late, {}", row());
         ensure!(refused.stderr.contains("data node node1"), "{}", row());
         ensure!(!copied.exists(), "a part has the final name, {}", row());
-        // A frozen process holds its upload of an object, for which the client waits.
-        let is_held = failure == FROZEN && put && store.is_some();
         match failure {
-            FROZEN if !is_held => failing.signal(Signal::CONT)?,
+            // Another node takes the upload of an object over.
+            FROZEN if store.is_none() || !put => failing.signal(Signal::CONT)?,
             _ => failing.add_another(store)?,
         }
         let before = failing.passed();
         let resuming = Copying::begin(&["--resume"], ends(failing.url(&name)));
-        if is_held {
-            failing.front().daemon().wait_for("in use by another")?;
-            failing.signal(Signal::CONT)?;
-        }
         let resumed = resuming.end()?.ok().with_context(row)?;
         same_file(copied, &source)?;
         let again = failing.passed() - before;
