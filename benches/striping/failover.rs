@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use workspace_benches::ratio::{Line, middle};
 use workspace_tests::{Break, Cluster, Relay, Tree, binary, file_url, run, same_file};
 
-use crate::copy::{FILE, Way};
+use workspace_benches::copying::{FILE, Way};
 use crate::options::Options;
 
 /// Longest time of one copy.

@@ -9,7 +9,7 @@ use workspace_benches::shape::Shape;
 use workspace_benches::star::{Ray, Star};
 use workspace_tests::{Cluster, ClusterPlan, Place, Tree};
 
-use crate::copy::{Client, FILE, Way};
+use workspace_benches::copying::{Client, FILE, Way};
 use crate::options::Options;
 
 /// Bytes per second of each link: 200 Mbit/s.

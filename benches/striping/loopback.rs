@@ -7,7 +7,7 @@ use workspace_benches::pair::{Side, measured};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_tests::{Cluster, Host, Peer, Place, Tree};
 
-use crate::copy::{Client, FILE, Way};
+use workspace_benches::copying::{Client, FILE, Way};
 use crate::options::Options;
 
 /// Connections of a copy beside one server, which has as many over several nodes.

@@ -9,7 +9,6 @@
     reason = "a bench prints its results"
 )]
 
-mod copy;
 mod failover;
 mod links;
 mod loopback;

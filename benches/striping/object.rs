@@ -10,7 +10,7 @@ use workspace_tests::{
     Host, ObjectServer, ObjectServerKind, Peer, Tree, binary, file_url, same_file,
 };
 
-use crate::copy::{FILE, Way};
+use workspace_benches::copying::{FILE, Way};
 use crate::options::Options;
 
 const SUITE: &str = "bench striping object";

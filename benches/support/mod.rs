@@ -1,4 +1,4 @@
-//! Code shared by the benches: their frame, an emulated link, pictures, programs and their costs, raw sessions,
+//! Code shared by the benches: their frame, copies of a file, an emulated link, pictures, programs and their costs, raw sessions,
 //! records of AES-GCM, ratios.
 #![forbid(unsafe_code)]
 #![allow(
@@ -6,6 +6,7 @@
     reason = "every error ends the bench, and its message gives the cause"
 )]
 
+pub mod copying;
 pub mod frame;
 pub mod link;
 pub mod machine;

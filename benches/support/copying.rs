@@ -6,24 +6,31 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use workspace_benches::pair::{Side, quiet, time_of};
 use workspace_tests::{Host, Peer, Place, Tree, binary, file_url, same_file};
 
+use crate::pair::{Side, quiet, time_of};
+
 /// The file that is copied, and the name of its copy.
-pub(crate) const FILE: &str = "file";
+pub const FILE: &str = "file";
 const COPY: &str = "copy";
 
 /// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+#[expect(clippy::exhaustive_enums, reason = "benches handle each variant")]
+pub enum Way {
+    /// From a server.
     Get,
+    /// To a server.
     Put,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 2] = [Self::Get, Self::Put];
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Get, Self::Put];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in a table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Put => "put",
@@ -32,27 +39,36 @@ impl Way {
 }
 
 /// A client on a host.
-pub(crate) struct Client {
-    side: Side,
+#[derive(Debug)]
+pub struct Client {
     program: PathBuf,
     at: Place,
+    flags: &'static [&'static str],
 }
 
 impl Client {
     /// Finds a side's client, or returns nothing after reporting that it is missing.
-    pub(crate) fn find(side: Side, at: Place) -> Result<Option<Self>> {
+    pub fn find(side: Side, at: Place) -> Result<Option<Self>> {
         let program = match side {
             Side::Ours => binary("gridftp-cp")?,
-            Side::Globus => match Peer::GlobusUrlCopy.require("bench striping") {
+            Side::Globus => match Peer::GlobusUrlCopy.require("bench") {
                 Some(command) => command.get_program().into(),
                 None => return Ok(None),
             },
         };
-        Ok(Some(Self { side, program, at }))
+        let flags = quiet(side);
+        Ok(Some(Self { program, at, flags }))
+    }
+
+    /// With these flags in place of those of a bench, which leave verification out.
+    #[must_use]
+    pub const fn with_flags(mut self, flags: &'static [&'static str]) -> Self {
+        self.flags = flags;
+        self
     }
 
     /// Copies between `server`, over `tree`, and a local file of the same tree; returns the time.
-    pub(crate) fn copy(
+    pub fn copy(
         &self,
         flags: &[&str],
         server: &Host,
@@ -73,7 +89,7 @@ impl Client {
     }
 
     /// Has one server send its file to the other; returns the time.
-    pub(crate) fn third_party(
+    pub fn third_party(
         &self,
         flags: &[&str],
         (from, to): (&Host, &Host),
@@ -93,7 +109,7 @@ impl Client {
     ) -> Result<Duration> {
         let _ = fs::remove_file(copied);
         let mut command: Command = self.at.command(&self.program);
-        command.args(quiet(self.side)).args(flags).args([from, to]);
+        command.args(self.flags).args(flags).args([from, to]);
         let took = time_of(&mut command)?;
         same_file(source, copied)?;
         ensure!(took > Duration::ZERO, "the copy took no time");
