@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use workspace_benches::ratio::{Line, middle};
 use workspace_tests::{Break, Cluster, Relay, Tree, binary, file_url, run, same_file};
 
-use workspace_benches::copying::{FILE, Way};
 use crate::options::Options;
+use workspace_benches::copying::{FILE, Way};
 
 /// Longest time of one copy.
 const LIMIT: Duration = Duration::from_secs(120);

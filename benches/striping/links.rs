@@ -9,8 +9,8 @@ use workspace_benches::shape::Shape;
 use workspace_benches::star::{Ray, Star};
 use workspace_tests::{Cluster, ClusterPlan, Place, Tree};
 
-use workspace_benches::copying::{Client, FILE, Way};
 use crate::options::Options;
+use workspace_benches::copying::{Client, FILE, Way};
 
 /// Bytes per second of each link: 200 Mbit/s.
 const LINK: u64 = 25_000_000;

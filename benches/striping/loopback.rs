@@ -7,8 +7,8 @@ use workspace_benches::pair::{Side, measured};
 use workspace_benches::ratio::{Cost, Line, alternate};
 use workspace_tests::{Cluster, Host, Peer, Place, Tree};
 
-use workspace_benches::copying::{Client, FILE, Way};
 use crate::options::Options;
+use workspace_benches::copying::{Client, FILE, Way};
 
 /// Connections of a copy beside one server, which has as many over several nodes.
 const STREAMS: [(&str, usize); 3] = [("1", 1), ("4", 1), ("4", 2)];

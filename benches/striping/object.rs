@@ -10,8 +10,8 @@ use workspace_tests::{
     Host, ObjectServer, ObjectServerKind, Peer, Tree, binary, file_url, same_file,
 };
 
-use workspace_benches::copying::{FILE, Way};
 use crate::options::Options;
+use workspace_benches::copying::{FILE, Way};
 
 const SUITE: &str = "bench striping object";
 

@@ -68,13 +68,7 @@ impl Client {
     }
 
     /// Copies between `server`, over `tree`, and a local file of the same tree; returns the time.
-    pub fn copy(
-        &self,
-        flags: &[&str],
-        server: &Host,
-        tree: &Tree,
-        way: Way,
-    ) -> Result<Duration> {
+    pub fn copy(&self, flags: &[&str], server: &Host, tree: &Tree, way: Way) -> Result<Duration> {
         let (here, there) = match way {
             Way::Get => (COPY, FILE),
             Way::Put => (FILE, COPY),
@@ -89,11 +83,7 @@ impl Client {
     }
 
     /// Has one server send its file to the other; returns the time.
-    pub fn third_party(
-        &self,
-        flags: &[&str],
-        (from, to): (&Host, &Host),
-    ) -> Result<Duration> {
+    pub fn third_party(&self, flags: &[&str], (from, to): (&Host, &Host)) -> Result<Duration> {
         let (source, copied) = (from.path(FILE), to.path(COPY));
         self.run(flags, &from.url(FILE), &to.url(COPY), &source, &copied)
             .with_context(|| format!("output of the servers:\n{}{}", from.output(), to.output()))

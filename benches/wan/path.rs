@@ -210,7 +210,11 @@ impl Ends {
         }
         let size = self.tree.path(FILE).metadata()?.len();
         let times: Result<Vec<f64>> = (0..scale.runs_or(1))
-            .map(|_| Ok(client.copy(setting.flags(), server, &self.tree, way)?.as_secs_f64()))
+            .map(|_| {
+                Ok(client
+                    .copy(setting.flags(), server, &self.tree, way)?
+                    .as_secs_f64())
+            })
             .collect();
         Ok(size as f64 / middle(times?))
     }

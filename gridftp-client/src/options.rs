@@ -196,6 +196,8 @@ pub struct CopyOptions {
     /// Whether the first file that fails for good ends the copy; those that are not copied then are
     /// left out.
     pub fail_fast: bool,
+    /// Whether [`Summary::explanation`](crate::Summary::explanation) tells where the time went.
+    pub explain: bool,
 }
 
 impl Default for CopyOptions {
@@ -222,6 +224,7 @@ impl Default for CopyOptions {
             sync_writes: false,
             dry_run: false,
             fail_fast: false,
+            explain: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ftp_proto::security::Level;
 
 use crate::error::TransferError;
+use crate::explain::{Cause, Explanation, Looks};
 
 /// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
 pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
@@ -180,6 +181,7 @@ pub struct Totals {
     held: AtomicU64,
     hashed: AtomicU64,
     hashing: AtomicU64,
+    pub(crate) looks: Looks,
 }
 
 /// The proof of a copy.
@@ -272,6 +274,8 @@ pub struct Counts {
     pub bytes_hashing: u64,
     /// Bytes of those files that are hashed.
     pub bytes_hashed: u64,
+    /// Where most of the time went, as [`Totals::explanation`] tells.
+    pub mostly: Option<Cause>,
 }
 
 impl Totals {
@@ -290,7 +294,14 @@ impl Totals {
             bytes_held: self.held.load(Ordering::Relaxed),
             bytes_hashing: self.hashing.load(Ordering::Relaxed),
             bytes_hashed: self.hashed.load(Ordering::Relaxed),
+            mostly: self.explanation().and_then(|so_far| so_far.first()),
         }
+    }
+
+    /// Where the time went so far, with [`CopyOptions::explain`](crate::CopyOptions::explain); `None`
+    /// of the first second, and without a transfer of this end.
+    pub fn explanation(&self) -> Option<Explanation> {
+        self.looks.explanation()
     }
 
     pub(crate) fn found(&self, size: Option<u64>) {

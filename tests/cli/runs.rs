@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Finished, Tree, run};
 
 use crate::{Bed, LIMIT, command, fails};
@@ -75,6 +75,35 @@ fn the_first_failure_ends_the_run() -> Result<()> {
     let failed = ended.stdout.matches("\"event\":\"failed\"").count();
     ensure!((1..150).contains(&failed), "{failed} failed");
     ensure!(ended.stdout.contains("--fail-fast is set"));
+    Ok(())
+}
+
+#[test]
+fn a_run_tells_where_its_time_went() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("large", 3 << 20, 1)?;
+    let url = bed.url("large");
+    let slow = ["--explain", "--bwlimit", "2M"];
+    for ends in [["large", &url], [&url, "back"]] {
+        let text = bed.cp(&[&slow[..], &ends].concat())?.ok()?.stdout;
+        let told = "the time went to:\n";
+        let remedy = "most would help: a higher --bwlimit";
+        ensure!(text.contains(told) && text.contains(remedy), "{text}");
+        let json = bed.cp(&[&slow[..], &["--json"], &ends].concat())?.ok()?;
+        let end = json.stdout.lines().last().unwrap_or_default();
+        let end: serde_json::Value = serde_json::from_str(end)?;
+        let shares = end["time"].as_object().context("no shares")?;
+        let sum: f64 = shares.values().filter_map(|share| share.as_f64()).sum();
+        ensure!((sum - 1.0).abs() < 1e-6, "{end}");
+        ensure!(shares["limit"].as_f64() > Some(0.5), "{end}");
+    }
+    bed.here.file("small", 10, 1)?;
+    let short = bed.cp(&["--explain", "small", &url])?.ok()?;
+    ensure!(
+        short.stdout.contains("no explanation: "),
+        "{}",
+        short.report()
+    );
     Ok(())
 }
 

@@ -26,6 +26,12 @@ pub struct PathStats {
     pub retransmitted: Option<u64>,
     /// Data packets that the peer reported lost.
     pub lost: Option<u64>,
+    /// Time with data to send or on its way.
+    pub busy: Option<Duration>,
+    /// Part of [`busy`](Self::busy) in which the receiver had no room.
+    pub receiver_full: Option<Duration>,
+    /// Part of [`busy`](Self::busy) in which the sender's socket buffer had no room for more.
+    pub buffer_full: Option<Duration>,
 }
 
 impl PathStats {
@@ -38,6 +44,50 @@ impl PathStats {
             sent: None,
             retransmitted: None,
             lost: None,
+            busy: None,
+            receiver_full: None,
+            buffer_full: None,
+        }
+    }
+
+    /// Those of two connections together: the sums, and the longer round trip.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        fn sum<T: std::ops::Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(one + other),
+                (one, other) => one.or(other),
+            }
+        }
+        Self {
+            round_trip: self.round_trip.max(other.round_trip),
+            round_trip_variation: self.round_trip_variation.max(other.round_trip_variation),
+            sent: sum(self.sent, other.sent),
+            retransmitted: sum(self.retransmitted, other.retransmitted),
+            lost: sum(self.lost, other.lost),
+            busy: sum(self.busy, other.busy),
+            receiver_full: sum(self.receiver_full, other.receiver_full),
+            buffer_full: sum(self.buffer_full, other.buffer_full),
+        }
+    }
+
+    /// Those of a connection since `earlier` ones of it; the round trip is that of now.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let count = |now: Option<u64>, then: Option<u64>| {
+            now.map(|now| now.saturating_sub(then.unwrap_or_default()))
+        };
+        let time = |now: Option<Duration>, then: Option<Duration>| {
+            now.map(|now| now.saturating_sub(then.unwrap_or_default()))
+        };
+        Self {
+            sent: count(self.sent, earlier.sent),
+            retransmitted: count(self.retransmitted, earlier.retransmitted),
+            lost: count(self.lost, earlier.lost),
+            busy: time(self.busy, earlier.busy),
+            receiver_full: time(self.receiver_full, earlier.receiver_full),
+            buffer_full: time(self.buffer_full, earlier.buffer_full),
+            ..self
         }
     }
 }
@@ -140,6 +190,20 @@ impl fmt::Debug for Info {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_added_and_counted_from_a_moment_on() {
+        let path = |sent, busy, round_trip| {
+            let mut path = PathStats::new();
+            (path.sent, path.busy) = (Some(sent), Some(Duration::from_secs(busy)));
+            path.round_trip = Some(Duration::from_millis(round_trip));
+            path
+        };
+        let (one, other) = (path(3, 4, 50), path(10, 6, 20));
+        assert_eq!(one.and(other), path(13, 10, 50));
+        assert_eq!(other.since(one), path(7, 2, 20));
+        assert_eq!(one.and(PathStats::new()), one);
+    }
 
     #[test]
     fn extras_accumulate_and_the_highest_wins() {

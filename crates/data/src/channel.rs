@@ -203,9 +203,10 @@ impl DataChannel {
             Stall::new(stall).run(sample, work).await?;
         } else {
             let conn = used.only()?;
-            let sent = Stall::new(stall)
+            let mut sent = Stall::new(stall)
                 .run(sample, send::plain(&feed, conn, &plan.ranges))
                 .await?;
+            watch.end(|| sent.path());
             sent.linger(self.options.linger).await;
         }
         Ok(self.sent(used, plan.mode, watch))
@@ -289,6 +290,7 @@ impl DataChannel {
         }
         let write = |offset: u64, payload| async move {
             let at = offset.saturating_add(plan.base);
+            let _storing = watch.storing();
             match payload {
                 Payload::Block(data) => sink.write_at(at, data).await,
                 Payload::Again(data, stored) => {
@@ -409,6 +411,7 @@ impl DataChannel {
                 }
             }
         }
+        watch.end(|| None);
         self.keep(used, plan.mode, Direction::Receive);
         watch.compare()?;
         Ok(ended_unmarked)
@@ -468,7 +471,10 @@ impl DataChannel {
         }
     }
 
-    fn sent(&mut self, used: Used, mode: Mode, watch: &Watch) -> Sent {
+    fn sent(&mut self, mut used: Used, mode: Mode, watch: &Watch) -> Sent {
+        if mode == Mode::Extended {
+            watch.end(|| used.idle.path());
+        }
         self.keep(used, mode, Direction::Send);
         Sent {
             bytes: watch.bytes(),

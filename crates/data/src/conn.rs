@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use xio_core::{BoxStream, ErrorKind as Gone};
+use xio_core::{BoxStream, ErrorKind as Gone, PathStats};
 
 use crate::descriptors::Permit;
 use crate::error::{Error, Result};
@@ -30,6 +30,8 @@ pub(crate) struct Conn {
     /// Used when this end receives in MODE E.
     pub(crate) deframer: Deframer,
     pub(crate) permit: Permit,
+    /// The measurements of the path that were told, if they are asked for.
+    told: Option<Box<PathStats>>,
 }
 
 impl Conn {
@@ -38,7 +40,15 @@ impl Conn {
             stream,
             deframer: Deframer::new(limits),
             permit,
+            told: None,
         }
+    }
+
+    /// The measurements of the path since the last call, where a layer makes them.
+    pub(crate) fn path(&mut self) -> Option<PathStats> {
+        let now = *self.stream.info().get::<PathStats>()?;
+        let before = self.told.replace(Box::new(now));
+        Some(before.map_or(now, |before| now.since(*before)))
     }
 
     /// Whether an idle connection on which only we send is usable: nothing has arrived on it, and

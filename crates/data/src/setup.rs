@@ -6,7 +6,7 @@ use std::task::Poll;
 use ftp_wire::command::Mode;
 use mode_e::{GatherError, Streams};
 use tokio::time::timeout;
-use xio_core::{DynStack, Target, Transport as _};
+use xio_core::{DynStack, PathStats, Target, Transport as _};
 
 use crate::conn::{Conn, Opened};
 use crate::descriptors::Descriptors;
@@ -49,6 +49,12 @@ impl Idle {
         for conn in self.conns {
             conn.retire();
         }
+    }
+
+    /// The measurements of the paths since the last call, together.
+    pub(crate) fn path(&mut self) -> Option<PathStats> {
+        let paths = self.conns.iter_mut().filter_map(Conn::path);
+        paths.reduce(PathStats::and)
     }
 
     /// Waits until the peer resets a connection of a send; for ever where it closes them all.

@@ -1,6 +1,5 @@
 //! `Watch`: the state of a running transfer, readable from outside.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +9,7 @@ use ftp_wire::command::Tag;
 use ftp_wire::receipt::Receipt;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
+use xio_core::PathStats;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result, Wait};
@@ -17,6 +17,23 @@ use crate::error::{Error, Result, Wait};
 const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
 const REUSED: u8 = 2;
+
+/// A moment of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// No data connection is open yet.
+    Opening,
+    /// Data moves.
+    Moving {
+        /// Connections for which this end's storage works; the others wait for the peer.
+        storage: u32,
+        /// Data connections.
+        connections: u32,
+    },
+    /// All data is through.
+    Ended,
+}
 
 /// The state of one transfer, for markers and progress bars.
 ///
@@ -30,8 +47,13 @@ pub struct Watch {
     connections: AtomicU32,
     /// Whether the transfer waits for the local producer or consumer.
     local: AtomicBool,
-    /// Reads of the storage in progress.
-    reading: AtomicU32,
+    /// Reads and writes of the storage in progress.
+    storage: AtomicU32,
+    /// Whether all data is through.
+    ended: AtomicBool,
+    /// Whether the path of sent data is to be measured, which costs a system call a connection.
+    measures: AtomicBool,
+    path: Mutex<Option<PathStats>>,
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
     arrived: Mutex<Gather>,
     /// Whether to skip the rest of the file.
@@ -56,7 +78,10 @@ impl Watch {
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(0),
             local: AtomicBool::new(false),
-            reading: AtomicU32::new(0),
+            storage: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            measures: AtomicBool::new(false),
+            path: Mutex::default(),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
             digest: Mutex::default(),
@@ -91,6 +116,45 @@ impl Watch {
     /// Number of data connections so far.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// The stage of the transfer now.
+    pub fn stage(&self) -> Stage {
+        if self.ended.load(Ordering::Relaxed) {
+            return Stage::Ended;
+        }
+        if !self.is_open() {
+            return Stage::Opening;
+        }
+        let connections = self.connections().max(1);
+        let storage = match self.is_local() {
+            true => connections,
+            false => self.storage.load(Ordering::Relaxed).min(connections),
+        };
+        Stage::Moving {
+            storage,
+            connections,
+        }
+    }
+
+    /// Has the path of sent data measured.
+    pub fn measure(&self) {
+        self.measures.store(true, Ordering::Relaxed);
+    }
+
+    /// The kernel's measurements of the path during a transfer that this end sent, its connections
+    /// together; `None` before its end, where no layer tells, and without
+    /// [`measure`](Self::measure).
+    pub fn path(&self) -> Option<PathStats> {
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the end of all data, and the path of sent data.
+    pub(crate) fn end(&self, path: impl FnOnce() -> Option<PathStats>) {
+        self.ended.store(true, Ordering::Relaxed);
+        if self.measures.load(Ordering::Relaxed) {
+            *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path();
+        }
     }
 
     /// Ranges written since the last call, in wire offsets.
@@ -213,17 +277,15 @@ impl Watch {
         self.local.load(Ordering::Relaxed)
     }
 
-    /// Counts a read of the storage while `step` runs.
-    pub(crate) async fn reading<T>(&self, step: impl Future<Output = T>) -> T {
-        self.reading.fetch_add(1, Ordering::Relaxed);
-        let done = step.await;
-        self.reading.fetch_sub(1, Ordering::Relaxed);
-        done
+    /// Counts a read or a write of the storage until the result is dropped.
+    pub(crate) fn storing(&self) -> Storing<'_> {
+        self.storage.fetch_add(1, Ordering::Relaxed);
+        Storing(&self.storage)
     }
 
     /// The party to blame while nothing is sent.
     pub(crate) fn sending(&self) -> Wait {
-        if self.reading.load(Ordering::Relaxed) > 0 {
+        if self.storage.load(Ordering::Relaxed) > 0 {
             Wait::Storage
         } else {
             Wait::Send
@@ -233,5 +295,14 @@ impl Watch {
     /// The state of a receive. The lock is never held across a wait.
     pub(crate) fn arrived(&self) -> MutexGuard<'_, Gather> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A read or a write of the storage in progress.
+pub(crate) struct Storing<'a>(&'a AtomicU32);
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -90,15 +90,11 @@ impl Tally {
         let _fits = all.add(turns);
     }
 
-    /// Adds a connection's path statistics: counts are added, times are replaced.
+    /// Adds a connection's path statistics.
     pub(crate) fn add_path(&self, info: &Info) {
         let mut path = lock(&self.path);
         for stats in info.all::<PathStats>() {
-            path.round_trip = stats.round_trip.or(path.round_trip);
-            path.round_trip_variation = stats.round_trip_variation.or(path.round_trip_variation);
-            path.sent = sum(path.sent, stats.sent);
-            path.retransmitted = sum(path.retransmitted, stats.retransmitted);
-            path.lost = sum(path.lost, stats.lost);
+            *path = path.and(*stats);
         }
     }
 
@@ -139,13 +135,6 @@ pub(crate) fn cpu_time() -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanoseconds)
-}
-
-fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    }
 }
 
 /// Locks a mutex; its numbers are valid after a panic too.

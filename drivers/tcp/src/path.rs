@@ -1,4 +1,5 @@
-//! The kernel's measurements of a connection's path: round-trip time, segments sent and resent.
+//! The kernel's measurements of a connection's path: round-trip time, segments sent and resent, and
+//! the times of a sender.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -18,15 +19,18 @@ const ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rtt));
 const VARIATION: usize = word(offset_of!(tcp_info, tcpi_rttvar));
 const SENT_AGAIN: usize = word(offset_of!(tcp_info, tcpi_total_retrans));
 const SENT: usize = word(offset_of!(tcp_info, tcpi_data_segs_out));
+const BUSY: usize = word(offset_of!(tcp_info, tcpi_busy_time));
+const RECEIVER_FULL: usize = word(offset_of!(tcp_info, tcpi_rwnd_limited));
+const BUFFER_FULL: usize = word(offset_of!(tcp_info, tcpi_sndbuf_limited));
 
 sockopt_impl!(
-    /// The words of `TCP_INFO` up to the last that is read here, which is there since Linux 4.6;
+    /// The words of `TCP_INFO` up to the last that is read here, which is there since Linux 4.10;
     /// newer kernels know more, and write as much as they are asked for.
     TcpInfo,
     GetOnly,
     libc::IPPROTO_TCP,
     libc::TCP_INFO,
-    [u32; SENT + 1]
+    [u32; BUFFER_FULL + 2]
 );
 
 /// Asks the kernel; `None` where it does not say.
@@ -41,6 +45,15 @@ pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
     stats.round_trip_variation = varies.filter(|_| stats.round_trip.is_some());
     stats.sent = at(SENT).map(u64::from);
     stats.retransmitted = at(SENT_AGAIN).map(u64::from);
+    // Microseconds in two words.
+    let time = |word: usize| {
+        let halves = [at(word)?, at(word + 1)?].map(u32::to_ne_bytes);
+        let whole = u64::from_ne_bytes(halves.concat().try_into().ok()?);
+        Some(Duration::from_micros(whole))
+    };
+    stats.busy = time(BUSY);
+    stats.receiver_full = time(RECEIVER_FULL);
+    stats.buffer_full = time(BUFFER_FULL);
     Some(stats)
 }
 
@@ -66,6 +79,25 @@ mod tests {
         assert!(sender.retransmitted.is_some());
         let round_trip = sender.round_trip.unwrap();
         assert!(Duration::ZERO < round_trip && round_trip < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_sender_is_told_how_long_its_receiver_had_no_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _far = listener.accept().unwrap();
+        near.set_nonblocking(true).unwrap();
+        while near.write(&[0; 1 << 16]).is_ok() {}
+        let begun = std::time::Instant::now();
+        loop {
+            let stats = stats(&near).unwrap();
+            if stats.receiver_full > Some(Duration::from_millis(10)) {
+                assert!(stats.receiver_full <= stats.busy, "{stats:?}");
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{stats:?}");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

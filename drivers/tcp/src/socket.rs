@@ -138,8 +138,7 @@ async fn addresses(
 pub(crate) async fn connect(to: &Target, options: &TcpOptions) -> Result<TcpStream> {
     let attempt = async {
         let mut last = None;
-        for address in addresses(to, to.port.or(options.port), options, Operation::Connect).await?
-        {
+        for address in addresses(to, to.port.or(options.port), options, Operation::Connect).await? {
             match connect_one(address, options).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),

@@ -39,10 +39,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Class, ControlError, TransferError};
+use crate::explain::Explanation;
 use crate::options::CopyOptions;
 use crate::progress::{Counts, Observer, Totals};
 use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
+use tokio::task::JoinSet;
 
 pub(crate) use job::Facts;
 pub(crate) use kept::Digest;
@@ -116,7 +118,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The outcome of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
     /// Files and bytes.
@@ -125,6 +127,9 @@ pub struct Summary {
     pub took: Duration,
     /// The class of the failures, if there were any.
     pub failed: Option<Class>,
+    /// Where the time went, with [`CopyOptions::explain`]; `None` of a copy of less than a second,
+    /// and of one whose data passed between two servers.
+    pub explanation: Option<Explanation>,
 }
 
 /// Copies `sources` to `destination`.
@@ -146,12 +151,27 @@ pub async fn copy(
     totals: Arc<Totals>,
 ) -> Result<Summary, TransferError> {
     let begun = Instant::now();
+    let limit = options.connect.rate_limit.clone();
+    // Ends with this call.
+    let mut looking = JoinSet::new();
+    if options.explain {
+        let totals = Arc::clone(&totals);
+        looking.spawn(async move { totals.looks.run().await });
+    }
     let run = resolve::run(sources, destination, options, &observer, &totals);
     let failed = Box::pin(run).await?;
     totals.all_found();
+    let (counts, took) = (totals.counts(), begun.elapsed());
+    let mut explanation = totals.explanation();
+    if let (Some(explanation), Some(limit)) = (&mut explanation, limit)
+        && limit.is_reached(counts.bytes_moved, took)
+    {
+        explanation.limited();
+    }
     Ok(Summary {
-        counts: totals.counts(),
-        took: begun.elapsed(),
+        counts,
+        took,
         failed,
+        explanation,
     })
 }

@@ -26,6 +26,7 @@ use super::surplus::is_below;
 use super::targets::Targets;
 use crate::control::{Control, Replies};
 use crate::error::{Class, ControlError, TransferError};
+use crate::explain::Way;
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
@@ -450,6 +451,15 @@ impl CopyState {
         dirs
     }
 
+    /// The watch of a transfer that begins.
+    pub(crate) fn watch(&self, way: Way) -> Arc<Watch> {
+        let watch = Arc::new(Watch::new());
+        if self.options.explain {
+            self.totals.looks.begin(&watch, way);
+        }
+        watch
+    }
+
     /// Runs a transfer, and counts its bytes for the totals and the control session meanwhile.
     pub(crate) async fn watched<T>(
         &self,
@@ -458,7 +468,9 @@ impl CopyState {
         work: impl Future<Output = T>,
     ) -> T {
         let count = |bytes| self.totals.moved(bytes);
-        control.watched(watch, count, work).await
+        let done = control.watched(watch, count, work).await;
+        self.totals.looks.end(watch);
+        done
     }
 }
 

@@ -1,9 +1,10 @@
 //! Events of a copy, its progress and its end as JSON objects.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::copy::Summary;
 use crate::error::TransferError;
+use crate::explain::Cause;
 use crate::progress::{Counts, Event};
 
 /// The JSON object of an event.
@@ -99,17 +100,26 @@ pub(super) fn progress(counts: Counts, rate: u64) -> Value {
         "same": counts.files_same, "bytes": counts.bytes_moved,
         "bytes_found": counts.bytes_found, "complete": counts.complete,
         "bytes_hashing": counts.bytes_hashing, "bytes_hashed": counts.bytes_hashed,
-        "bytes_per_second": rate,
+        "bytes_per_second": rate, "mostly": counts.mostly.map(Cause::name),
     })
 }
 
 /// The end of a copy.
 pub(super) fn end(summary: &Summary) -> Value {
     let counts = summary.counts;
-    json!({
+    let mut end = json!({
         "event": "end", "files": counts.files_done, "failed": counts.files_failed,
         "skipped": counts.files_skipped, "same": counts.files_same,
         "deleted": counts.deleted, "bytes": counts.bytes_moved,
         "seconds": summary.took.as_secs_f64(),
-    })
+    });
+    if let (Some(explanation), Some(fields)) = (&summary.explanation, end.as_object_mut()) {
+        let shares = explanation.shares.iter();
+        let shares: Map<_, _> = shares
+            .map(|(cause, share)| (cause.name().to_owned(), json!(share)))
+            .collect();
+        fields.insert("time".into(), shares.into());
+        fields.insert("remedy".into(), json!(explanation.remedy()));
+    }
+    end
 }

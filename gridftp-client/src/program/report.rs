@@ -36,6 +36,8 @@ pub struct Report {
     connected: Mutex<HashSet<String>>,
     /// Keeps the lines of several tasks apart.
     line: Mutex<()>,
+    /// Whether the end of a copy tells where the time went.
+    explains: bool,
     /// The reason for a lost line of output.
     lost: OnceLock<std::io::Error>,
 }
@@ -55,6 +57,7 @@ impl Report {
             stats: None,
             connected: Mutex::default(),
             line: Mutex::new(()),
+            explains: false,
             lost: OnceLock::new(),
         }
     }
@@ -88,6 +91,11 @@ impl Report {
     /// Writes the control conversation, if `debug` asks for it.
     pub fn with_debug(self, debug: bool) -> Self {
         Self { debug, ..self }
+    }
+
+    /// Tells at the end of copies where the time went.
+    pub fn with_explanation(self, explains: bool) -> Self {
+        Self { explains, ..self }
     }
 
     /// Tells the progress of copies in a line every so often, where no person sees a bar.
@@ -170,6 +178,13 @@ impl Report {
                 text.push_str(&format!(", {} failed", counts.files_failed));
             }
             self.out(&text);
+            match &summary.explanation {
+                Some(explanation) => self.out(&explanation.to_string()),
+                None if self.explains => self.out(
+                    "no explanation: it took less than a second, or its data passed between two servers",
+                ),
+                None => {}
+            }
         }
     }
 
@@ -437,6 +452,9 @@ fn state(counts: Counts, rate: f64) -> String {
         (true, _) => text.push_str(&format!(", {left} left")),
         (false, true) => text.push_str(&format!(", at least {left} left")),
         (false, false) => {}
+    }
+    if let Some(cause) = counts.mostly {
+        text.push_str(&format!(", most of the time {}", cause.text()));
     }
     text
 }

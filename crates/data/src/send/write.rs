@@ -272,8 +272,8 @@ impl<S: Source> Feed<'_, S> {
         if !self.source.lends() {
             return self.read(offset, len).await.map(Piece::Block);
         }
-        let lent = self.source.lend(offset, len);
-        match self.watch.reading(lent).await? {
+        let _storing = self.watch.storing();
+        match self.source.lend(offset, len).await? {
             none if none.is_empty() => Err(shrank(offset)),
             lent => Ok(Piece::Lent(lent)),
         }
@@ -283,11 +283,11 @@ impl<S: Source> Feed<'_, S> {
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Block, StorageError> {
         let mut block = self.pool.get().await;
         let want = usize::try_from(len).unwrap_or(usize::MAX).min(block.size());
+        let _storing = self.watch.storing();
         while block.len() < want {
             let before = block.len();
             let read = self.source.read_at(offset + before as u64, block.take());
-            let memory = self.watch.reading(read).await;
-            block.restore(memory?);
+            block.restore(read.await?);
             if block.len() == before {
                 return Err(shrank(offset + before as u64));
             }

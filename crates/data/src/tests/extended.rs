@@ -62,6 +62,29 @@ async fn the_watch_tells_fresh_from_reused() {
 }
 
 #[tokio::test]
+async fn the_path_is_measured_for_each_transfer_of_kept_connections() {
+    let (mut from, mut to) = pair().await;
+    let data = Memory(vec![7; 2 << 20]);
+    for _ in 0..2 {
+        let (sending, receiving, sink) = (Watch::new(), Watch::new(), Kept::default());
+        assert_eq!(sending.stage(), Stage::Opening);
+        sending.measure();
+        let (plan, taken) = (whole(Mode::Extended, 2 << 20), incoming(Mode::Extended));
+        tokio::try_join!(
+            from.send(&data, &plan, &sending),
+            to.receive(&sink, &taken, &receiving)
+        )
+        .unwrap();
+        assert_eq!(
+            (sending.stage(), receiving.stage()),
+            (Stage::Ended, Stage::Ended)
+        );
+        assert_eq!(receiving.path(), None);
+        assert!(sending.path().unwrap().sent > Some(0));
+    }
+}
+
+#[tokio::test]
 async fn the_wire_is_as_the_reference_says() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut from = channel();

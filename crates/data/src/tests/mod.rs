@@ -29,7 +29,9 @@ use tokio::net::TcpStream;
 use xio_core::{DynStack, Pool, Target};
 use xio_tcp::Tcp;
 
-use crate::{DataChannel, Options, Peers, ReceivePlan, Received, Result, SendPlan, Sent, Watch};
+use crate::{
+    DataChannel, Options, Peers, ReceivePlan, Received, Result, SendPlan, Sent, Stage, Watch,
+};
 
 /// Pseudo-random bytes, so that a misplaced block is noticed.
 pub(super) fn bytes(len: usize) -> Vec<u8> {

@@ -188,6 +188,11 @@ pub(crate) struct Flags {
           default_missing_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) stats: Option<u64>,
 
+    /// Tell at the end where the time went, and the one change that would help most; in the lines
+    /// of progress, where most of it goes
+    #[arg(long)]
+    pub(crate) explain: bool,
+
     /// List a directory or file instead of copying
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "locations")]
     pub(crate) list: Option<String>,
@@ -326,6 +331,7 @@ impl Flags {
         options.sync_writes = self.sync_writes;
         options.dry_run = self.dry_run;
         options.fail_fast = self.fail_fast;
+        options.explain = self.explain;
         Ok(options)
     }
 }

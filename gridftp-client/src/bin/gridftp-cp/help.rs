@@ -37,6 +37,8 @@ Examples:
       adds files, and fails for each that is there and differs
   gridftp-cp -r --bwlimit '08:00,10M 18:00,off' run7/ gsiftp://dtn.example.org/data/run7/
       leaves most of the link to others by day
+  gridftp-cp --explain run7/large gsiftp://dtn.example.org/data/
+      tells where the time went, and what would help most
   gridftp-cp -r --sync-writes gsiftp://dtn.example.org/data/run7/ run7/
       has each file on the disk before it counts as copied
   gridftp-cp -r --receipt receipts run7/ gsiftp://dtn.example.org/data/run7/

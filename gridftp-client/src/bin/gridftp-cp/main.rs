@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         false => lines(&flags).of_entries(flags.verbose),
         true => lines(&flags)
             .of_copies(flags.verbose, piped)
+            .with_explanation(flags.explain)
             .with_stats(flags.stats.map(Duration::from_secs)),
     });
     let status = wait_for(run(&flags, &report), &report);

@@ -23,6 +23,7 @@ use crate::copy::reach::Reach;
 use crate::copy::receipts::Proof;
 use crate::copy::state::CopyState;
 use crate::error::{Chain, ControlError, TransferError};
+use crate::explain::Way;
 use crate::transfer::{Failure, QUIET, SessionState, Transfer};
 
 use super::ask::Asker;
@@ -64,7 +65,7 @@ impl Receiver<'_> {
         let plan = plan(self.shared, Mode::Extended, job.held.first_hole())
             .tag(asked.sent.tag)
             .stripes(self.stripes);
-        let watch = Watch::new();
+        let watch = self.shared.watch(Way::Download);
         let before = resume::before(self.shared, job, &sink);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
@@ -162,7 +163,7 @@ impl Receiver<'_> {
         };
         let cut = asked.sent.cut.map(|cut| cut.length);
         let plan = plan(self.shared, Mode::Stream, start).until(cut);
-        let watch = Watch::new();
+        let watch = self.shared.watch(Way::Download);
         let before = resume::before(self.shared, job, &sink);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;

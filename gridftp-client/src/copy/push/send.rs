@@ -1,10 +1,11 @@
 //! Begins stores and sends their data.
 
 use ftp_wire::command::{Mode, Type};
-use gridftp_data::{DataChannel, SendPlan, Watch};
+use gridftp_data::{DataChannel, SendPlan};
 
 use crate::copy::{Stop, lock};
 use crate::error::TransferError;
+use crate::explain::Way;
 use crate::transfer::{Failure, SessionState};
 
 use super::ask::Asker;
@@ -64,7 +65,7 @@ impl Push<'_> {
             .receivers(Some(self.width.stripes))
             .base(asked.base)
             .tag(asked.tag);
-        let watch = Watch::new();
+        let watch = shared.watch(Way::Upload);
         // Connections that were reset are replaced by others.
         tokio::select! {
             biased;
