@@ -14,6 +14,7 @@ use gridftp_dsi::{
 use crate::checksum;
 use crate::entry::{Entry, stat_of};
 use crate::error::refused;
+use crate::journal::Index;
 use crate::listing::ObjectListing;
 use crate::sink::{self, ObjectSink, blocking, discard, lock};
 use crate::source::ObjectSource;
@@ -138,7 +139,7 @@ impl Dsi for Objects {
         let stale = stale.map_err(|error| Error::new(ErrorKind::Io, "expire").because(error))?;
         let mut ended = 0;
         for path in stale {
-            let index = self.store.index.clone();
+            let (index, file) = (self.store.index.clone(), path.clone());
             let (journal, kept) = match blocking(move || index.take(path, age)).await {
                 Ok(Some(taken)) => taken,
                 Ok(None) => continue,
@@ -153,7 +154,13 @@ impl Dsi for Objects {
             match discard(&self.store, &path, journal, kept).await {
                 Ok(()) => ended += 1,
                 // The next sweep tries again, and the others go on.
-                Err(error) => tracing::warn!(%error, "an old upload cannot be ended"),
+                Err(error) => {
+                    tracing::warn!(%error, "an old upload cannot be ended");
+                    let aged = blocking(move || Index::set_age(&file, age)).await;
+                    if let Err(error) = aged {
+                        tracing::warn!(%error, "the journal of an old upload cannot be dated back");
+                    }
+                }
             }
         }
         Ok(ended)

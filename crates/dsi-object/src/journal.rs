@@ -193,8 +193,24 @@ impl Index {
         let is_still_old = std::fs::metadata(&path).is_ok_and(|meta| is_old(&meta, age));
         match lock(path) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            done => Ok(done?.filter(|_| is_still_old)),
+            done => {
+                let taken = done?.filter(|_| is_still_old);
+                if let Some((journal, _)) = &taken {
+                    journal.id.touch(&journal.path)?;
+                }
+                Ok(taken)
+            }
         }
+    }
+
+    /// Gives a journal, which a sweep has touched, its age again.
+    pub(crate) fn set_age(path: &FilePath, age: Duration) -> io::Result<()> {
+        let file = OpenOptions::new().append(true).open(path)?;
+        file.set_modified(
+            SystemTime::now()
+                .checked_sub(age)
+                .unwrap_or(SystemTime::UNIX_EPOCH),
+        )
     }
 
     /// Whether a journal is of this store and no sink uses it, or one of a frozen process.
@@ -340,15 +356,9 @@ impl Journal {
         recorded
     }
 
-    /// Fails once another sink has written the journal anew. One that was removed is nobody's.
-    pub(crate) fn must_own(&self) -> io::Result<()> {
-        if FileId::named(&self.path)?.is_none_or(|there| there == self.id) {
-            return Ok(());
-        }
-        Err(io::Error::new(
-            io::ErrorKind::StaleNetworkFileHandle,
-            "this process was frozen, and another one continues the upload",
-        ))
+    /// Fails once another sink has written the journal anew.
+    fn must_own(&self) -> io::Result<()> {
+        self.id.must_have(&self.path)
     }
 
     /// Tells other processes that this one works, until the result is dropped.

@@ -33,6 +33,8 @@ pub(crate) const NEXT: &str = "next";
 /// The heartbeat of the owner of a journal, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
+    own: FileId,
+    name: Arc<PathBuf>,
     _task: JoinSet<()>,
 }
 
@@ -41,11 +43,12 @@ impl Heartbeat {
     /// keep the lock too.
     pub(crate) fn of(own: FileId, name: PathBuf) -> Self {
         let name = Arc::new(name);
+        let touched = Arc::clone(&name);
         let mut task = JoinSet::new();
         task.spawn(async move {
             loop {
                 tokio::time::sleep(BEAT).await;
-                let name = Arc::clone(&name);
+                let name = Arc::clone(&touched);
                 match blocking(move || own.touch(&name)).await {
                     Ok(true) => {}
                     // Another process has taken it over, or it was removed.
@@ -56,7 +59,17 @@ impl Heartbeat {
                 }
             }
         });
-        Self { _task: task }
+        Self {
+            own,
+            name,
+            _task: task,
+        }
+    }
+
+    /// Fails once another process has taken the upload over.
+    async fn must_own(&self) -> io::Result<()> {
+        let (own, name) = (self.own, Arc::clone(&self.name));
+        blocking(move || own.must_have(&name)).await
     }
 }
 
@@ -69,12 +82,11 @@ impl ObjectSink {
 
     /// Fails once another process has taken the upload over.
     pub(crate) async fn must_own(&self) -> Result<()> {
-        let journal = Arc::clone(&self.journal);
-        let owned = blocking(move || {
-            let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.as_ref().map_or(Ok(()), Journal::must_own)
-        });
-        owned.await.map_err(|error| self.unrecorded(error))
+        let Some(heartbeat) = self.heartbeat.get() else {
+            return Ok(());
+        };
+        let owned = heartbeat.must_own().await;
+        owned.map_err(|error| self.unrecorded(error))
     }
 
     /// The error of a journal.
@@ -116,6 +128,17 @@ impl FileId {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Fails where another file has this name. One that was removed is nobody's.
+    pub(crate) fn must_have(self, name: &Path) -> io::Result<()> {
+        if Self::named(name)?.is_none_or(|there| there == self) {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::StaleNetworkFileHandle,
+            "this process was frozen, and another one continues the upload",
+        ))
     }
 
     /// Sets the time of this file to now, if it still has this name; returns whether it has.

@@ -329,6 +329,7 @@ pub(crate) async fn discard(
     journal: Journal,
     kept: Option<Kept>,
 ) -> Result<()> {
+    let _heartbeat = journal.heartbeat();
     if let Some(kept) = kept {
         let ended = store.parts.abort(&kept.upload).await;
         ended.map_err(|error| of("end upload", path, error))?;
