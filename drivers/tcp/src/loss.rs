@@ -18,13 +18,15 @@ const STEP: usize = 256 << 10;
 /// Least round trip of a long path.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Least length of a period, which is ten round trips else: packets that a full queue loses are lost
-/// in one or two.
+/// Least length of a period. On longer paths it is ten round trips.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Periods with loss, one behind the other, of a path that loses packets by itself: a full link loses
-/// some every few seconds.
-const LOSSY: u32 = 2;
+/// Consecutive periods with loss on a path that loses packets by itself. A full queue loses packets
+/// every few seconds, within two periods at most.
+const LOSSY: u32 = 3;
+
+/// Least part of the packets that is sent again in a period with loss: one in so many.
+const ONE_IN: u64 = 10_000;
 
 /// The watch over a connection on which much is sent.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ impl LossWatch {
         }
     }
 
-    /// Takes note of written bytes; returns whether the watch has ended, for the congestion control is
-    /// changed, or the kernel has not this one.
+    /// Counts written bytes. Returns whether the watch has ended, since the path is lossy or the kernel
+    /// measures none.
     pub(crate) fn wrote(&mut self, socket: &TcpStream, bytes: usize) -> bool {
         self.written = self.written.saturating_add(bytes);
         if self.written < STEP {
@@ -72,27 +74,31 @@ impl LossWatch {
 /// Decides from the kernel's counts whether a path is long and loses packets.
 #[derive(Debug, Default)]
 struct Judge {
-    /// Begin of the period, and the packets that were sent again by then.
-    period: Option<(Instant, u64)>,
-    /// Periods with loss, one behind the other.
+    /// Begin of the period, and the packets that were sent and retransmitted by then.
+    period: Option<(Instant, u64, u64)>,
+    /// Consecutive periods with loss.
     lossy: u32,
 }
 
 impl Judge {
     fn look(&mut self, now: Instant, stats: &PathStats) -> bool {
-        let (Some(round_trip), Some(again)) = (stats.round_trip, stats.retransmitted) else {
+        let (Some(round_trip), Some(sent), Some(again)) =
+            (stats.round_trip, stats.sent, stats.retransmitted)
+        else {
             return false;
         };
-        if round_trip < LONG {
-            *self = Self::default();
+        let length = PERIOD.max(round_trip * 10);
+        let (begun, sent_before, again_before) = *self.period.get_or_insert((now, sent, again));
+        let lasted = now.duration_since(begun);
+        if lasted < length {
             return false;
         }
-        let (begun, before) = *self.period.get_or_insert((now, again));
-        if now.duration_since(begun) < PERIOD.max(round_trip * 10) {
-            return false;
-        }
-        self.period = Some((now, again));
-        self.lossy = if again > before { self.lossy + 1 } else { 0 };
+        self.period = Some((now, sent, again));
+        let again = again.saturating_sub(again_before);
+        let has_loss = again > 0 && again * ONE_IN >= sent.saturating_sub(sent_before);
+        // A connection that was idle meanwhile is judged anew.
+        let is_lossy = has_loss && round_trip >= LONG && lasted < length * 4;
+        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
         self.lossy >= LOSSY
     }
 }
@@ -101,29 +107,47 @@ impl Judge {
 mod tests {
     use super::*;
 
-    /// The seconds after which a path with these packets sent again, second by second, is lossy.
+    /// The second in which a path of 10,000 packets a second, with these retransmitted by the end of
+    /// each, is found lossy; looked at twice a second.
     fn lossy_after(round_trip: Duration, again: &[u64]) -> Option<usize> {
         let (mut judge, begun) = (Judge::default(), Instant::now());
         again.iter().enumerate().position(|(second, again)| {
+            let at = second as u64;
             let mut stats = PathStats::new();
             stats.round_trip = Some(round_trip);
             stats.retransmitted = Some(*again);
-            judge.look(begun + Duration::from_secs(second as u64), &stats)
+            stats.sent = Some(at * 10_000);
+            let half = Duration::from_millis(500);
+            let now = begun + Duration::from_secs(at);
+            judge.look(now, &stats) || judge.look(now + half, &stats)
         })
     }
 
     #[test]
     fn a_long_path_with_loss_in_each_second_is_lossy() {
         let far = Duration::from_millis(100);
-        assert_eq!(lossy_after(far, &[0, 3, 5, 9]), Some(2));
-        // A full queue, once and again.
-        assert_eq!(lossy_after(far, &[0, 90, 90, 90, 90, 95, 95]), None);
-        assert_eq!(lossy_after(far, &[0, 90, 90, 91, 92]), Some(4));
+        assert_eq!(lossy_after(far, &[0, 3, 5, 9]), Some(3));
+        // A full queue, once and again, also over the end of a period.
+        assert_eq!(lossy_after(far, &[0, 90, 95, 95, 95, 99, 120, 120]), None);
+        // Less than one in ten thousand.
+        assert_eq!(lossy_after(far, &[0, 1, 1, 2, 2, 3]), None);
         // Periods of ten round trips.
         let farther = Duration::from_millis(300);
-        assert_eq!(lossy_after(farther, &[0, 1, 2, 3, 4, 5, 6, 7]), Some(6));
+        let steady: Vec<u64> = (0..12).map(|second| second * 3).collect();
+        assert_eq!(lossy_after(farther, &steady), Some(9));
         let near = Duration::from_millis(19);
-        assert_eq!(lossy_after(near, &[0, 3, 5, 9, 12]), None);
+        assert_eq!(lossy_after(near, &steady), None);
+    }
+
+    #[test]
+    fn the_time_of_an_idle_connection_does_not_count() {
+        let (mut judge, begun) = (Judge::default(), Instant::now());
+        for minute in 0..9 {
+            let mut stats = PathStats::new();
+            stats.round_trip = Some(Duration::from_millis(100));
+            (stats.sent, stats.retransmitted) = (Some(minute * 100), Some(minute));
+            assert!(!judge.look(begun + Duration::from_secs(minute * 60), &stats));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use libc::tcp_info;
@@ -25,7 +26,8 @@ const BUFFER_FULL: usize = word(offset_of!(tcp_info, tcpi_sndbuf_limited));
 
 sockopt_impl!(
     /// The words of `TCP_INFO` up to the last that is read here, which is there since Linux 4.10;
-    /// newer kernels know more, and write as much as they are asked for.
+    /// newer kernels know more, and write as much as they are asked for. An older one would write
+    /// less, which the macro takes for a bug, and panics.
     TcpInfo,
     GetOnly,
     libc::IPPROTO_TCP,
@@ -33,9 +35,18 @@ sockopt_impl!(
     [u32; BUFFER_FULL + 2]
 );
 
+/// Whether a kernel of this release tells the times of a sender.
+fn tells_times(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    let version = (numbers.next(), numbers.next());
+    matches!(version, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (4, 10))
+}
+
 /// Asks the kernel; `None` where it does not say.
 pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
-    let words = TcpInfo.get(socket).ok()?;
+    static TELLS: LazyLock<bool> =
+        LazyLock::new(|| tells_times(&rustix::system::uname().release().to_string_lossy()));
+    let words = TELLS.then(|| TcpInfo.get(socket).ok())??;
     let at = |word: usize| words.get(word).copied();
     let micros = |count: u32| Duration::from_micros(count.into());
     let mut stats = PathStats::new();
@@ -97,6 +108,19 @@ mod tests {
             }
             assert!(begun.elapsed() < Duration::from_secs(20), "{stats:?}");
             std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn old_kernels_are_not_asked() {
+        for (release, tells) in [
+            ("6.12.48+deb13-amd64", true),
+            ("4.10.0", true),
+            ("4.9.337-1", false),
+            ("3.10.0-1160.el7.x86_64", false),
+            ("unknown", false),
+        ] {
+            assert_eq!(tells_times(release), tells, "{release}");
         }
     }
 
