@@ -1,5 +1,6 @@
 //! Copies over one emulated path, by each setting.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -104,13 +105,17 @@ struct Ends {
 pub(crate) fn measure(profiles: &[Profile], scale: &Scale) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for profile in profiles {
-        let star = match profile.star() {
+        let star = match profile
+            .star()
+            .and_then(|star| Ok((star, Allowed::cubic()?)))
+        {
             Ok(star) => star,
             Err(error) => {
                 eprintln!("SKIPPED bench wan: {error:#}");
                 return Ok(Vec::new());
             }
         };
+        let (star, _allowed) = star;
         let ends = Ends::new(star, profile.bytes(scale))?;
         for way in Way::ALL {
             let line = ends.compare(profile, way, scale)?;
@@ -154,10 +159,10 @@ impl Ends {
         command.args(["--bind", &ip, "--port", "0", "--anonymous", "rw"]);
         command.args(["--net-stacks", "tcp", "--root"]);
         let ours = Host::ours_from(command.arg(tree.root()), tree.root())?;
-        let globus = match Peer::GlobusServer.find() {
+        let globus = match Peer::GlobusServer.require("bench wan") {
             Some(program) => {
                 let flags = ["-control-interface", &ip, "-data-interface", &ip];
-                let mut command = place.command(&program);
+                let mut command = place.command(Path::new(program.get_program()));
                 Some(Host::globus_from(&mut command, tree.root(), &flags)?)
             }
             None => None,
@@ -217,6 +222,26 @@ impl Ends {
             })
             .collect();
         Ok(size as f64 / middle(times?))
+    }
+}
+
+/// Lets network namespaces have CUBIC, until it is dropped.
+struct Allowed(String);
+
+impl Allowed {
+    const FILE: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+    fn cubic() -> Result<Self> {
+        let before = fs::read_to_string(Self::FILE)?;
+        fs::write(Self::FILE, format!("{} cubic bbr", before.trim()))
+            .context("BBR and CUBIC cannot be allowed")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::FILE, &self.0);
     }
 }
 

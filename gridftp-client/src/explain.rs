@@ -1,21 +1,22 @@
 //! `Explanation`: where the time of a copy went, and the one change that would help most.
 //!
-//! Each 20 ms the stages of all running transfers are looked at, so that long and short ones count by
+//! Each 20 ms the stages of all running transfers are sampled, so that long and short ones count by
 //! their time. The wait for the network is divided by the kernel's times of the sender, where that is
-//! this end.
+//! this end and TCP.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use gridftp_data::{Stage, Watch};
 use xio_core::PathStats;
 
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+use crate::rate_limit::RateLimit;
 
-/// Least looks for an explanation: one second.
+/// Time between two samples.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// Fewest samples of an explanation: one second.
 const LEAST: u64 = 50;
 
 /// Part of the segments that are sent again on a path that loses some: one in ten thousand.
@@ -25,49 +26,48 @@ const LOSS: f64 = 1e-4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Commands and their replies, and connections on their way: nothing moved.
-    RoundTrips,
+    /// Nothing moved: commands and their replies, new connections, listings, pauses.
+    Idle,
+    /// Digests of stored files.
+    Hashing,
     /// Reading the files of this machine.
     SourceStorage,
     /// Writing the files of this machine.
     TargetStorage,
     /// The network or the server, of which this end cannot tell which: it received.
     Sender,
+    /// The network, of which nothing is measured: this end sent, and its transfers have not ended,
+    /// or run over no TCP.
+    Network,
     /// The path: its congestion window was full.
     Path,
-    /// The receiver had no room for more.
+    /// The receive window: the receiver had no room for more.
     Receiver,
     /// The socket buffer of this machine had no room for more.
     Buffer,
+    /// This machine, by encryption and the like: its connections had nothing to send.
+    Machine,
     /// The bound that this end keeps to ([`RateLimit`](crate::options::RateLimit)).
     Limit,
-    /// The server's last word on a file: it writes and verifies it.
+    /// The server's final reply, behind all data: it writes and verifies the file.
     Ending,
 }
 
 impl Cause {
-    const ALL: [Self; 8] = [
-        Self::RoundTrips,
-        Self::SourceStorage,
-        Self::TargetStorage,
-        Self::Sender,
-        Self::Path,
-        Self::Receiver,
-        Self::Buffer,
-        Self::Ending,
-    ];
-
     /// Its name in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::RoundTrips => "round_trips",
+            Self::Idle => "idle",
+            Self::Hashing => "hashing",
             Self::SourceStorage => "source_storage",
             Self::TargetStorage => "target_storage",
             Self::Sender => "sender",
+            Self::Network => "network",
             Self::Path => "path",
             Self::Receiver => "receiver",
             Self::Buffer => "buffer",
+            Self::Machine => "machine",
             Self::Limit => "limit",
             Self::Ending => "ending",
         }
@@ -75,15 +75,18 @@ impl Cause {
 
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::RoundTrips => "round trips, with no data under way",
+            Self::Idle => "no data under way (commands, connections, listings)",
+            Self::Hashing => "digests of stored files",
             Self::SourceStorage => "reading files here",
             Self::TargetStorage => "writing files here",
             Self::Sender => "waiting for the server or the path",
-            Self::Path => "the path (congestion window)",
-            Self::Receiver => "the receiver (its window)",
-            Self::Buffer => "the socket buffer here",
+            Self::Network => "waiting for the network",
+            Self::Path => "waiting for the path (congestion window)",
+            Self::Receiver => "waiting for the receiver (its window)",
+            Self::Buffer => "waiting for room in the socket buffer here",
+            Self::Machine => "this machine (encryption and the like)",
             Self::Limit => "keeping to --bwlimit",
-            Self::Ending => "the server's last word on files (writing, verification)",
+            Self::Ending => "waiting for the server's final reply",
         }
     }
 }
@@ -105,30 +108,41 @@ pub struct Explanation {
     pub path: Option<PathStats>,
 }
 
-/// The looks at a copy.
+/// Samples of a copy.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(Mutex<State>);
+pub(crate) struct Samples(Mutex<State>);
 
+/// Numbers of samples; each is shared by the transfers that moved data then.
 #[derive(Debug, Default)]
 struct State {
     running: Vec<(Weak<Watch>, Way)>,
     /// Whether any transfer was of this end.
     any: bool,
-    looks: u64,
-    none: f64,
+    limit: Option<RateLimit>,
+    all: u64,
+    /// Those with data under way.
+    moving: u64,
+    hashing: f64,
+    ending: f64,
     /// Of downloads and of uploads.
     storage: [f64; 2],
     peer: [f64; 2],
-    ending: f64,
+    /// The connections of uploads that did not read the storage.
+    sending: f64,
     path: Option<PathStats>,
 }
 
-impl Looks {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+impl Samples {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a transfer that begins.
+    /// Explains by this bound, where it is reached.
+    pub(crate) fn limit(&self, limit: Option<RateLimit>) {
+        self.state().limit = limit;
+    }
+
+    /// Samples a transfer until its watch is dropped.
     pub(crate) fn begin(&self, watch: &Arc<Watch>, way: Way) {
         watch.measure();
         let mut state = self.state();
@@ -136,7 +150,7 @@ impl Looks {
         state.any = true;
     }
 
-    /// Takes note of the path of a transfer that ends.
+    /// Adds the path of a transfer whose data is through.
     pub(crate) fn end(&self, watch: &Watch) {
         if let Some(path) = watch.path() {
             let mut state = self.state();
@@ -144,87 +158,113 @@ impl Looks {
         }
     }
 
-    /// Looks at the transfers until it is dropped.
-    pub(crate) async fn run(&self) -> Infallible {
-        let mut tick = tokio::time::interval(LOOK);
-        loop {
-            tick.tick().await;
-            self.state().look();
-        }
+    /// Takes a sample now; `hashes` says whether a server hashes stored files.
+    pub(crate) fn take(&self, hashes: bool) {
+        self.state().take(hashes);
     }
 
-    /// The explanation so far; `None` of less than a second, and without a transfer of this end.
-    pub(crate) fn explanation(&self) -> Option<Explanation> {
-        self.state().explanation()
+    /// The explanation of a copy that moved so many bytes so far; `None` of less than a second, and
+    /// without a transfer of this end.
+    pub(crate) fn explanation(&self, bytes: u64) -> Option<Explanation> {
+        self.state().explanation(bytes)
     }
 }
 
 impl State {
-    fn look(&mut self) {
+    fn take(&mut self, hashes: bool) {
         self.running.retain(|(watch, _)| watch.strong_count() > 0);
-        self.looks += 1;
+        self.all += 1;
         let stages = self.running.iter().filter_map(|(watch, way)| {
             let stage = watch.upgrade()?.stage();
             (stage != Stage::Opening).then_some((stage, *way))
         });
         let stages: Vec<_> = stages.collect();
-        // Where data moves, what else waits holds nothing up.
+        // Where data moves, the other waits hold nothing up.
         let moves = |(stage, _): &&(Stage, Way)| matches!(stage, Stage::Moving { .. });
         let moving = stages.iter().filter(moves).count();
-        match (moving, stages.is_empty()) {
-            (0, true) => self.none += 1.0,
-            (0, false) => self.ending += 1.0,
-            _ => {}
+        match (moving, hashes, stages.is_empty()) {
+            (0, true, _) => self.hashing += 1.0,
+            (0, false, false) => self.ending += 1.0,
+            (0, false, true) => {}
+            _ => self.moving += 1,
         }
         let weight = 1.0 / f64::from(u32::try_from(moving).unwrap_or(u32::MAX).max(1));
         for (stage, way) in stages {
-            if let Stage::Moving {
+            let Stage::Moving {
                 storage,
                 connections,
             } = stage
-            {
-                let here = f64::from(storage) / f64::from(connections.max(1));
-                let index = usize::from(way == Way::Upload);
-                if let (Some(storage), Some(peer)) =
-                    (self.storage.get_mut(index), self.peer.get_mut(index))
-                {
-                    *storage += weight * here;
-                    *peer += weight * (1.0 - here);
-                }
+            else {
+                continue;
+            };
+            let here = f64::from(storage) / f64::from(connections.max(1));
+            let [down, up] = &mut self.storage;
+            let [from, to] = &mut self.peer;
+            let (at_storage, at_peer) = match way {
+                Way::Download => (down, from),
+                Way::Upload => (up, to),
+            };
+            *at_storage += weight * here;
+            *at_peer += weight * (1.0 - here);
+            if way == Way::Upload {
+                self.sending += f64::from(connections.saturating_sub(storage));
             }
         }
     }
 
+    /// The parts of the wait for the network in which the path, the receiver and the buffer were
+    /// full, and connections idle; `None` where nothing is measured.
+    fn network(&self) -> Option<[f64; 4]> {
+        let path = self.path?;
+        let busy = path.busy?.as_secs_f64();
+        let sending = self.sending * LOOK.as_secs_f64();
+        if busy <= 0.0 || sending <= 0.0 {
+            return None;
+        }
+        let worked = (busy / sending).min(1.0);
+        let part = |time: Option<Duration>| {
+            let time = time.unwrap_or_default().as_secs_f64();
+            worked * (time / busy).min(1.0)
+        };
+        let (receiver, buffer) = (part(path.receiver_full), part(path.buffer_full));
+        let window = (worked - receiver - buffer).max(0.0);
+        Some([window, receiver, buffer, 1.0 - worked])
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    fn explanation(&self) -> Option<Explanation> {
-        if self.looks < LEAST || !self.any {
+    fn explanation(&self, bytes: u64) -> Option<Explanation> {
+        if self.all < LEAST || !self.any {
             return None;
         }
         let [written, read] = self.storage;
         let [received, sent] = self.peer;
-        let (receiver, buffer) = self.path.map_or((0.0, 0.0), |path| {
-            let part = |time: Option<Duration>| match (time, path.busy) {
-                (Some(time), Some(busy)) if !busy.is_zero() => {
-                    (time.as_secs_f64() / busy.as_secs_f64()).min(1.0)
-                }
-                _ => 0.0,
-            };
-            (part(path.receiver_full), part(path.buffer_full))
-        });
-        let part = |cause| match cause {
-            Cause::RoundTrips => self.none,
-            Cause::SourceStorage => read,
-            Cause::TargetStorage => written,
-            Cause::Sender => received,
-            Cause::Path => sent * (1.0 - receiver - buffer).max(0.0),
-            Cause::Receiver => sent * receiver,
-            Cause::Buffer => sent * buffer,
-            Cause::Limit => 0.0,
-            Cause::Ending => self.ending,
+        let moved_for = LOOK * u32::try_from(self.moving).unwrap_or(u32::MAX);
+        let limits = |limit: &RateLimit| limit.is_reached(bytes, moved_for);
+        let parts = match (self.limit.as_ref().is_some_and(limits), self.network()) {
+            (true, _) => vec![(Cause::Limit, received + sent)],
+            (false, Some([window, receiver, buffer, idle])) => vec![
+                (Cause::Sender, received),
+                (Cause::Path, sent * window),
+                (Cause::Receiver, sent * receiver),
+                (Cause::Buffer, sent * buffer),
+                (Cause::Machine, sent * idle),
+            ],
+            (false, None) => vec![(Cause::Sender, received), (Cause::Network, sent)],
         };
-        let mut shares: Vec<(Cause, f64)> = Cause::ALL
-            .map(|cause| (cause, part(cause) / self.looks as f64))
+        let known = [
+            (
+                Cause::Idle,
+                (self.all - self.moving) as f64 - self.hashing - self.ending,
+            ),
+            (Cause::Hashing, self.hashing),
+            (Cause::SourceStorage, read),
+            (Cause::TargetStorage, written),
+            (Cause::Ending, self.ending),
+        ];
+        let mut shares: Vec<(Cause, f64)> = known
             .into_iter()
+            .chain(parts)
+            .map(|(cause, part)| (cause, part / self.all as f64))
             .filter(|(_, share)| *share > 0.0)
             .collect();
         shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
@@ -236,20 +276,6 @@ impl State {
 }
 
 impl Explanation {
-    /// Takes the waits for the network for those of a limit, which the copy has reached.
-    pub(crate) fn limited(&mut self) {
-        let is_network = |cause| {
-            matches!(
-                cause,
-                Cause::Sender | Cause::Path | Cause::Receiver | Cause::Buffer
-            )
-        };
-        let limited = self.shares.extract_if(.., |(cause, _)| is_network(*cause));
-        let limited: f64 = limited.map(|(_, share)| share).sum();
-        let place = self.shares.partition_point(|(_, share)| *share > limited);
-        self.shares.insert(place, (Cause::Limit, limited));
-    }
-
     /// The cause of most of the time.
     #[must_use]
     pub fn first(&self) -> Option<Cause> {
@@ -265,12 +291,15 @@ impl Explanation {
         Some(path.retransmitted? as f64 / sent as f64)
     }
 
-    /// The one change that would help most.
+    /// The one change that would help most, where there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self.first()? {
-            Cause::RoundTrips => {
-                "more files at once (--concurrency), or fewer and larger files: the servers answer, and nothing moves"
+            Cause::Idle => {
+                "more files at once (--concurrency) if there are many small ones, or servers that are nearer"
+            }
+            Cause::Hashing => {
+                "a digest that costs the server less (--verify=ALGORITHM), or a faster disk there"
             }
             Cause::SourceStorage => {
                 "a faster disk for the source, or more files at once (--concurrency) on one that serves many"
@@ -279,20 +308,22 @@ impl Explanation {
                 "a faster disk for the destination, or more files at once (--concurrency) on one that serves many"
             }
             Cause::Sender => {
-                "a look from the sending end: `gridftp speed` with the server tells its disk from the path"
+                "`gridftp speed` with the server, which tells its disk and the path apart"
             }
+            Cause::Network => return None,
             Cause::Path if self.loss() > Some(LOSS) => {
-                "a path without loss; until then BBR at the sender (`modprobe tcp_bbr`), or --stack udt where the server allows it"
+                "a path without loss; until then BBR, if this machine has none (modprobe tcp_bbr), or --stack udt"
             }
             Cause::Path => "more streams (--parallel), if the link is not full",
             Cause::Receiver => {
-                "a larger net.ipv4.tcp_rmem at the receiver, or a faster disk there: it takes no more"
+                "a larger receive buffer at the receiver (net.ipv4.tcp_rmem), or a faster disk there"
             }
-            Cause::Limit => "a higher --bwlimit",
             Cause::Buffer => {
-                "a larger net.ipv4.tcp_wmem at the sender, or more streams (--parallel)"
+                "a larger send buffer here (net.ipv4.tcp_wmem, --tcp-buffer), or more streams (--parallel)"
             }
-            Cause::Ending => "a faster disk at the server: it works on files whose data is there",
+            Cause::Machine => "a faster processor, or less protection (--protect)",
+            Cause::Limit => "a higher --bwlimit",
+            Cause::Ending => "a faster disk at the server, which writes what has arrived",
         })
     }
 }
@@ -311,7 +342,7 @@ impl fmt::Display for Explanation {
             let loss = loss * 100.0;
             write!(
                 f,
-                "\nthe path: round trip {round_trip:.1?}, {loss:.3} % of the segments sent again"
+                "\nthe path: round trip {round_trip:.1?}, {loss:.3} % of the segments retransmitted"
             )?;
         }
         match self.remedy() {
@@ -333,64 +364,98 @@ mod tests {
         watch
     }
 
-    fn shares(looks: &Looks) -> Vec<(Cause, f64)> {
+    fn shares(samples: &Samples) -> Vec<(Cause, f64)> {
         for _ in 0..LEAST {
-            looks.state().look();
+            samples.take(false);
         }
-        looks.explanation().unwrap().shares
+        samples.explanation(0).unwrap().shares
     }
 
     #[test]
-    fn transfers_share_a_look_and_those_that_end_count_where_none_moves() {
-        let looks = Looks::default();
+    fn transfers_share_a_sample_and_those_that_open_count_where_none_moves() {
+        let samples = Samples::default();
         for _ in 0..LEAST {
-            looks.state().look();
+            samples.take(false);
         }
-        assert!(looks.explanation().is_none());
+        assert!(samples.explanation(0).is_none());
         let (opening, up) = (watch(false), watch(true));
-        let looks = Looks::default();
-        looks.begin(&opening, Way::Upload);
-        looks.begin(&up, Way::Upload);
-        assert_eq!(shares(&looks), [(Cause::Path, 1.0)]);
-        let (down, looks) = (watch(true), Looks::default());
-        looks.begin(&down, Way::Download);
-        looks.begin(&up, Way::Upload);
-        let mut both = shares(&looks);
+        let samples = Samples::default();
+        samples.begin(&opening, Way::Upload);
+        samples.begin(&up, Way::Upload);
+        assert_eq!(shares(&samples), [(Cause::Network, 1.0)]);
+        let (down, samples) = (watch(true), Samples::default());
+        samples.begin(&down, Way::Download);
+        samples.begin(&up, Way::Upload);
+        let mut both = shares(&samples);
         both.sort_by_key(|(cause, _)| cause.name());
-        assert_eq!(both, [(Cause::Path, 0.5), (Cause::Sender, 0.5)]);
+        assert_eq!(both, [(Cause::Network, 0.5), (Cause::Sender, 0.5)]);
         drop((down, up));
-        let looks = Looks::default();
-        looks.begin(&opening, Way::Download);
+        let samples = Samples::default();
+        samples.begin(&opening, Way::Download);
         drop(opening);
-        assert_eq!(shares(&looks), [(Cause::RoundTrips, 1.0)]);
-        assert!(looks.state().running.is_empty());
+        assert_eq!(shares(&samples), [(Cause::Idle, 1.0)]);
+        assert!(samples.state().running.is_empty());
+        for _ in 0..LEAST {
+            samples.take(true);
+        }
+        assert_eq!(shares(&samples).len(), 2);
+        assert_eq!(samples.explanation(0).unwrap().first(), Some(Cause::Idle));
+    }
+
+    /// The shares of an upload that waited for a second, with these times of its connection in ms.
+    fn upload(busy: u64, receiver: u64, buffer: u64, limit: Option<u64>) -> Explanation {
+        let (up, samples) = (watch(true), Samples::default());
+        samples.begin(&up, Way::Upload);
+        samples.limit(limit.map(|limit| RateLimit::new(Some(limit))));
+        let mut path = PathStats::new();
+        let time = |ms| Some(Duration::from_millis(ms));
+        (path.busy, path.receiver_full, path.buffer_full) =
+            (time(busy), time(receiver), time(buffer));
+        (path.sent, path.retransmitted) = (Some(100), Some(1));
+        samples.state().path = Some(path);
+        for _ in 0..LEAST {
+            samples.take(false);
+        }
+        samples.explanation(1000).unwrap()
     }
 
     #[test]
     fn the_times_of_the_sender_divide_the_wait() {
-        let (up, looks) = (watch(true), Looks::default());
-        looks.begin(&up, Way::Upload);
-        let mut path = PathStats::new();
-        let seconds = |n| Some(Duration::from_secs(n));
-        (path.busy, path.receiver_full, path.buffer_full) = (seconds(10), seconds(5), seconds(1));
-        (path.sent, path.retransmitted) = (Some(100), Some(1));
-        looks.state().path = Some(path);
-        let shares = shares(&looks);
-        let expected = [
-            (Cause::Receiver, 0.5),
-            (Cause::Path, 0.4),
-            (Cause::Buffer, 0.1),
-        ];
-        for ((cause, share), (expected, part)) in shares.iter().zip(expected) {
-            assert!(
-                *cause == expected && (share - part).abs() < 1e-9,
-                "{shares:?}"
-            );
+        for (times, expected) in [
+            (
+                (1000, 500, 100),
+                &[
+                    (Cause::Receiver, 0.5),
+                    (Cause::Path, 0.4),
+                    (Cause::Buffer, 0.1),
+                ][..],
+            ),
+            ((300, 0, 0), &[(Cause::Machine, 0.7), (Cause::Path, 0.3)]),
+            ((0, 0, 0), &[(Cause::Network, 1.0)]),
+        ] {
+            let shares = upload(times.0, times.1, times.2, None).shares;
+            assert_eq!(shares.len(), expected.len(), "{shares:?}");
+            for ((cause, share), (expected, part)) in shares.iter().zip(expected) {
+                let is_near = (share - part).abs() < 1e-9;
+                assert!(cause == expected && is_near, "{shares:?}");
+            }
         }
-        let explanation = looks.explanation().unwrap();
+        let explanation = upload(1000, 500, 100, None);
         assert!(explanation.remedy().unwrap().contains("tcp_rmem"));
         let text = explanation.to_string();
-        assert!(text.contains("\n   50 %  the receiver"), "{text}");
+        assert!(
+            text.contains("\n   50 %  waiting for the receiver"),
+            "{text}"
+        );
         assert!(text.contains("1.000 % of the segments"), "{text}");
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_explains_the_wait() {
+        assert_eq!(upload(1000, 500, 0, Some(1050)).first(), Some(Cause::Limit));
+        assert_eq!(
+            upload(1000, 900, 0, Some(1200)).first(),
+            Some(Cause::Receiver)
+        );
     }
 }

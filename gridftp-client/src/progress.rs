@@ -7,7 +7,7 @@ use std::time::Duration;
 use ftp_proto::security::Level;
 
 use crate::error::TransferError;
-use crate::explain::{Cause, Explanation, Looks};
+use crate::explain::{Cause, Explanation, LOOK, Samples};
 
 /// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
 pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
@@ -181,7 +181,7 @@ pub struct Totals {
     held: AtomicU64,
     hashed: AtomicU64,
     hashing: AtomicU64,
-    pub(crate) looks: Looks,
+    pub(crate) samples: Samples,
 }
 
 /// The proof of a copy.
@@ -301,7 +301,16 @@ impl Totals {
     /// Where the time went so far, with [`CopyOptions::explain`](crate::CopyOptions::explain); `None`
     /// of the first second, and without a transfer of this end.
     pub fn explanation(&self) -> Option<Explanation> {
-        self.looks.explanation()
+        self.samples.explanation(self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Samples the transfers until it is dropped.
+    pub(crate) async fn sample(&self) {
+        let mut tick = tokio::time::interval(LOOK);
+        loop {
+            tick.tick().await;
+            self.samples.take(self.hashing.load(Ordering::Relaxed) > 0);
+        }
     }
 
     pub(crate) fn found(&self, size: Option<u64>) {

@@ -102,13 +102,12 @@ impl Host {
 
     fn globus_daemon(command: &mut Command, root: &Path) -> Result<Self> {
         let daemon = Daemon::start(command, |line| {
-            let port = line
+            let (host, port) = line
                 .strip_prefix("Server listening at ")?
-                .rsplit(':')
-                .next()?
-                .parse()
-                .ok()?;
-            Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+                .rsplit_once(':')?;
+            // By its name, where it listens everywhere.
+            let host = host.parse().unwrap_or(Ipv4Addr::LOCALHOST);
+            Some(SocketAddr::from((host, port.parse().ok()?)))
         })?;
         let prefix = root
             .to_str()

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,14 +13,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{
-    Break, Digests, Noise, Profile, Relay, Tree, binaries, sha256, tree_digests,
+    Break, Digests, Noise, Peer, Profile, Relay, Tree, binaries, sha256, tree_digests,
 };
 
-use self::server::Server;
+use self::server::{Program, Server};
 
 mod server;
 
 const ROUNDS: u64 = 60;
+/// One round of so many is with servers of Globus, where these are installed.
+const FOREIGN: u64 = 5;
 /// Rounds of `cargo xtask test`.
 pub(crate) const QUICK: u64 = 60;
 /// Seed of `cargo xtask test`.
@@ -108,7 +111,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 /// Runs a series of rounds with the programs in `folder`, and prints the results of the copies.
 pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
     println!("chaos: {rounds} rounds, --seed {seed}");
-    let mut ends: BTreeMap<(Fault, String), u64> = BTreeMap::new();
+    let mut ends: BTreeMap<(Program, Fault, String), u64> = BTreeMap::new();
     for direction in [Direction::Up, Direction::Down] {
         let mut noise = Noise::new(seed);
         let plan = Plan::large(direction, &mut noise);
@@ -116,23 +119,23 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
             .and_then(|round| round.run(&mut noise))
             .with_context(|| format!("{plan:?}; repeat it with: chaos --rounds 0 --seed {seed}"))?;
     }
+    let has_globus = Peer::GlobusServer.require("chaos with Globus").is_some();
     for round in 0..rounds {
-        let mut noise = Noise::new(seed.wrapping_add(round));
-        let plan = Plan::draw(&mut noise);
+        let seed = seed.wrapping_add(round);
+        let mut noise = Noise::new(seed);
+        let mut plan = Plan::draw(&mut noise);
+        if has_globus && seed % FOREIGN == 0 {
+            plan.program = Program::Globus;
+        }
         let end = Round::new(folder, &plan, &mut noise)
             .and_then(|round| round.run(&mut noise))
-            .with_context(|| {
-                format!(
-                    "{plan:?}; repeat it with: chaos --rounds 1 --seed {}",
-                    seed.wrapping_add(round)
-                )
-            })?;
-        *ends.entry((plan.fault, end)).or_default() += 1;
+            .with_context(|| format!("{plan:?}; repeat it with: chaos --rounds 1 --seed {seed}"))?;
+        *ends.entry((plan.program, plan.fault, end)).or_default() += 1;
     }
-    for ((fault, end), count) in ends {
+    for ((program, fault, end), count) in ends {
         println!(
-            "  {count:>4} x {:<16} first copy: {end}",
-            format!("{fault:?}")
+            "  {count:>4} x {:<24} first copy: {end}",
+            format!("{program:?} {fault:?}")
         );
     }
     println!("chaos: no wrong file, no false success, and every second copy completed the tree");
@@ -143,6 +146,8 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
 #[derive(Debug)]
 struct Plan {
     direction: Direction,
+    /// The program of all servers.
+    program: Program,
     fault: Fault,
     flags: Vec<String>,
     /// Time of the fault after the start of the copy, and its duration.
@@ -183,6 +188,7 @@ impl Plan {
         }
         Self {
             direction,
+            program: Program::Ours,
             fault,
             flags,
             after: Duration::from_micros(noise.below(400_000)),
@@ -233,7 +239,11 @@ impl<'a> Round<'a> {
                 0 => 12 << 20,
                 _ => size,
             };
-            let odd = noise.pick(&ODD);
+            let odd = match plan.program {
+                Program::Ours => noise.pick(&ODD),
+                // No command to it carries the other names.
+                Program::Globus => noise.pick(&ODD[..5]),
+            };
             let name = format!("d{}/{}", n % 3, odd.replace('N', &n.to_string()));
             tree.file(&format!("from/tree/{name}"), size, noise.below(u64::MAX))?;
             match noise.below(8) {
@@ -247,7 +257,7 @@ impl<'a> Round<'a> {
                 _ => {}
             }
         }
-        let server = |name: &str| Server::start(folder, tree.path(name)).map(Some);
+        let server = |name: &str| Server::start(folder, plan.program, tree.path(name)).map(Some);
         let from = match plan.direction {
             Direction::Up => None,
             Direction::Down | Direction::ThirdParty => server("from")?,
@@ -476,7 +486,11 @@ fn files(folder: &Path) -> Result<Vec<(String, Metadata)>> {
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(next)? {
             let path = entry?.path();
-            let file = fs::symlink_metadata(&path)?;
+            let file = match fs::symlink_metadata(&path) {
+                // It got its final name in between.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
             if file.is_dir() {
                 folders.push(path);
             } else {

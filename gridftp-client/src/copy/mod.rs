@@ -151,27 +151,20 @@ pub async fn copy(
     totals: Arc<Totals>,
 ) -> Result<Summary, TransferError> {
     let begun = Instant::now();
-    let limit = options.connect.rate_limit.clone();
     // Ends with this call.
     let mut looking = JoinSet::new();
     if options.explain {
+        totals.samples.limit(options.connect.rate_limit.clone());
         let totals = Arc::clone(&totals);
-        looking.spawn(async move { totals.looks.run().await });
+        looking.spawn(async move { totals.sample().await });
     }
     let run = resolve::run(sources, destination, options, &observer, &totals);
     let failed = Box::pin(run).await?;
     totals.all_found();
-    let (counts, took) = (totals.counts(), begun.elapsed());
-    let mut explanation = totals.explanation();
-    if let (Some(explanation), Some(limit)) = (&mut explanation, limit)
-        && limit.is_reached(counts.bytes_moved, took)
-    {
-        explanation.limited();
-    }
     Ok(Summary {
-        counts,
-        took,
+        counts: totals.counts(),
+        took: begun.elapsed(),
         failed,
-        explanation,
+        explanation: totals.explanation(),
     })
 }

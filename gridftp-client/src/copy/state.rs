@@ -455,7 +455,7 @@ impl CopyState {
     pub(crate) fn watch(&self, way: Way) -> Arc<Watch> {
         let watch = Arc::new(Watch::new());
         if self.options.explain {
-            self.totals.looks.begin(&watch, way);
+            self.totals.samples.begin(&watch, way);
         }
         watch
     }
@@ -469,7 +469,7 @@ impl CopyState {
     ) -> T {
         let count = |bytes| self.totals.moved(bytes);
         let done = control.watched(watch, count, work).await;
-        self.totals.looks.end(watch);
+        self.totals.samples.end(watch);
         done
     }
 }

@@ -181,7 +181,7 @@ impl Report {
             match &summary.explanation {
                 Some(explanation) => self.out(&explanation.to_string()),
                 None if self.explains => self.out(
-                    "no explanation: it took less than a second, or its data passed between two servers",
+                    "no explanation: it took less than a second, or no data passed this machine",
                 ),
                 None => {}
             }

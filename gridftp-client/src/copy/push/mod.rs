@@ -13,7 +13,7 @@ use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::{Code, Reply};
-use gridftp_data::DataChannel;
+use gridftp_data::{DataChannel, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 use tokio::sync::{Mutex, mpsc};
@@ -89,6 +89,8 @@ struct Sent {
     ask_size: bool,
     /// The receipt of the sent data, where it was tagged.
     receipt: Option<Receipt>,
+    /// That of the data: its transfer runs until the final reply.
+    _watch: Arc<Watch>,
     /// Cancelled once one of the connections of its data breaks.
     reset: CancellationToken,
 }

@@ -96,6 +96,7 @@ impl Push<'_> {
             size,
             ask_size: ask_size && !shared.is_partial(),
             receipt: watch.receipt(),
+            _watch: watch,
             reset: lock(&self.reset).clone(),
         }))
     }
