@@ -116,7 +116,7 @@ pub(crate) fn lacks_channel(error: &ControlError) -> bool {
 
 /// Says whether a data connection could not be made, where other replies tell of one that broke, or
 /// for which no command had come.
-fn is_cut_off(reply: &Reply) -> bool {
+pub(crate) fn is_cut_off(reply: &Reply) -> bool {
     let text = reply.text().to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|&words| text.contains(words));
     says(&["unable to connect", "connection refused"])
@@ -182,6 +182,8 @@ const MISMATCH: &str = "do not use the copy, copy again";
 const CORRUPT: &str = "nothing of the copy is kept, copy again";
 const BAD_NAME: &str = "it is not copied, rename it there";
 const CUT: &str = "read on from there";
+/// The remedy for servers that move no data between them.
+pub(crate) const APART: &str = "--relay always has it pass this machine";
 const UNMARKED: &str = "use --mode extended, which tells the end";
 
 /// The reason why a file was not copied.
@@ -304,6 +306,12 @@ pub enum TransferError {
         /// The remedy; empty where none is known.
         remedy: &'static str,
     },
+    /// Two servers do not move data between them, and it was not to pass this machine.
+    #[error("{cause}; {APART}")]
+    Apart {
+        /// The refusal.
+        cause: Box<Self>,
+    },
     /// Both servers of a third-party copy failed.
     #[error("source: {source}; destination: {destination}")]
     Both {
@@ -388,6 +396,7 @@ impl TransferError {
             Self::Control(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Cut { cause, .. } => cause.is_transient_midway(),
+            Self::Apart { cause } => cause.is_transient(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
             Self::Local { .. }
             | Self::Unmarked { .. }
@@ -416,6 +425,7 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_transient_midway() && destination.is_transient_midway(),
+            Self::Apart { cause } => cause.is_transient_midway(),
             // As after connections that broke, when the data of the next file comes in place of
             // this one's.
             Self::Data { cause, .. } if cause.kind() == gridftp_data::ErrorKind::Protocol => true,
@@ -481,6 +491,7 @@ impl TransferError {
             Self::BadName { name, .. } => Fields::local("name", name).with_remedy(BAD_NAME),
             Self::Source { path, remedy, .. } => Fields::local("source", path).with_remedy(remedy),
             Self::Cut { cause, .. } => cause.fields(),
+            Self::Apart { cause } => cause.fields().with_remedy(APART),
             Self::Request { remedy, .. } => Fields::of(Class::Usage).with_remedy(remedy),
             Self::Both { source, .. } => source.fields(),
         }

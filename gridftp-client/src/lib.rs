@@ -39,6 +39,14 @@
 //! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
 //! | [`words`] | protections as options spell them |
 //!
+//! # Data between two servers
+//!
+//! It goes from one to the other (third party). Where they refuse that, or cannot agree on its
+//! protection, it passes this machine: a file is read from the source while it is written to the
+//! destination, in MODE S, with about 1 MiB of it in memory and none on disk. The destination's
+//! digest is then compared with that of the bytes which passed. [`options::Relay`] has it always or
+//! never so.
+//!
 //! # How a broken transfer goes on
 //!
 //! | Transfer | Bytes of the next try |
@@ -112,7 +120,7 @@
 //! whichever end connects: this end is the TLS client and resumes the session of the control
 //! connection, which some servers demand. [`ConnectOptions::protect`] leaves them in clear text. One
 //! that ends without the end mark of TLS was cut off. Two servers cannot protect the data between
-//! them by TLS, so a copy between them is refused unless it may be clear.
+//! them by TLS, so it passes this machine unless it may be clear.
 //!
 //! # Grid security
 //!

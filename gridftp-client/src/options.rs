@@ -172,6 +172,8 @@ pub struct CopyOptions {
     pub length: Option<u64>,
     /// Whether and how both ends' digests are compared before success is told.
     pub verify: Verify,
+    /// The way of data between two servers.
+    pub relay: Relay,
     /// Which files go on, in a later run too, with the bytes that an earlier attempt stored.
     pub resume: Resume,
     /// Directory of the notes by which uploads and copies between servers go on in a later run;
@@ -214,6 +216,7 @@ impl Default for CopyOptions {
             offset: None,
             length: None,
             verify: Verify::Auto,
+            relay: Relay::Auto,
             resume: Resume::Large,
             notes: None,
             retries: 3,
@@ -227,6 +230,22 @@ impl Default for CopyOptions {
             explain: false,
         }
     }
+}
+
+/// The way of data between two servers: straight from one to the other (third party), or through
+/// this machine, which reads each file from the source while it writes it to the destination, in
+/// MODE S and without a file here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Relay {
+    /// Through this machine where the servers refuse to move data between them, or cannot agree on
+    /// its protection; a warning tells it.
+    #[default]
+    Auto,
+    /// Always through this machine.
+    Always,
+    /// Never through this machine: a refusal is the failure.
+    Never,
 }
 
 /// Whether and how digests are compared.

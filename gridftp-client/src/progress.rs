@@ -83,6 +83,8 @@ pub enum Event<'a> {
         verification: Verification,
         /// Algorithm and digest on which both ends agree, where digests were compared.
         verified: Option<(&'a str, &'a str)>,
+        /// Whether its bytes went from server to server through this machine.
+        relayed: bool,
     },
     /// A file would be copied, were this not a dry run.
     Planned {

@@ -9,7 +9,7 @@ use xio_core::{ByteSize, DynLayer, DynStack, Plan};
 
 /// A bound on the bytes that all data connections of this end with it, or with a clone of it, send
 /// in a second, and as many that they receive: those that pass the stack, under TLS or Grid security.
-/// It may be changed at any time. Bytes between two servers do not pass here.
+/// It may be changed at any time. Bytes between two servers count where they pass this machine.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
     layer: Rate,

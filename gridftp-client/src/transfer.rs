@@ -32,8 +32,8 @@ pub(crate) struct Failure {
     pub(crate) midway: bool,
 }
 
-/// State of a session after a transfer that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// State of a session after a transfer that failed; the worst is the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SessionState {
     /// The next transfer can use it, with its data channel.
     Reusable,
@@ -174,6 +174,11 @@ impl Transfer {
     /// The replies, for the errors that a caller makes of them.
     pub(crate) fn replies(&self) -> &Replies {
         &self.replies
+    }
+
+    /// The replies that are still to come to a transfer which moves no data yet.
+    pub(crate) fn into_replies(self) -> Replies {
+        self.replies
     }
 
     /// Waits until the server says that the transfer begins.

@@ -24,6 +24,7 @@ mod partials;
 mod plain;
 mod proxy;
 mod receipts;
+mod relay;
 mod resume;
 mod rules;
 mod runs;

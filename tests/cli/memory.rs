@@ -15,7 +15,7 @@ const MANY: usize = 350_000;
 const NOISE: usize = 40;
 
 /// Returns the peak resident memory of a process so far, in KiB.
-fn peak(child: &Child) -> Result<u64> {
+pub(crate) fn peak(child: &Child) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().next());

@@ -25,6 +25,7 @@ mod object;
 #[expect(clippy::unwrap_used, reason = "a failed test names its line")]
 mod peer;
 mod proxy;
+mod relay;
 mod remote;
 mod restart;
 mod resume;

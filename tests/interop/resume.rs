@@ -95,8 +95,8 @@ impl Cut {
     }
 }
 
-fn continues(from: Side, to: Side, plan: Break) -> Result<()> {
-    match cut(from, to, plan, &[], |_| Ok(()))? {
+fn continues(from: Side, to: Side, plan: Break, flags: &[&str]) -> Result<()> {
+    match cut(from, to, plan, flags, |_| Ok(()))? {
         Some(cut) => cut.moved(SIZE),
         None => Ok(()),
     }
@@ -106,11 +106,11 @@ const DATA: Break = Break::Data { after: AFTER };
 const ALL: Break = Break::Everything { after: AFTER };
 
 macro_rules! continuations {
-    ($($name:ident: $from:ident $to:ident $plan:ident;)*) => {
+    ($($name:ident: $from:ident $to:ident $plan:ident $($flag:literal)*;)*) => {
         $(
             #[test]
             fn $name() -> Result<()> {
-                continues(Side::$from, Side::$to, $plan)
+                continues(Side::$from, Side::$to, $plan, &[$($flag),*])
             }
         )*
     };
@@ -131,4 +131,8 @@ continuations! {
     globus_to_ours_control_lost: Globus Ours ALL;
     ours_to_globus: Ours Globus DATA;
     ours_to_globus_control_lost: Ours Globus ALL;
+    ours_to_ours_relayed: Ours Ours DATA "--relay" "always";
+    ours_to_ours_relayed_control_lost: Ours Ours ALL "--relay" "always";
+    globus_to_ours_relayed: Globus Ours DATA "--relay" "always";
+    ours_to_globus_relayed: Ours Globus ALL "--relay" "always";
 }

@@ -61,6 +61,7 @@ impl CopyState {
                 retries: job.retries,
                 verification,
                 verified,
+                relayed: job.relayed,
             });
         });
     }

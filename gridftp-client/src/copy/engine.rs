@@ -40,7 +40,7 @@ pub(crate) enum Session {
     Pull(Box<Client>),
     /// Files go to this server.
     Push(Box<Client>),
-    /// Files go from the first to the second.
+    /// Files go from the first to the second, through this machine or not.
     Third(Box<Client>, Box<Client>),
 }
 
@@ -62,6 +62,10 @@ impl Session {
         match self {
             Self::Pull(client) | Self::Push(client) => {
                 worth(shared.mode(client), client.round_trip(), most)
+            }
+            Self::Third(source, destination) if shared.relays() => {
+                let round_trip = source.round_trip().max(destination.round_trip());
+                worth(Mode::Stream, round_trip, most)
             }
             // Those of others do the work, or wait for it.
             Self::Third(..) => (most, WAITING),

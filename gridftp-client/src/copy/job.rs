@@ -69,6 +69,8 @@ pub(crate) struct FileJob {
     pub(crate) recalled: bool,
     /// The note of an upload for a later run.
     pub(crate) note: Option<Noted>,
+    /// Whether its bytes pass this machine between two servers.
+    pub(crate) relayed: bool,
     /// Whether an upload is written under its own name at once.
     pub(crate) straight: bool,
     /// The file they are in, for a download.

@@ -12,6 +12,7 @@ use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 use tokio_util::sync::CancellationToken;
 
+use super::between::Between;
 use super::digests::Undigested;
 use super::hidden::HiddenNames;
 use super::inventory::Inventory;
@@ -68,6 +69,7 @@ pub(crate) struct CopyState {
     pub(super) worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     pub(super) reach: Mutex<Reach>,
+    pub(super) between: Mutex<Between>,
     pub(super) undigested: Undigested,
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
@@ -116,6 +118,7 @@ impl CopyState {
             worst: Mutex::default(),
             dirs: Mutex::default(),
             reach: Mutex::default(),
+            between: Mutex::default(),
             undigested: Undigested::default(),
             gone: AtomicBool::new(false),
             hiding: HiddenNames::default(),

@@ -52,6 +52,7 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             retries,
             verification,
             verified,
+            relayed,
         } => {
             let mut value = json!({
                 "event": "done", "source": source, "destination": destination, "bytes": bytes,
@@ -62,6 +63,9 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             });
             if let (false, Some(fields)) = (stripes.is_empty(), value.as_object_mut()) {
                 fields.insert("stripes".to_owned(), (*stripes).into());
+            }
+            if let (true, Some(fields)) = (*relayed, value.as_object_mut()) {
+                fields.insert("relayed".to_owned(), true.into());
             }
             value
         }

@@ -202,6 +202,7 @@ impl Receipts {
         let route = match &ends {
             [None, Some(_)] => "upload",
             [Some(_), None] => "download",
+            [Some(_), Some(_)] if fields.remove("relayed").is_some() => "relayed",
             [Some(_), Some(_)] => "third party",
             [None, None] => "local",
         };

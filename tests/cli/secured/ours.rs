@@ -72,7 +72,7 @@ fn a_certificate_logs_in_at_our_server() -> Result<()> {
 }
 
 #[test]
-fn two_servers_leave_the_data_between_them_clear_or_do_not_copy() -> Result<()> {
+fn two_servers_leave_the_data_between_them_clear_or_have_it_pass_this_machine() -> Result<()> {
     let (local, there, server) = ours(&[])?;
     there.file("file", 100_001, 1)?;
     let url = |name: &str| server.url(name).replace("ftp://", "ftps://");
@@ -82,7 +82,7 @@ fn two_servers_leave_the_data_between_them_clear_or_do_not_copy() -> Result<()> 
         cp_in(&local, &[&common, flags, &[&from, &to]].concat())
     };
     fails(
-        &cp(&[])?,
+        &cp(&["--relay", "never"])?,
         2,
         &[
             "cannot protect the data between them",
@@ -91,7 +91,20 @@ fn two_servers_leave_the_data_between_them_clear_or_do_not_copy() -> Result<()> 
         ],
     )?;
     ensure!(!there.path("copy").exists());
-    cp(&["--protect", "clear"])?.ok()?;
+    // Through this machine they are protected.
+    fails(
+        &cp(&["-v"])?,
+        0,
+        &["pass this machine: third party: two servers"],
+    )?;
+    same_file(&there.path("file"), &there.path("copy"))?;
+    std::fs::remove_file(there.path("copy"))?;
+    let clear = cp(&["--protect", "clear"])?.ok()?;
+    ensure!(
+        !clear.stderr.contains("pass this machine"),
+        "{}",
+        clear.report()
+    );
     same_file(&there.path("file"), &there.path("copy"))
 }
 

@@ -9,7 +9,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
-use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verify};
+use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Relay, Resume, Verify};
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::schedule::Schedule;
 use gridftp_client::program::values::{algorithm, size};
@@ -127,6 +127,11 @@ pub(crate) struct Flags {
     /// file that goes on with bytes of an earlier run
     #[arg(long, conflicts_with = "verify")]
     pub(crate) no_verify: bool,
+
+    /// Have the data between two servers pass this machine, in MODE S and without a file here: where
+    /// the servers refuse to move it between them, always or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
+    pub(crate) relay: RelayFlag,
 
     /// Go on with the bytes that an earlier run stored, of files of any size [default: of files of
     /// more than 64 MiB]
@@ -250,6 +255,18 @@ pub(crate) enum ModeFlag {
     Extended,
 }
 
+/// `--relay`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum RelayFlag {
+    /// Where the servers refuse to move it between them.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: a refusal is the failure.
+    Never,
+}
+
 /// `--stripe-layout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutFlag {
@@ -323,6 +340,11 @@ impl Flags {
             (Some(verify), _) => verify,
             (None, true) => Verify::No,
             (None, false) => Verify::Auto,
+        };
+        options.relay = match self.relay {
+            RelayFlag::Auto => Relay::Auto,
+            RelayFlag::Always => Relay::Always,
+            RelayFlag::Never => Relay::Never,
         };
         options.retries = self.retries;
         options.retry_for = Duration::from_secs(self.retry_for);

@@ -82,6 +82,9 @@ checked, at servers that rename too; a part of a file (--offset, --length) is wr
 at a server that has it. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
 written directly.
 
+Data between two servers goes from one to the other, or passes this machine where they refuse that \
+(--relay).
+
 NAME:/PATH is a path below the URL of [place.NAME] in ~/.config/gridftp/config.toml, or in \
 $GRIDFTP_CONFIG. A flag that the command line leaves out is taken from its variable (--block-size \
 from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order; a local path of that form is \

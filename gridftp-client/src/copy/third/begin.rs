@@ -100,9 +100,7 @@ impl Pair<'_> {
             self.shared.go_straight(file.taken);
             return Stop::of(failure).map_or(Ok(None), Err);
         }
-        self.shared
-            .fail_transfer(file.taken, failure)
-            .map(|()| None)
+        self.fail(file.taken, failure).map(|()| None)
     }
 
     /// Has the source stop sending to a destination that does not read; says whether it has.
@@ -122,7 +120,7 @@ impl Pair<'_> {
     async fn release(&self, store: &mut Replies) -> bool {
         let reset = async {
             let tcp = xio::registry().stack("tcp").ok()?;
-            tcp.connect(&Target::from(self.port)).await.ok().map(drop)
+            tcp.connect(&Target::from(self.port?)).await.ok().map(drop)
         };
         if timeout(QUIET, reset).await.is_err() {
             return false;

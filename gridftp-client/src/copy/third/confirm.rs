@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::growth::Beside;
-use super::{Moving, Pair};
+use super::{Copied, Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::digests::DigestQuery;
@@ -62,11 +62,19 @@ impl Pair<'_> {
     async fn confirm_each(
         &self,
         mut moved: mpsc::Receiver<Moving>,
-        copied: mpsc::UnboundedSender<Moving>,
+        copied: mpsc::UnboundedSender<Copied>,
     ) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
             let Err(failure) = self.confirm_one(&mut file).await else {
-                let _gone = copied.send(file);
+                self.shared.note_together();
+                let _gone = copied.send(Copied {
+                    taken: file.taken,
+                    after: file.after,
+                    sized: file.tagged,
+                    proven: file.proven,
+                    passed: None,
+                    _under_way: file.under_way,
+                });
                 continue;
             };
             let refused = failure.session == SessionState::Reusable && !file.store.has_begun();
@@ -78,7 +86,7 @@ impl Pair<'_> {
             }
             // Whatever follows on connections out of step cannot be told apart any more, not even
             // by servers that call it well: it is copied again.
-            self.shared.fail_transfer(file.taken, failure)?;
+            self.fail(file.taken, failure)?;
         }
         Ok(())
     }
@@ -220,31 +228,34 @@ impl Pair<'_> {
     }
 
     /// Checks a copy and gives it its times and modes.
-    async fn settle(&self, file: Moving, broken: &CancellationToken) {
+    pub(super) async fn settle(&self, file: Copied, broken: &CancellationToken) {
         let shared = self.shared;
-        let Moving {
+        let Copied {
             mut taken,
             after,
-            tagged,
+            sized: told,
             proven,
-            ..
+            passed,
+            _under_way,
         } = file;
         let job = taken.file();
         let bytes = shared.expected(job).unwrap_or(0);
         let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
-        let servers = [
+        let servers = (
             (self.source, self.abilities.0),
             (self.destination, self.abilities.1),
-        ];
-        let optional = match tagged || job.facts.size == Some(0) {
-            true => None,
-            false => shared.without_receipt(&servers),
+        );
+        let optional = match &passed {
+            _ if told || job.facts.size == Some(0) => None,
+            Some((algorithm, _)) => Some(*algorithm),
+            None => shared.without_receipt(&[servers.0, servers.1]),
         };
-        let checked = broken.run_until_cancelled(self.check(job, after, optional));
+        let checked = self.check(job, after, optional, passed);
+        let checked = broken.run_until_cancelled(checked);
         let (verified, sized) = match checked.await {
             // It is copied again.
             None => return,
-            Some(Ok((verified, sized))) => (verified.or(proven), sized || tagged),
+            Some(Ok((verified, sized))) => (verified.or(proven), sized || told),
             Some(Err(error)) => {
                 let job = taken.file_mut();
                 shared.remove_bad(self.destination, job, &error).await;
@@ -269,12 +280,14 @@ impl Pair<'_> {
     }
 
     /// Compares the digests of both files where one is needed or to be had, else the sizes, and sets
-    /// the metadata. Gives the digest on which both agree, and says whether they agree on the size.
+    /// the metadata; that of bytes which `passed` here stands for the source's. Gives the digest on
+    /// which both agree, and says whether they agree on the size.
     pub(super) async fn check(
         &self,
         job: &FileJob,
         after: Option<ChecksumAlgorithm>,
         optional: Option<ChecksumAlgorithm>,
+        passed: Option<Digest>,
     ) -> Result<(Option<Digest>, bool), TransferError> {
         let shared = self.shared;
         let (mut verified, mut sized) = (None, false);
@@ -292,13 +305,19 @@ impl Pair<'_> {
         let size = (needed.is_none() && expected.is_some())
             .then(|| self.destination.send(Command::Size(to.clone())));
         let ask = |control, path| DigestQuery::send(control, needed, optional, part, path);
-        if let (Some(source), Some(copy)) =
-            (ask(self.source, from), ask(self.destination, to.clone()))
-        {
-            let (source, copy) = tokio::try_join!(
-                source.digest(shared, None),
-                copy.digest(shared, length.or(expected))
-            )?;
+        let asked = match passed {
+            Some(_) => None,
+            None => ask(self.source, from),
+        };
+        if let Some(copy) = ask(self.destination, to.clone()) {
+            let source = async {
+                match asked {
+                    Some(asked) => asked.digest(shared, None).await,
+                    None => Ok(passed),
+                }
+            };
+            let copy = copy.digest(shared, length.or(expected));
+            let (source, copy) = tokio::try_join!(source, copy)?;
             if let (Some((algorithm, source)), Some((_, copy))) = (&source, &copy)
                 && source != copy
             {

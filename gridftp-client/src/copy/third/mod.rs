@@ -41,6 +41,7 @@ mod begin;
 mod confirm;
 mod growth;
 mod protect;
+mod relay;
 mod resume;
 #[cfg(test)]
 mod tests;
@@ -87,6 +88,20 @@ struct Moving {
     tagged: bool,
     /// The digest that both ends computed while the bytes passed.
     proven: Option<Digest>,
+    under_way: UnderWay,
+}
+
+/// A file that both ends say is copied, to be checked.
+struct Copied {
+    taken: Taken,
+    /// Algorithm to compare the copy with, beyond the options.
+    after: Option<ChecksumAlgorithm>,
+    /// Whether both ends have told its size already.
+    sized: bool,
+    /// The digest that both ends computed while the bytes passed.
+    proven: Option<Digest>,
+    /// The digest of all its bytes, where they passed this machine.
+    passed: Option<Digest>,
     _under_way: UnderWay,
 }
 
@@ -96,11 +111,21 @@ pub(crate) async fn run(
     destination: &mut Client,
     shared: &Arc<CopyState>,
 ) -> Result<(), Stop> {
-    protect::protect(source, destination).await?;
+    if shared.relays() {
+        return relay::run(source, destination, shared).await;
+    }
+    match protect::protect(source, destination).await {
+        // What one of them was told of the other no longer holds.
+        Err(Stop::Fatal(error)) if shared.note_apart(&error) => return Err(Stop::Replace),
+        protected => protected?,
+    }
     let algorithm = shared.algorithm(&[source, destination]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut told = Known::default();
     while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
+        if shared.relays() {
+            return Err(Stop::Replace);
+        }
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
         let path = path_facts(source, destination, both);
@@ -108,12 +133,15 @@ pub(crate) async fn run(
         let layout = shared.options.stripe_layout;
         let (port, width) = match set_up(source, destination, mode, width, layout).await {
             Ok(set_up) => set_up,
-            Err(error) => {
+            Err(error) if error.reply().is_none() => {
                 shared.fail(first, &error);
-                if error.reply().is_some() {
-                    continue;
-                }
                 return Err(Stop::Lost(error));
+            }
+            // The file goes back.
+            Err(error) if shared.is_for_relay(&error) => return Err(Stop::Replace),
+            Err(error) => {
+                shared.fail(first, &shared.apart(error));
+                continue;
             }
         };
         // A receipt is of all bytes, and a stripe has only its own.
@@ -128,7 +156,7 @@ pub(crate) async fn run(
             mode,
             tags: tagged.then_some(&source.state.tags),
             handshake: source.guard.has_grid_handshake(),
-            port,
+            port: Some(port),
         };
         let window = Window::default();
         let pipeline = Pipeline {
@@ -239,8 +267,8 @@ struct Pair<'a> {
     tags: Option<&'a Tags>,
     /// Whether data connections begin with a handshake, for which a Globus server wants a `STOR`.
     handshake: bool,
-    /// The addresses at which the destination listens.
-    port: SocketAddr,
+    /// The address at which the destination listens for the source.
+    port: Option<SocketAddr>,
 }
 
 impl Route for Pair<'_> {
@@ -253,21 +281,9 @@ impl Route for Pair<'_> {
         let shared = self.shared;
         let source = Some((self.source, self.abilities.0));
         let server = (self.destination, self.abilities.1);
-        let Some((mut taken, goal)) = shared.admit(taken, source, server).await else {
-            return Ok(None);
-        };
-        let job = taken.file_mut();
-        match self.request(job, &goal).await {
-            Ok(request) => Ok(Some(Asked {
-                under_way: window.enter(job.facts.size.unwrap_or(1 << 20)),
-                hidden: goal.hidden,
-                request,
-                taken,
-            })),
-            Err(error) => {
-                shared.fail(taken, &error);
-                Ok(None)
-            }
+        match shared.admit(taken, source, server).await {
+            Some((taken, goal)) => Ok(self.asked(window, taken, goal).await),
+            None => Ok(None),
         }
     }
 
@@ -294,6 +310,33 @@ impl Route for Pair<'_> {
 }
 
 impl Pair<'_> {
+    /// Asks the source for a file that is stored at `goal`; `None` when its job has ended or goes
+    /// back.
+    async fn asked(&self, window: &Window, mut taken: Taken, goal: StorePath) -> Option<Asked> {
+        let job = taken.file_mut();
+        match self.request(job, &goal).await {
+            Ok(request) => Some(Asked {
+                under_way: window.enter(job.facts.size.unwrap_or(1 << 20)),
+                hidden: goal.hidden,
+                request,
+                taken,
+            }),
+            Err(error) => {
+                self.shared.fail(taken, &error);
+                None
+            }
+        }
+    }
+
+    /// Ends an attempt at a file, which goes back where it is to pass this machine.
+    fn fail(&self, taken: Taken, mut failure: Failure) -> Result<(), Stop> {
+        if self.shared.is_for_relay(&failure.error) {
+            return Err(Stop::Replace);
+        }
+        failure.error = self.shared.apart(failure.error);
+        self.shared.fail_transfer(taken, failure)
+    }
+
     /// Asks the source for a file, without the bytes that the destination has.
     async fn request(&self, job: &mut FileJob, goal: &StorePath) -> Result<Request, TransferError> {
         let shared = self.shared;
@@ -373,7 +416,7 @@ impl Pair<'_> {
             Ok(()) => Ok(Some(asked)),
             Err(error) => {
                 let failure = Failure::to_begin(error);
-                shared.fail_transfer(asked.taken, failure).map(|()| None)
+                self.fail(asked.taken, failure).map(|()| None)
             }
         }
     }
@@ -441,7 +484,7 @@ impl Pair<'_> {
             store,
             tagged: request.tag.is_some(),
             proven: None,
-            _under_way: asked.under_way,
+            under_way: asked.under_way,
         }))
     }
 }

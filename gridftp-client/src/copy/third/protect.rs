@@ -9,6 +9,9 @@ use crate::error::TransferError;
 use crate::grid::{Grid, dcsc};
 use crate::options::DataCredential;
 
+const CLEAR_OR_RELAY: &str = "--dcau none --protect clear leaves data in clear text, or --relay \
+                              always has it pass this machine";
+
 /// The way by which two servers know each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -53,14 +56,13 @@ fn way(source: &Client, destination: &Client) -> Result<Way, TransferError> {
             }
             let what = "third party: two servers cannot protect the data between them by TLS, where \
                         each would wait for the other's handshake";
-            let remedy = "--protect clear leaves it in clear text, or copy by way of this machine";
+            let remedy = "--protect clear leaves it in clear text, or --relay always has it pass \
+                          this machine";
             return Err(TransferError::request(what, remedy));
         }
         _ => {
             let what = "third party: only one of the servers authenticates data connections";
-            let remedy = "--dcau none --protect clear leaves data in clear text, or copy by way of \
-                          this machine";
-            return Err(TransferError::request(what, remedy));
+            return Err(TransferError::request(what, CLEAR_OR_RELAY));
         }
     };
     if one.has_session() && other.has_session() {
@@ -101,9 +103,7 @@ async fn share_session(client: &mut Client) -> Result<(), TransferError> {
     if !client.abilities.dcsc {
         let what =
             format!("third party: {site}: it lists no DCSC, by which it would know the other");
-        let remedy = "--dcau none --protect clear leaves data in clear text, or copy by way of this \
-                      machine";
-        return Err(TransferError::request(what, remedy));
+        return Err(TransferError::request(what, CLEAR_OR_RELAY));
     }
     let unusable = |cause: crate::error::Cause| {
         let what = format!("third party: no credential of the session: {cause}");

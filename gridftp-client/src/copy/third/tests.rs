@@ -62,7 +62,7 @@ impl Bed {
             mode: Mode::Stream,
             tags: None,
             handshake: false,
-            port: ([127, 0, 0, 1], 1).into(),
+            port: Some(([127, 0, 0, 1], 1).into()),
         };
         (pair, [from, to])
     }
@@ -247,7 +247,7 @@ async fn uncompared_bytes_are_proven_by_a_digest() {
             store: pair.destination.send(Command::Stor(path())),
             tagged: true,
             proven: None,
-            _under_way: Window::default().enter(0),
+            under_way: Window::default().enter(0),
         };
         let servers = async {
             asked(&mut far).await;
@@ -269,7 +269,7 @@ async fn a_short_copy_is_found_where_a_digest_is_refused() {
     let (pair, [from, to]) = bed.pair();
     let mut job = FileJob::new(b"/file".to_vec(), b"/copy".to_vec());
     job.facts.size = Some(7);
-    let check = pair.check(&job, None, Some(ChecksumAlgorithm::Blake3));
+    let check = pair.check(&job, None, Some(ChecksumAlgorithm::Blake3), None);
     let servers = async {
         let refused = b"500 no markers\r\n550 Permission denied.\r\n";
         let mut lines = BufReader::new(to).lines();

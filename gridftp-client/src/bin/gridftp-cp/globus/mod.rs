@@ -250,10 +250,6 @@ fn flags_of(wanted: &Options, pairs: &[Pair]) -> anyhow::Result<Flags> {
     let is_remote = |url: &OsStr| matches!(Location::parse_os(url), Ok(Location::Remote(_)));
     let from = pairs.iter().any(|pair| is_remote(&pair.from));
     let to = pairs.iter().any(|pair| is_remote(&pair.to));
-    anyhow::ensure!(
-        !(wanted.relays && from && to),
-        "-notpt : cannot be honoured: data of two servers does not pass here"
-    );
     let mut words = vec![OsString::from(PROGRAM)];
     words.extend(wanted.words.iter().cloned());
     match (&wanted.subjects, from, to) {

@@ -47,8 +47,6 @@ pub(super) struct Options {
     pub(super) recursive: bool,
     /// `-rp`.
     pub(super) relative: bool,
-    /// `-notpt`.
-    pub(super) relays: bool,
     /// `-ss` and `-ds`.
     pub(super) subjects: [Option<OsString>; 2],
     /// `-t`.

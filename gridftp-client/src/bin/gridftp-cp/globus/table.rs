@@ -113,7 +113,7 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
     ),
     (
         &["notpt", "no-third-party-transfers"],
-        Sets(|it| it.relays = true),
+        Words(&["--relay", "always"]),
     ),
     (
         &["nodcau", "no-data-channel-authentication"],
