@@ -26,8 +26,7 @@ pub(crate) async fn run(
     destination: &str,
     mut out: impl Write,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut options = CopyOptions::default();
-    options.recursive = true;
+    let options = CopyOptions::default().recursive(true);
     let sources = [Location::parse(source)?];
     let destination = Location::parse(destination)?;
     let totals = Arc::new(Totals::default());

@@ -34,9 +34,9 @@ pub(crate) async fn run(
     to: &str,
     out: impl Write + Send + 'static,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut options = CopyOptions::default();
-    options.retries = 10;
-    options.retry_for = Duration::from_secs(3600);
+    let options = CopyOptions::default()
+        .retries(10)
+        .retry_for(Duration::from_secs(3600));
     let sources = [Location::parse(from)?];
     let observer = Arc::new(Attempts(Mutex::new(out)));
     let totals = Arc::new(Totals::default());

@@ -5,6 +5,7 @@
 //! ```
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridftp_client::local::{Found, walk};
 use gridftp_client::types::ChecksumAlgorithm;
@@ -19,7 +20,8 @@ pub(crate) async fn run(
     let Location::Remote(copy) = Location::parse(copy)? else {
         return Err("the copy has to be at a server".into());
     };
-    let client = Client::connect(&copy.site, Arc::new(ConnectOptions::default())).await?;
+    let options = ConnectOptions::default().connect_within(Duration::from_secs(10));
+    let client = Client::connect(&copy.site, Arc::new(options)).await?;
     let mut found = walk(dir.into(), None);
     let mut bad = 0;
     while let Some(object) = found.recv().await {

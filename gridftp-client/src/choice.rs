@@ -28,6 +28,50 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Sets [`filter`](field@Self::filter).
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Sets [`max_size`](field@Self::max_size).
+    #[must_use]
+    pub fn max_size(mut self, max_size: impl Into<Option<u64>>) -> Self {
+        self.max_size = max_size.into();
+        self
+    }
+
+    /// Sets [`min_size`](field@Self::min_size).
+    #[must_use]
+    pub fn min_size(mut self, min_size: impl Into<Option<u64>>) -> Self {
+        self.min_size = min_size.into();
+        self
+    }
+
+    /// Sets [`not_before`](field@Self::not_before).
+    #[must_use]
+    pub fn not_before(mut self, not_before: impl Into<Option<SystemTime>>) -> Self {
+        self.not_before = not_before.into();
+        self
+    }
+
+    /// Sets [`max_depth`](field@Self::max_depth).
+    #[must_use]
+    pub fn max_depth(mut self, max_depth: impl Into<Option<u32>>) -> Self {
+        self.max_depth = max_depth.into();
+        self
+    }
+
+    /// Sets [`names`](field@Self::names).
+    #[must_use]
+    pub fn names(mut self, names: impl Into<Option<Vec<Vec<u8>>>>) -> Self {
+        self.names = names.into();
+        self
+    }
+}
+
+impl Choice {
     /// Says whether the file at `path`, relative to the root of the copy, is taken by its name.
     pub(crate) fn takes_file(&self, path: &[u8]) -> bool {
         let fits = self.max_depth.is_none_or(|most| depth(path) <= most);

@@ -71,6 +71,50 @@ impl Default for GridOptions {
     }
 }
 
+impl GridOptions {
+    /// Sets [`credential`](field@Self::credential).
+    #[must_use]
+    pub fn credential(mut self, credential: impl Into<Option<PathBuf>>) -> Self {
+        self.credential = credential.into();
+        self
+    }
+
+    /// Sets [`delegation`](field@Self::delegation).
+    #[must_use]
+    pub fn delegation(mut self, delegation: Delegation) -> Self {
+        self.delegation = delegation;
+        self
+    }
+
+    /// Sets [`subject`](field@Self::subject).
+    #[must_use]
+    pub fn subject(mut self, subject: impl Into<Option<String>>) -> Self {
+        self.subject = subject.into();
+        self
+    }
+
+    /// Sets [`names`](field@Self::names).
+    #[must_use]
+    pub fn names(mut self, names: Names) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// Sets [`authentication`](field@Self::authentication).
+    #[must_use]
+    pub fn authentication(mut self, authentication: Dcau) -> Self {
+        self.authentication = authentication;
+        self
+    }
+
+    /// Sets [`data_credential`](field@Self::data_credential).
+    #[must_use]
+    pub fn data_credential(mut self, data_credential: DataCredential) -> Self {
+        self.data_credential = data_credential;
+        self
+    }
+}
+
 /// The credential of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -8,8 +8,7 @@
 //! use gridftp_client::{CopyOptions, Location, Silent, Totals, copy};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut options = CopyOptions::default();
-//! options.recursive = true;
+//! let options = CopyOptions::default().recursive(true);
 //! let from = [Location::parse("ftp://data.example.org:2811/run7/")?];
 //! let to = Location::parse("/scratch/run7/")?;
 //! let (observer, totals) = (Arc::new(Silent::default()), Arc::new(Totals::default()));

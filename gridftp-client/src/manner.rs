@@ -25,6 +25,50 @@ pub struct Manner {
     pub max_delete: Option<u64>,
 }
 
+impl Manner {
+    /// Sets [`compare`](field@Self::compare).
+    #[must_use]
+    pub fn compare(mut self, compare: impl Into<Option<Compare>>) -> Self {
+        self.compare = compare.into();
+        self
+    }
+
+    /// Sets [`update`](field@Self::update).
+    #[must_use]
+    pub fn update(mut self, update: bool) -> Self {
+        self.update = update;
+        self
+    }
+
+    /// Sets [`immutable`](field@Self::immutable).
+    #[must_use]
+    pub fn immutable(mut self, immutable: bool) -> Self {
+        self.immutable = immutable;
+        self
+    }
+
+    /// Sets [`backup_dir`](field@Self::backup_dir).
+    #[must_use]
+    pub fn backup_dir(mut self, backup_dir: impl Into<Option<Vec<u8>>>) -> Self {
+        self.backup_dir = backup_dir.into();
+        self
+    }
+
+    /// Sets [`delete`](field@Self::delete).
+    #[must_use]
+    pub fn delete(mut self, delete: bool) -> Self {
+        self.delete = delete;
+        self
+    }
+
+    /// Sets [`max_delete`](field@Self::max_delete).
+    #[must_use]
+    pub fn max_delete(mut self, max_delete: impl Into<Option<u64>>) -> Self {
+        self.max_delete = max_delete.into();
+        self
+    }
+}
+
 /// The way to tell that two files are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,16 @@
 //! `Options`: the choices of a caller; the defaults are the fast and safe ones.
+//!
+//! Each field has a setter of its name, for chains:
+//!
+//! ```
+//! use gridftp_client::options::{ConnectOptions, CopyOptions, Level, Verify};
+//!
+//! let connect = ConnectOptions::default().protect(Level::Clear);
+//! let options = CopyOptions::default().connect(connect).recursive(true).verify(Verify::Cheapest);
+//! assert!(options.recursive && options.connect.protect == Some(Level::Clear));
+//! ```
+
+mod setters;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZero;

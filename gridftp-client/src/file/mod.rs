@@ -14,9 +14,7 @@
 //! let site = Site::new("data.example.org", 2811);
 //! let client = Client::connect(&site, Arc::new(ConnectOptions::default())).await?;
 //!
-//! let mut options = ReadOptions::default();
-//! options.offset = 4096;
-//! let mut reader = client.into_reader("/run7/events", options);
+//! let mut reader = client.into_reader("/run7/events", ReadOptions::default().offset(4096));
 //! let mut word = [0; 8];
 //! reader.read_exact(&mut word).await?;
 //! let client = reader.stop().await.ok_or("the session ended")?;

@@ -48,6 +48,36 @@ impl Default for ReadOptions {
     }
 }
 
+impl ReadOptions {
+    /// Sets [`offset`](field@Self::offset).
+    #[must_use]
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Sets [`length`](field@Self::length).
+    #[must_use]
+    pub fn length(mut self, length: impl Into<Option<u64>>) -> Self {
+        self.length = length.into();
+        self
+    }
+
+    /// Sets [`module`](field@Self::module).
+    #[must_use]
+    pub fn module(mut self, module: impl Into<Option<String>>) -> Self {
+        self.module = module.into();
+        self
+    }
+
+    /// Sets [`streams`](field@Self::streams).
+    #[must_use]
+    pub fn streams(mut self, streams: u32) -> Self {
+        self.streams = streams;
+        self
+    }
+}
+
 /// A remote file that is being read.
 ///
 /// It ends when the server has said that it sent all, and no earlier: a file that was cut off is

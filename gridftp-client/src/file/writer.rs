@@ -65,6 +65,29 @@ impl Default for WriteOptions {
     }
 }
 
+impl WriteOptions {
+    /// Sets [`from`](field@Self::from).
+    #[must_use]
+    pub fn from(mut self, from: WriteFrom) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Sets [`streams`](field@Self::streams).
+    #[must_use]
+    pub fn streams(mut self, streams: u32) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// Sets [`exclusive`](field@Self::exclusive).
+    #[must_use]
+    pub fn exclusive(mut self, exclusive: bool) -> Self {
+        self.exclusive = exclusive;
+        self
+    }
+}
+
 /// A remote file that is being written.
 ///
 /// Shutting down waits for the server's final reply, and gives a refusal as the error. Flushing waits until all is with the kernel or the layers of the data stack. Nothing is
