@@ -18,7 +18,8 @@ fn copy(source: &ScriptedServer, destination: &ScriptedServer, flags: &[&str]) -
     let urls: Vec<_> = urls.iter().map(String::as_str).collect();
     let to = destination.url("to/");
     let tree = Tree::new()?;
-    cp_in(&tree, &[&["-j", "1"], flags, &urls, &[&to]].concat())
+    let all = [&["-j", "1", "--relay", "never"], flags, &urls, &[&to]];
+    cp_in(&tree, &all.concat())
 }
 
 #[test]

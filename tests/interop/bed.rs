@@ -100,7 +100,12 @@ impl Client {
     pub(crate) fn command(self) -> Result<Option<Command>> {
         Ok(match self {
             Self::Guc => Peer::GlobusUrlCopy.require("interop"),
-            Self::Cp => Some(Command::new(binary("gridftp-cp")?)),
+            Self::Cp => {
+                let mut client = Command::new(binary("gridftp-cp")?);
+                // A copy between servers that passes this machine would hide what they refuse.
+                client.env("GRIDFTP_RELAY", "never");
+                Some(client)
+            }
         })
     }
 

@@ -157,3 +157,57 @@ fn no_authority((kinds, version): ([Kind; 2], &str)) -> Result<()> {
         .across(&lab, &flags, "data private")
         .with_context(|| format!("{kinds:?} {version}"))
 }
+
+#[test]
+fn data_that_passes_this_machine_is_protected_on_both_ways() -> Result<()> {
+    let pairs = [
+        [Kind::Globus, Kind::Globus],
+        [Kind::Globus, Kind::Ours],
+        [Kind::Ours, Kind::Globus],
+        [Kind::Ours, Kind::Ours],
+    ];
+    for kinds in pairs {
+        let lab = Lab::new()?;
+        let Some(servers) = Servers::new([&lab, &lab], kinds, "TLS1_3_VERSION")? else {
+            continue;
+        };
+        let always = ["--relay", "always", "--verify"];
+        for (flags, told) in [
+            (&[][..], "data private, DCAU self"),
+            (&["--protect", "safe"], "data safe, DCAU self"),
+            (
+                &["--dcau", "none", "--protect", "clear"],
+                "data clear, DCAU none",
+            ),
+        ] {
+            let flags = [&always, flags].concat();
+            servers
+                .across(&lab, &flags, told)
+                .with_context(|| format!("{kinds:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Only one of the servers authenticates data connections.
+#[test]
+fn a_server_with_grid_security_and_one_without_have_data_pass_this_machine() -> Result<()> {
+    let (lab, plain, secured) = (Lab::new()?, Tree::new()?, Tree::new()?);
+    let server = lab.serve_ours(&secured, &[])?;
+    let other = Host::ours(plain.root())?;
+    secured.file("file", 3_000_017, 10)?;
+    let mut client = lab.client(Kind::Ours)?.context("our own client")?;
+    let flags = ["--relay", "auto", "-v"];
+    let done = copy(
+        &mut client,
+        &flags,
+        &url(&server, "file"),
+        &other.url("copy"),
+    )?
+    .ok()?;
+    same_file(&secured.path("file"), &plain.path("copy"))?;
+    let told = "pass this machine: third party: only one of the servers authenticates";
+    ensure!(done.stderr.contains(told), "{}", done.report());
+    ensure!(done.stderr.contains("data private"), "{}", done.report());
+    Ok(())
+}
