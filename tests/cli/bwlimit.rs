@@ -15,10 +15,11 @@ fn all_files_together_keep_to_the_rate() -> Result<()> {
         }
         let to = bed.url("up/");
         let (back, from) = ("back/", bed.url("up/"));
-        for [from, to] in [["dir/", &to], [&from, back]] {
+        let other = bed.url("other/");
+        for [from, to] in [["dir/", &to], [&from, back], [&from, &other]] {
             let begun = Instant::now();
-            let limited = ["-r", "-j", "3", "--bwlimit", "1M", from, to];
-            bed.cp(&[flags, &limited].concat())?.ok()?;
+            let limited = ["-r", "-j", "3", "--bwlimit", "1M", "--relay", "always"];
+            bed.cp(&[flags, &limited, &[from, to]].concat())?.ok()?;
             // Two periods of 50 ms may pass at once.
             let least = Duration::from_millis(1_850);
             ensure!(begun.elapsed() > least, "{flags:?}: {:?}", begun.elapsed());
@@ -26,6 +27,7 @@ fn all_files_together_keep_to_the_rate() -> Result<()> {
         for name in ["a", "b", "c"] {
             bed.same(&format!("dir/{name}"), &format!("up/{name}"))?;
             bed.same(&format!("back/{name}"), &format!("up/{name}"))?;
+            bed.same(&format!("dir/{name}"), &format!("other/{name}"))?;
         }
     }
     Ok(())
@@ -36,7 +38,8 @@ fn a_rate_that_cannot_be_kept_is_refused() -> Result<()> {
     let bed = Bed::new()?;
     let (from, to) = (bed.url("a"), bed.url("b"));
     let told = bed.cp(&["--bwlimit", "1M", &from, &to])?;
-    fails(&told, 2, &["bytes between two servers do not pass here"])?;
+    let remedy = "bytes between two servers do not pass here; add --relay always";
+    fails(&told, 2, &[remedy])?;
     let told = bed.cp(&["--bwlimit", "25:00,1M", &from, "b"])?;
     fails(&told, 2, &["25:00: write hours and minutes"])
 }

@@ -311,3 +311,49 @@ fn the_globus_program_leaves_third_party_out_by_notpt() -> Result<()> {
     );
     same_file(&servers.from.path("file"), &servers.to.path("copy"))
 }
+
+/// Bytes that the destination has are not read from the source again.
+#[test]
+fn a_copy_that_broke_off_goes_on() -> Result<()> {
+    const LARGE: u64 = 12_000_001;
+    const AFTER: u64 = 9_000_000;
+    for (at_source, later) in [(true, false), (true, true), (false, true)] {
+        let (here, from, to) = (Tree::new()?, Tree::new()?, Tree::new()?);
+        let (source, destination) = (Host::ours(from.root())?, Host::ours(to.root())?);
+        from.file("file", LARGE, 3)?;
+        let plan = Break::Everything { after: AFTER };
+        let behind = if at_source { &source } else { &destination };
+        let relay = Relay::paced(behind.addr(), plan, 12_000_000)?;
+        let through = behind.url_at(relay.addr(), "file");
+        let (url, target) = match at_source {
+            true => (through, destination.url("file")),
+            false => (source.url("file"), through),
+        };
+        let retries = if later { "0" } else { "2" };
+        let flags = [
+            "--relay",
+            "always",
+            "--resume",
+            "--json",
+            "--retries",
+            retries,
+        ];
+        let run = || cp_in(&here, &[&flags[..], &[&url, &target]].concat());
+        let mut done = run()?;
+        if later {
+            ensure!(done.status.code() != Some(0), "{}", done.report());
+            ensure!(!to.path("file").exists(), "a part is there");
+            done = run()?;
+        }
+        let done = done.ok()?;
+        ensure!(relay.broke());
+        same_file(&from.path("file"), &to.path("file"))?;
+        let passed = relay.passed();
+        ensure!(
+            passed < LARGE + 2_000_000,
+            "{passed} bytes: {}",
+            done.report()
+        );
+    }
+    Ok(())
+}

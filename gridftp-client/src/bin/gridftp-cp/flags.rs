@@ -102,7 +102,7 @@ pub(crate) struct Flags {
     pub(crate) disk_stack: Option<String>,
 
     /// Most bytes a second of all files together, up and down each; K, M and G are accepted. Times of
-    /// the day have their own: "08:00,10M 18:00,off"
+    /// the day have their own: "08:00,10M 18:00,off". Between servers with --relay always
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Schedule>,
 

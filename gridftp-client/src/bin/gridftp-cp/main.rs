@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use gridftp_client::options::RateLimit;
+use gridftp_client::options::{RateLimit, Relay};
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::receipts::Receipts;
@@ -120,12 +120,13 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let destination = flags.connection.grid.of_destination(parse(destination)?);
     let is_remote = |end: &Location| matches!(end, Location::Remote(_));
+    let options = flags.copy_options()?;
+    let between = is_remote(&destination) && sources.iter().any(is_remote);
     anyhow::ensure!(
-        flags.bwlimit.is_none() || !is_remote(&destination) || !sources.iter().any(is_remote),
-        "usage: --bwlimit: bytes between two servers do not pass here; leave it out"
+        flags.bwlimit.is_none() || !between || options.relay == Relay::Always,
+        "usage: --bwlimit: bytes between two servers do not pass here; add --relay always"
     );
     let totals = Arc::new(Totals::default());
-    let options = flags.copy_options()?;
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     // The names to copy have been read, and may be of the same file.
     let receipts = receipts(flags, &options, report)?;
