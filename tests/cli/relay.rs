@@ -357,3 +357,28 @@ fn a_copy_that_broke_off_goes_on() -> Result<()> {
     }
     Ok(())
 }
+
+/// The bytes that passed stand for the source's, also behind an attempt that broke off.
+#[test]
+fn a_source_without_digests_is_compared_with_its_copy() -> Result<()> {
+    for (flags, algorithm) in [(&[][..], "BLAKE3"), (&["--verify=sha256"], "SHA256")] {
+        let asked = AtomicUsize::new(0);
+        let source = ScriptedServer::start(move |line| {
+            match line.starts_with("MIDWAY RETR") && asked.fetch_add(1, Ordering::SeqCst) == 0 {
+                true => Reaction::say("426 torn"),
+                false => Reaction::Usual,
+            }
+        })?;
+        source.file("/from", vec![7; 500_000]);
+        let (here, to) = (Tree::new()?, Tree::new()?);
+        let destination = Host::ours(to.root())?;
+        let (from, target) = (source.url("from"), destination.url("to"));
+        let all = [&["--relay", "always", "--json"], flags, &[&from, &target]];
+        let done = cp_in(&here, &all.concat())?.ok()?;
+        let told = format!("\"algorithm\":\"{algorithm}\"");
+        ensure!(done.stdout.contains(&told), "{}", done.report());
+        ensure!(done.stdout.contains("\"retries\":1"), "{}", done.report());
+        ensure!(std::fs::read(to.path("to"))? == vec![7; 500_000]);
+    }
+    Ok(())
+}
