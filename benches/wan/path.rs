@@ -64,7 +64,7 @@ const BESIDE: f64 = 0.8;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The setting of a copy.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Setting {
     /// Default flags.
     Default,
@@ -184,7 +184,9 @@ impl Ends {
             Setting::Cubic,
             Setting::Globus,
         ] {
-            rates.push(self.rate(setting, way, scale)? * 8.0 / 1e6);
+            let rate = self.rate(setting, way, scale)? * 8.0 / 1e6;
+            eprintln!("{setting:?}, {}: {rate:.1} Mbit/s", way.name());
+            rates.push(rate);
         }
         let [own, bbr, cubic, globus] = rates.try_into().ok().context("a rate is missing")?;
         Ok(row(profile, way, own, [bbr, cubic, globus]))

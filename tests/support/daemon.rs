@@ -65,7 +65,10 @@ impl Output {
 
 impl Daemon {
     /// Starts `command` and waits for the line of its output from which `ready` reads the address.
-    pub fn start(command: &mut Command, ready: fn(&str) -> Option<SocketAddr>) -> Result<Self> {
+    pub fn start(
+        command: &mut Command,
+        ready: impl Fn(&str) -> Option<SocketAddr> + Send + 'static,
+    ) -> Result<Self> {
         let what = describe(command);
         let mut child = command
             .stdin(Stdio::null())

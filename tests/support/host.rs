@@ -1,7 +1,7 @@
 //! `Host`: one GridFTP server over one tree, ours or the Globus one, addressed by URLs.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -101,13 +101,18 @@ impl Host {
     }
 
     fn globus_daemon(command: &mut Command, root: &Path) -> Result<Self> {
-        let daemon = Daemon::start(command, |line| {
-            let (host, port) = line
+        let words: Vec<_> = command.get_args().collect();
+        let interface = words.windows(2).rev().find_map(|pair| match pair {
+            [flag, ip] if *flag == "-control-interface" => ip.to_str()?.parse().ok(),
+            _ => None,
+        });
+        let ip: IpAddr = interface.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let daemon = Daemon::start(command, move |line| {
+            // It tells the name of the host for its address.
+            let (_, port) = line
                 .strip_prefix("Server listening at ")?
                 .rsplit_once(':')?;
-            // By its name, where it listens everywhere.
-            let host = host.parse().unwrap_or(Ipv4Addr::LOCALHOST);
-            Some(SocketAddr::from((host, port.parse().ok()?)))
+            Some(SocketAddr::from((ip, port.parse().ok()?)))
         })?;
         let prefix = root
             .to_str()

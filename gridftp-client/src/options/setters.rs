@@ -307,6 +307,13 @@ impl CopyOptions {
         self.fail_fast = fail_fast;
         self
     }
+
+    /// Sets [`explain`](field@Self::explain).
+    #[must_use]
+    pub fn explain(mut self, explain: bool) -> Self {
+        self.explain = explain;
+        self
+    }
 }
 
 #[cfg(test)]

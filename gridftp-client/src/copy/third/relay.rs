@@ -26,6 +26,7 @@ use crate::copy::queue::{Kind, Taken};
 use crate::copy::state::CopyState;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
+use crate::explain::Way;
 use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 
 /// Bytes that wait in memory where they come faster than they go.
@@ -277,11 +278,18 @@ impl Relay<'_> {
         };
         let path = shared.name_source(file.taken.file());
         let transfer = (&mut file.retrieve, file.expected);
-        let read = read(self.pair.source, self.source, transfer, path, inlet);
+        let watch = shared.watch(Way::Download);
+        let read = read(
+            self.pair.source,
+            (self.source, &watch),
+            transfer,
+            path,
+            inlet,
+        );
         let written = async {
             let mut outlet = Outlet { from, cut: false };
             let plan = SendPlan::new(Mode::Stream, Type::Image, RangeSet::new());
-            let watch = Watch::new();
+            let watch = shared.watch(Way::Upload);
             let data = self.destination.send_chunks(&mut outlet, &plan, &watch);
             let work = file.store.pass(&watch, Box::pin(data), |_| ());
             let sent = shared.watched(destination, &watch, work).await;
@@ -296,16 +304,15 @@ impl Relay<'_> {
 /// Reads a file, and hands its bytes over; the end only when the source has said that it sent all.
 async fn read(
     control: &Control,
-    channel: &mut DataChannel,
+    (channel, watch): (&mut DataChannel, &Watch),
     (retrieve, expected): (&mut Transfer, Option<u64>),
     path: String,
     mut inlet: Inlet,
 ) -> Ended<Option<Hasher>> {
-    let watch = Watch::new();
     let plan = ReceivePlan::new(Mode::Stream, Type::Image);
-    let data = channel.receive_chunks(&mut inlet, &plan, &watch);
-    let work = retrieve.run(&watch, Box::pin(data));
-    let received = control.watched(&watch, |_| (), work).await;
+    let data = channel.receive_chunks(&mut inlet, &plan, watch);
+    let work = retrieve.run(watch, Box::pin(data));
+    let received = control.watched(watch, |_| (), work).await;
     let whole = received.and_then(|received| {
         let got = received.bytes;
         let error = match expected {
