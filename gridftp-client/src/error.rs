@@ -369,6 +369,7 @@ impl TransferError {
     pub(crate) fn control(&self) -> Option<&ControlError> {
         match self {
             Self::Control(error) => Some(error),
+            Self::Apart { cause } => cause.control(),
             _ => None,
         }
     }
@@ -385,6 +386,7 @@ impl TransferError {
                 .downcast_ref::<gridftp_dsi::Error>()
                 .is_some_and(|error| error.kind() == gridftp_dsi::ErrorKind::Exists),
             Self::Both { destination, .. } => destination.is_taken(),
+            Self::Apart { cause } => cause.is_taken(),
             error => error.reply().map(FailureKind::of) == Some(FailureKind::Exists),
         }
     }
@@ -442,6 +444,7 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_corrupt() || destination.is_corrupt(),
+            Self::Apart { cause } => cause.is_corrupt(),
             error => error.reply().map(FailureKind::of) == Some(FailureKind::ChecksumMismatch),
         }
     }
@@ -457,6 +460,7 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_gone() || destination.is_gone(),
+            Self::Apart { cause } => cause.is_gone(),
             _ => false,
         }
     }

@@ -40,11 +40,11 @@
 //!
 //! # Data between two servers
 //!
-//! It goes from one to the other (third party). Where they refuse that, or cannot agree on its
-//! protection, it passes this machine: a file is read from the source while it is written to the
-//! destination, in MODE S, with about 1 MiB of it in memory and none on disk. The destination's
-//! digest is then compared with that of the bytes which passed. [`options::Relay`] has it always or
-//! never so.
+//! It goes from one to the other (third party). Where they refuse that, or cannot protect
+//! it and both protect data alike here, it passes this machine: a file is read from the source while
+//! it is written to the destination, in MODE S, with about 1 MiB of it in memory and none on disk.
+//! Where the destination gives digests, its own is then compared with that of the bytes which passed,
+//! or of a resumed file with the source's. [`options::Relay`] has it always or never so.
 //!
 //! # How a broken transfer goes on
 //!
@@ -119,7 +119,7 @@
 //! whichever end connects: this end is the TLS client and resumes the session of the control
 //! connection, which some servers demand. [`ConnectOptions::protect`] leaves them in clear text. One
 //! that ends without the end mark of TLS was cut off. Two servers cannot protect the data between
-//! them by TLS, so it passes this machine unless it may be clear.
+//! them by TLS, so it passes this machine unless it may be clear, or [`options::Relay::Never`].
 //!
 //! # Grid security
 //!

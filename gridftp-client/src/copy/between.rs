@@ -85,12 +85,19 @@ fn lacks_connection(error: &TransferError) -> bool {
         TransferError::Control(ControlError::Refused { command, reply, .. }) => {
             let names_peer = ["PORT", "EPRT", "SPOR", "PASV", "EPSV", "SPAS"];
             let sets_up = names_peer.iter().any(|verb| command.starts_with(verb));
-            is_cut_off(reply) || sets_up && !FailureKind::of(reply).is_transient()
+            match sets_up {
+                true => !FailureKind::of(reply).is_transient(),
+                // The words of a storage behind the server are no matter of these connections.
+                false => is_cut_off(reply) && reply.code().number() != 550,
+            }
         }
         TransferError::Both {
             source,
             destination,
-        } => lacks_connection(source) || lacks_connection(destination),
+        } => {
+            let is_gone = source.is_gone() || destination.is_gone();
+            !is_gone && (lacks_connection(source) || lacks_connection(destination))
+        }
         _ => false,
     }
 }

@@ -191,23 +191,29 @@ fn data_that_passes_this_machine_is_protected_on_both_ways() -> Result<()> {
 
 /// Only one of the servers authenticates data connections.
 #[test]
-fn a_server_with_grid_security_and_one_without_have_data_pass_this_machine() -> Result<()> {
+fn data_of_a_server_with_grid_security_passes_to_one_without_only_if_asked() -> Result<()> {
     let (lab, plain, secured) = (Lab::new()?, Tree::new()?, Tree::new()?);
     let server = lab.serve_ours(&secured, &[])?;
     let other = Host::ours(plain.root())?;
     secured.file("file", 3_000_017, 10)?;
     let mut client = lab.client(Kind::Ours)?.context("our own client")?;
-    let flags = ["--relay", "auto", "-v"];
-    let done = copy(
-        &mut client,
-        &flags,
-        &url(&server, "file"),
-        &other.url("copy"),
-    )?
-    .ok()?;
+    let mut relayed = |how| {
+        let flags = ["--relay", how, "-v"];
+        let (from, to) = (url(&server, "file"), other.url("copy"));
+        copy(&mut client, &flags, &from, &to)
+    };
+    // One of the two ways would be in clear text.
+    let refused = relayed("auto")?.failed()?;
+    let told = "only one of the servers authenticates";
+    ensure!(refused.stderr.contains(told), "{}", refused.report());
+    ensure!(
+        refused.stderr.contains("--relay always"),
+        "{}",
+        refused.report()
+    );
+    ensure!(!plain.path("copy").exists(), "it was copied");
+    let done = relayed("always")?.ok()?;
     same_file(&secured.path("file"), &plain.path("copy"))?;
-    let told = "pass this machine: third party: only one of the servers authenticates";
-    ensure!(done.stderr.contains(told), "{}", done.report());
     ensure!(done.stderr.contains("data private"), "{}", done.report());
     Ok(())
 }

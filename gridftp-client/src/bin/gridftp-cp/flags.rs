@@ -128,8 +128,8 @@ pub(crate) struct Flags {
     #[arg(long, conflicts_with = "verify")]
     pub(crate) no_verify: bool,
 
-    /// Have the data between two servers pass this machine, in MODE S and without a file here: where
-    /// the servers refuse to move it between them, always or never
+    /// Have the data between two servers pass this machine, in MODE S over one stream a file, without
+    /// a file here
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) relay: RelayFlag,
 
@@ -258,7 +258,8 @@ pub(crate) enum ModeFlag {
 /// `--relay`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum RelayFlag {
-    /// Where the servers refuse to move it between them.
+    /// Where the servers refuse connections to each other, or cannot protect them and both protect
+    /// those to this machine alike.
     #[default]
     Auto,
     /// Always.

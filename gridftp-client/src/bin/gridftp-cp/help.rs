@@ -83,7 +83,7 @@ at a server that has it. A destination that exists and is no regular file, such 
 written directly.
 
 Data between two servers goes from one to the other, or passes this machine where they refuse that \
-(--relay).
+and both protect it alike (--relay).
 
 NAME:/PATH is a path below the URL of [place.NAME] in ~/.config/gridftp/config.toml, or in \
 $GRIDFTP_CONFIG. A flag that the command line leaves out is taken from its variable (--block-size \

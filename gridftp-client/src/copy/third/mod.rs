@@ -115,8 +115,14 @@ pub(crate) async fn run(
         return relay::run(source, destination, shared).await;
     }
     match protect::protect(source, destination).await {
-        // What one of them was told of the other no longer holds.
-        Err(Stop::Fatal(error)) if shared.note_apart(&error) => return Err(Stop::Replace),
+        // What one of them was told of the other no longer holds. The way through this machine is as
+        // private as the one that was asked for, or it is not chosen unasked.
+        Err(Stop::Fatal(error @ TransferError::Request { .. }))
+            if source.data_protection() == destination.data_protection()
+                && shared.note_apart(&error) =>
+        {
+            return Err(Stop::Replace);
+        }
         protected => protected?,
     }
     let algorithm = shared.algorithm(&[source, destination]).await;
