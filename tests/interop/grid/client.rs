@@ -196,8 +196,8 @@ fn data_of_a_server_with_grid_security_passes_to_one_without_only_if_asked() -> 
     let server = lab.serve_ours(&secured, &[])?;
     let other = Host::ours(plain.root())?;
     secured.file("file", 3_000_017, 10)?;
-    let mut client = lab.client(Kind::Ours)?.context("our own client")?;
-    let mut relayed = |how| {
+    let relayed = |how| {
+        let mut client = lab.client(Kind::Ours)?.context("our own client")?;
         let flags = ["--relay", how, "-v"];
         let (from, to) = (url(&server, "file"), other.url("copy"));
         copy(&mut client, &flags, &from, &to)
