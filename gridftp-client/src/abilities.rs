@@ -15,6 +15,8 @@ pub struct Abilities {
     pub extended: bool,
     /// Machine-readable listings.
     pub mlst: bool,
+    /// Machine-readable listings name the targets of symbolic links (`UNIX.slink`).
+    pub slink: bool,
     /// Transfers may be tagged: the data of a store may follow it unasked.
     pub tags: bool,
     /// The bytes of a broken upload are kept apart from its final name, and `SITE HELD` tells of
@@ -51,6 +53,9 @@ impl Abilities {
         Self {
             extended: known.extended_mode().may(),
             mlst: known.has("MLST").may(),
+            slink: known
+                .parameters("MLST")
+                .is_some_and(|facts| facts.to_ascii_lowercase().contains("unix.slink")),
             tags: known.tagged_transfers().is_yes(),
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),

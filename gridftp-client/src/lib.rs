@@ -151,8 +151,8 @@
 //!
 //! In MODE S data follows the server's word that it takes the upload, and between two servers
 //! `STOR` goes before `RETR`. The password goes out when the server asks for it. Where there is no
-//! `MLSD`, `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for
-//! a file. A part of a file is written by `ESTO`, which not every server has. A part of a file is
+//! `MLSD`, `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link that is
+//! followed is taken for a file. A part of a file is written by `ESTO`, which not every server has. A part of a file is
 //! read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
 //! # Which bytes are compared
@@ -223,6 +223,33 @@
 //!   written into the file that is there, and a copy that breaks off leaves it half changed,
 //! - through a [disk stack](ConnectOptions::disk_stack), and by a [`Writer`](file::Writer).
 //!
+//! # Symbolic links
+//!
+//! Links in a tree are followed unless [`CopyOptions::links`](options::CopyOptions::links) says
+//! otherwise; a source or a destination that is named itself is followed in any case. With
+//! [`Links::Copy`](options::Links::Copy)
+//!
+//! - links are made once all files of their sources are in place, so that no file is written through
+//!   one of them. They have no times of their own.
+//! - a link of a server that leads out of its tree is counted as failed: by an absolute path, by more
+//!   `..` than it is deep, or by a `..` behind a name, which may be a link too. A later run would
+//!   write there. A link of this machine is sent as it is; our server makes none that leads out of
+//!   what it serves.
+//! - an absolute target within the source tree becomes a relative one. A Globus server tells all
+//!   targets so, and resolved: a link to a link leads to the end of both. It does not list links that
+//!   lead nowhere.
+//! - a link at the destination that differs is replaced, as a file is, and one in the place of a file
+//!   is removed before that is written. One in the place of a directory is an error, and nothing is
+//!   written through it.
+//! - links are made here and at servers of this kind. Others make links to their own objects only, by
+//!   absolute paths, or none: there links are left out, and a warning tells it.
+//! - a server without `UNIX.slink` in its `MLST` feature may not tell its links, which are followed
+//!   then; a warning tells it, and another that a link has no target in its listing and is left out.
+//!
+//! [`Manner::delete`] removes links that no source has, and never what they lead to. With
+//! [`Links::Skip`](options::Links::Skip) it keeps all links at the destination, and refuses servers
+//! that do not tell them.
+//!
 //! # Sources that are not copied
 //!
 //! - A source that is its own destination, or a tree that the destination lies in, is refused
@@ -271,6 +298,7 @@ mod gateway;
 mod glob;
 mod grid;
 mod guard;
+mod links;
 pub mod list;
 pub mod local;
 mod login;

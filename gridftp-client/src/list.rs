@@ -9,7 +9,7 @@ use gridftp_data::{ReceivePlan, Watch};
 
 use crate::client::Client;
 use crate::clock::now;
-use crate::copy::{Lines, connect};
+use crate::copy::{Lines, connect_to};
 use crate::error::TransferError;
 use crate::ls::Form;
 use crate::names;
@@ -45,7 +45,7 @@ pub async fn list(
     loop {
         let (mut told, mut found) = (false, false);
         let attempt = async {
-            let connected = connect(&remote.site, options, &observer).await;
+            let connected = connect_to(&remote.site, options, &observer).await;
             let mut client = connected.map_err(TransferError::from)?;
             let listing = client.attempt_list(path, |entry, known| {
                 told = true;

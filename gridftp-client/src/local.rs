@@ -1,6 +1,6 @@
 //! Walks local trees: streaming, in bounded memory, safe against loops of symbolic links.
 
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,8 @@ pub enum Found {
     Dir(Item),
     /// A regular file.
     File(Item),
+    /// A symbolic link that is not followed, and its target.
+    Link(Item, Vec<u8>),
     /// Something that cannot be copied: FIFO, device, socket.
     Special(PathBuf),
     /// Something that cannot be read, or a loop.
@@ -68,20 +70,21 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> (i64, u32) {
 ///
 /// The walk stops when the receiver is dropped.
 pub fn walk(root: PathBuf, avoid: Option<(u64, u64)>) -> mpsc::Receiver<Found> {
-    walk_chosen(root, avoid, |_, _| true)
+    walk_chosen(root, avoid, true, |_, _| true)
 }
 
-/// As [`walk`], of the names that `takes` wants: it is told a path relative to the root, and whether
+/// As [`walk`], with links followed or not below the root, of the names that `takes` wants: it is told a path relative to the root, and whether
 /// that is a directory, of which nothing is told where it is not wanted.
 pub(crate) fn walk_chosen(
     root: PathBuf,
     avoid: Option<(u64, u64)>,
+    follows: bool,
     takes: impl Fn(&[u8], bool) -> bool + Send + 'static,
 ) -> mpsc::Receiver<Found> {
     let (tx, rx) = mpsc::channel(WAITING);
     tokio::task::spawn_blocking(move || {
         let mut entries = WalkDir::new(&root)
-            .follow_links(true)
+            .follow_links(follows)
             .max_open(OPEN_DIRS)
             .into_iter();
         while let Some(entry) = entries.next() {
@@ -168,9 +171,23 @@ fn found(root: &Path, entry: walkdir::Result<walkdir::DirEntry>) -> Found {
         Ok((entry, meta)) => (entry.into_path(), meta),
         Err(error) => return walk_error(root, error),
     };
-    let (path, meta) = entry;
+    let (path, mut meta) = entry;
     let relative = relative(root, &path).to_vec();
-    if meta.is_dir() {
+    let mut target = None;
+    if meta.is_symlink() {
+        let followed = match relative.is_empty() {
+            true => std::fs::metadata(&path).map(|there| meta = there),
+            false => std::fs::read_link(&path).map(|to| target = Some(to)),
+        };
+        if let Err(error) = followed {
+            let error = TransferError::local("read", path.as_os_str().as_bytes(), error);
+            return Found::Error(path, error);
+        }
+    }
+    if let Some(target) = target {
+        let target = target.into_os_string().into_vec();
+        Found::Link(Item::new(path, relative, &meta), target)
+    } else if meta.is_dir() {
         Found::Dir(Item::new(path, relative, &meta))
     } else if meta.is_file() {
         Found::File(Item::new(path, relative, &meta))
@@ -203,8 +220,8 @@ fn walk_error(root: &Path, error: walkdir::Error) -> Found {
 mod tests {
     use super::*;
 
-    async fn all(root: &Path) -> Vec<String> {
-        let mut rx = walk(root.to_owned(), None);
+    async fn all(root: &Path, follows: bool) -> Vec<String> {
+        let mut rx = walk_chosen(root.to_owned(), None, follows, |_, _| true);
         let mut seen = Vec::new();
         while let Some(found) = rx.recv().await {
             seen.push(match found {
@@ -216,6 +233,11 @@ mod tests {
                         item.size
                     )
                 }
+                Found::Link(item, target) => format!(
+                    "l {} {}",
+                    String::from_utf8(item.relative).unwrap(),
+                    String::from_utf8(target).unwrap()
+                ),
                 Found::Special(path) => format!("s {}", path.file_name().unwrap().display()),
                 Found::Error(path, _) => format!("e {}", path.file_name().unwrap().display()),
             });
@@ -235,7 +257,7 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", root.join("dangling")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, root.join("fifo"), rustix::fs::Mode::RWXU).unwrap();
         assert_eq!(
-            all(root).await,
+            all(root, true).await,
             [
                 "d ",
                 "d sub",
@@ -243,6 +265,21 @@ mod tests {
                 "e up",
                 "f link 5",
                 "f sub/file 5",
+                "s fifo"
+            ]
+        );
+        let link = dir.path().join("root");
+        std::os::unix::fs::symlink(".", &link).unwrap();
+        assert_eq!(
+            all(&link, false).await,
+            [
+                "d ",
+                "d sub",
+                "f sub/file 5",
+                "l dangling nowhere",
+                "l link sub/file",
+                "l root .",
+                "l sub/up ..",
                 "s fifo"
             ]
         );

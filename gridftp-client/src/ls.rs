@@ -2,6 +2,7 @@
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Command;
+use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet};
 use ftp_wire::path::FtpPath;
 
 use crate::abilities::Abilities;
@@ -94,6 +95,9 @@ fn unix(line: &[u8]) -> Option<Vec<u8>> {
         }
         (before, rest) = (next, behind);
     }
+    if kind == b'l' {
+        return size.and_then(|_| link(rest));
+    }
     let size = size?;
     let size = std::str::from_utf8(size).ok()?;
     let is = |at: usize, bits: &[u8]| rights.get(at).is_some_and(|bit| bits.contains(bit));
@@ -101,15 +105,24 @@ fn unix(line: &[u8]) -> Option<Vec<u8>> {
     let facts = match kind {
         b'-' => format!("Type=file;Size={size};UNIX.mode={mode:04o}; "),
         b'd' => format!("Type=dir;UNIX.mode={mode:04o}; "),
-        // Its target shows when it is asked for.
-        b'l' => "Type=file; ".to_owned(),
         _ => "Type=OS.unix=special; ".to_owned(),
     };
-    let name = match rest.windows(4).position(|w| w == b" -> ") {
-        Some(end) if kind == b'l' => rest.get(..end)?,
-        _ => rest,
-    };
-    (!name.is_empty()).then(|| [facts.as_bytes(), name].concat())
+    (!rest.is_empty()).then(|| [facts.as_bytes(), rest].concat())
+}
+
+/// A symbolic link, of which `ls` writes the name and the target.
+fn link(text: &[u8]) -> Option<Vec<u8>> {
+    let cut = text.windows(4).position(|w| w == b" -> ");
+    let (name, target) = text.split_at(cut.unwrap_or(text.len()));
+    // The kind of its target shows when it is asked for.
+    let mut entry = Entry::new(EntryKind::File, name);
+    entry.target = Some(target.get(4..).unwrap_or_default().to_vec());
+    let mut line = Vec::new();
+    entry.write_facts(
+        FactSet::NONE.with(Fact::Type).with(Fact::UnixSlink),
+        &mut line,
+    );
+    (!name.is_empty()).then_some(line)
 }
 
 /// The name behind a time as `ls` writes it: `Jan 02 2020`, `2 Jan 03:04`, `2020-01-02 03:04`.
@@ -178,7 +191,15 @@ mod tests {
             ),
             (
                 "lrwxrwxrwx 1 o g 4 Jan 1 10:00 to -> a -> b",
-                "Type=file; to",
+                "Type=file;UNIX.slink=a%20-%3E%20b; to",
+            ),
+            (
+                "lrwxrwxrwx 1 o g 4 Jan 1 10:00 to",
+                "Type=file;UNIX.slink=; to",
+            ),
+            (
+                "lrwxrwxrwx 1 o g 4 Jan 1 10:00 to -> ..",
+                "Type=file;UNIX.slink=..; to",
             ),
             (
                 "-rw-r--r-- 1 o g 99 2020-01-02 03:04 May 5 2001",

@@ -90,6 +90,8 @@ pub(crate) enum Target {
     Nothing,
     /// A file.
     File(Facts),
+    /// A symbolic link, where such are not followed.
+    Link,
     /// Another object.
     Other,
 }
@@ -110,7 +112,7 @@ pub(crate) enum Decision {
 }
 
 const NEWER: &str = "its copy is newer";
-const DIFFERS: &str = "its copy differs, and --immutable keeps that";
+pub(crate) const DIFFERS: &str = "its copy differs, and --immutable keeps that";
 const NO_FILE: &str = "its destination is no file, and --immutable keeps that";
 
 impl Manner {
@@ -138,8 +140,8 @@ impl Manner {
     pub(crate) fn decide(&self, source: &Facts, target: &Target) -> Decision {
         let target = match target {
             Target::Nothing => return Decision::Copy,
-            Target::Other if self.immutable => return Decision::Refuse(NO_FILE),
-            Target::Other => return Decision::Copy,
+            Target::Other | Target::Link if self.immutable => return Decision::Refuse(NO_FILE),
+            Target::Other | Target::Link => return Decision::Copy,
             Target::File(facts) => facts,
         };
         let Some(comparison) = self.comparison() else {

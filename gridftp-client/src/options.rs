@@ -29,6 +29,7 @@ pub use xio_core::PortRange;
 
 pub use crate::choice::Choice;
 pub use crate::grid::{DataCredential, GridOptions};
+pub use crate::links::Links;
 pub use crate::manner::{Compare, Manner};
 pub use crate::rate_limit::RateLimit;
 
@@ -174,6 +175,8 @@ pub struct CopyOptions {
     pub concurrency: Option<u32>,
     /// Whether directories are copied.
     pub recursive: bool,
+    /// What becomes of symbolic links in the trees.
+    pub links: Links,
     /// The files to copy, among those of the sources.
     pub choice: Choice,
     /// What becomes of files that are at their destination already.
@@ -223,6 +226,7 @@ impl Default for CopyOptions {
             stripe_layout: None,
             concurrency: None,
             recursive: false,
+            links: Links::Follow,
             choice: Choice::default(),
             manner: Manner::default(),
             offset: None,

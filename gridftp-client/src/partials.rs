@@ -11,7 +11,7 @@ use ftp_wire::path::FtpPath;
 use gridftp_dsi_posix::kept::{self, Kept};
 use walkdir::WalkDir;
 
-use crate::copy::connect;
+use crate::copy::connect_to;
 use crate::copy::notes::{self, Note};
 use crate::error::TransferError;
 use crate::options::CopyOptions;
@@ -221,7 +221,7 @@ pub async fn discard(
         return Err(TransferError::request(what, "wait for the end of that run"));
     };
     let hidden = now.map_or_else(|| hidden.clone(), |upload| upload.hidden);
-    let client = connect(&at.site, options, &observer).await?;
+    let client = connect_to(&at.site, options, &observer).await?;
     let command = match hidden {
         Some(hidden) => Command::Dele(hidden),
         None => Command::Site(SiteCommand::DropHeld(client.path(&at.path)?)),

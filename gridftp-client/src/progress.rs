@@ -105,6 +105,24 @@ pub enum Event<'a> {
         /// Its place.
         path: &'a str,
     },
+    /// A symbolic link was made at the destination.
+    Linked {
+        /// Where from.
+        source: &'a str,
+        /// The destination.
+        destination: &'a str,
+        /// The text of the link.
+        target: &'a str,
+    },
+    /// A symbolic link would be made, were this not a dry run.
+    PlannedLink {
+        /// Where from.
+        source: &'a str,
+        /// The destination.
+        destination: &'a str,
+        /// The text of the link.
+        target: &'a str,
+    },
     /// A file was left out on purpose.
     Skipped {
         /// Where from.
@@ -178,6 +196,7 @@ pub struct Totals {
     skipped: AtomicU64,
     same: AtomicU64,
     deleted: AtomicU64,
+    linked: AtomicU64,
     failed: AtomicU64,
     bytes: Arc<AtomicU64>,
     held: AtomicU64,
@@ -266,6 +285,8 @@ pub struct Counts {
     pub files_same: u64,
     /// Names that were removed at the destination, since no source has them.
     pub deleted: u64,
+    /// Symbolic links that were made; those left out, the same and failed count as files.
+    pub links: u64,
     /// Files that failed for good.
     pub files_failed: u64,
     /// Bytes moved, those of failed attempts included.
@@ -291,6 +312,7 @@ impl Totals {
             files_skipped: self.skipped.load(Ordering::Relaxed),
             files_same: self.same.load(Ordering::Relaxed),
             deleted: self.deleted.load(Ordering::Relaxed),
+            links: self.linked.load(Ordering::Relaxed),
             files_failed: self.failed.load(Ordering::Relaxed),
             bytes_moved: self.bytes.load(Ordering::Relaxed),
             bytes_held: self.held.load(Ordering::Relaxed),
@@ -339,6 +361,10 @@ impl Totals {
 
     pub(crate) fn deleted(&self) {
         self.deleted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn linked(&self) {
+        self.linked.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn failed(&self) {

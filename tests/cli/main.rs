@@ -16,6 +16,7 @@ mod hostile;
 mod idle;
 mod itself;
 mod library;
+mod links;
 mod memory;
 mod messages;
 mod names;

@@ -25,6 +25,9 @@ const LINE_ORDER: [Fact; 14] = [
     Fact::Staged,
 ];
 
+/// The beginning of a `Type` that tells the target of a link (RFC 3659 §7.5.1.5).
+const LINK_TO: &[u8] = b"OS.unix=slink:";
+
 /// The value of the `Error` fact for a name that no line can carry.
 const UNNAMEABLE: &str = "InvalidName";
 
@@ -200,7 +203,14 @@ impl Entry {
 
     fn take_fact(&mut self, fact: Fact, value: &[u8]) -> Option<()> {
         match fact {
-            Fact::Type => self.kind = EntryKind::from_fact(value),
+            Fact::Type => {
+                self.kind = EntryKind::from_fact(value);
+                if let Some((kind, target)) = value.split_at_checked(LINK_TO.len())
+                    && kind.eq_ignore_ascii_case(LINK_TO)
+                {
+                    self.target.get_or_insert_with(|| target.to_vec());
+                }
+            }
             Fact::Modify => self.modified = TimeVal::parse(value)?,
             Fact::Charset => {}
             Fact::Size => self.size = number(value, 10)?,

@@ -174,7 +174,12 @@ fn lines_of_other_servers_are_read() {
     assert_eq!(e.modified.nanos, 500_000_000);
     assert!(found.contains(Fact::Modify) && !found.contains(Fact::Size));
     let (e, _) = parse("Type=OS.unix=slink:/x;Unique=801g42; l").unwrap();
-    assert_eq!(e.kind, EntryKind::Slink);
+    assert_eq!(
+        (e.kind, e.target.as_deref()),
+        (EntryKind::Slink, Some(&b"/x"[..]))
+    );
+    let (e, _) = parse("Type=OS.unix=symlink;Unique=801g42; l").unwrap();
+    assert_eq!((e.kind, e.target), (EntryKind::Slink, None));
     assert_ne!(e.unique, (0, 0));
     assert_eq!(e.unique, parse("Unique=801g42; other").unwrap().0.unique);
     assert_ne!(e.unique, parse("Unique=801g43; other").unwrap().0.unique);

@@ -16,10 +16,12 @@ use super::pull::local;
 use super::queue::Taken;
 use super::state::CopyState;
 use crate::abilities::Abilities;
+use crate::client::parse_mlst;
 use crate::control::Control;
 use crate::error::{ControlError, TransferError};
 use crate::manner::{Decision, Target};
 use crate::names;
+use crate::options::Links;
 use crate::verify;
 
 /// A session with a server, and its features.
@@ -38,7 +40,7 @@ impl CopyState {
     pub(crate) async fn judge(&self, mut taken: Taken, ends: Ends<'_>) -> Option<Taken> {
         let manner = &self.options.manner;
         let job = taken.file_mut();
-        if job.judged || !manner.looks() {
+        if job.judged || !(manner.looks() || self.keeps_links(&job.to)) {
             return Some(taken);
         }
         match self.decide(job, ends).await {
@@ -69,7 +71,9 @@ impl CopyState {
 
     async fn decide(&self, job: &mut FileJob, ends: Ends<'_>) -> Result<Decision, TransferError> {
         let manner = &self.options.manner;
-        let target = self.target(job, ends.destination).await?;
+        let parent = names::parent(&job.to);
+        self.check_way(parent, ends.destination).await?;
+        let target = self.target(&job.to, ends.destination).await?;
         if let (Target::File(_), None, Some((control, abilities))) =
             (target, job.facts.modified, ends.source)
             && manner.comparison().is_some()
@@ -83,29 +87,37 @@ impl CopyState {
             let [source, copy] = self.digests(job, ends).await?;
             decision = manner.decide_by_digests([&source, &copy]);
         }
-        if let (Decision::Copy, Target::File(_), false) = (decision, target, self.options.dry_run) {
-            self.set_aside(&job.to, ends.destination).await?;
+        match target {
+            _ if decision != Decision::Copy || self.options.dry_run => {}
+            Target::File(_) => self.set_aside(&job.to, ends.destination).await?,
+            Target::Link if manner.backup_dir.is_some() => {
+                self.set_aside(&job.to, ends.destination).await?;
+            }
+            Target::Link => unlink(&job.to, ends.destination).await?,
+            Target::Nothing | Target::Other => {}
         }
         Ok(decision)
     }
 
-    /// The object at the destination of a file.
-    async fn target(
+    /// The object at `to` of the destination.
+    pub(super) async fn target(
         &self,
-        job: &FileJob,
+        to: &[u8],
         destination: Option<Server<'_>>,
     ) -> Result<Target, TransferError> {
+        let follows = !self.keeps_links(to);
         let (Some((control, abilities)), Some(inventory)) = (destination, self.inventory()) else {
-            return Ok(local_target(local(&job.to)));
+            return Ok(local_target(local(to), follows));
         };
-        let path = control.path(&job.to);
-        let path = path.ok_or_else(|| TransferError::unsendable(&job.to))?;
+        let path = control.path(to);
+        let path = path.ok_or_else(|| TransferError::unsendable(to))?;
         if self.hiding.is_new(&path) {
             return Ok(Target::Nothing);
         }
-        match inventory.at(&job.to).await? {
-            Told::Target(target) => Ok(target),
-            Told::Unlisted => match facts(control, abilities, &job.to).await? {
+        match inventory.at(to).await? {
+            Told::Target(target) if !follows || target != Target::Link => Ok(target),
+            Told::Unlisted if !follows && is_link(control, path.clone()).await? => Ok(Target::Link),
+            _ => match facts(control, abilities, to).await? {
                 Some(facts) => Ok(Target::File(facts)),
                 None if control.exists(&path).await? => Ok(Target::Other),
                 None => Ok(Target::Nothing),
@@ -198,12 +210,15 @@ impl CopyState {
         let site = self.destination.clone()?;
         let options = std::sync::Arc::new(self.options.connect.clone());
         let observer = std::sync::Arc::clone(&self.observer);
-        Some(Inventory::start(site, options, observer))
+        let follows = self.options.links != Links::Copy;
+        Some(Inventory::start(site, options, observer, follows))
     }
 }
 
-fn local_target(path: &Path) -> Target {
+fn local_target(path: &Path, follows: bool) -> Target {
+    let is_link = || path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
     match std::fs::metadata(path) {
+        _ if !follows && is_link() => Target::Link,
         Ok(meta) if meta.is_file() => {
             let item = crate::local::Item::new(path.to_owned(), Vec::new(), &meta);
             Target::File(Facts::of_local(&item))
@@ -212,6 +227,25 @@ fn local_target(path: &Path) -> Target {
         // A link that leads nowhere is replaced.
         Err(_) => Target::Nothing,
     }
+}
+
+/// Says whether a server tells of a link at `path`.
+async fn is_link(control: &Control, path: FtpPath) -> Result<bool, ControlError> {
+    let told = control.send(Command::Mlst(Some(path))).told().await?;
+    let entry = told.as_ref().and_then(parse_mlst);
+    Ok(entry.is_some_and(|(entry, _)| entry.target.is_some()))
+}
+
+/// Removes a link at the destination that a file replaces.
+async fn unlink(path: &[u8], destination: Option<Server<'_>>) -> Result<(), TransferError> {
+    let Some((control, _)) = destination else {
+        let removed = std::fs::remove_file(local(path));
+        return removed.map_err(|error| TransferError::local("remove link", path, error));
+    };
+    let wire = control.path(path);
+    let wire = wire.ok_or_else(|| TransferError::unsendable(path))?;
+    control.send(Command::Dele(wire)).finish().await?;
+    Ok(())
 }
 
 /// The facts of a file at a server; `None` where it tells none.
@@ -233,7 +267,11 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Moves a file at a server, where a file of an earlier run may have the name.
-async fn moved(control: &Control, from: FtpPath, to: FtpPath) -> Result<(), ControlError> {
+pub(super) async fn moved(
+    control: &Control,
+    from: FtpPath,
+    to: FtpPath,
+) -> Result<(), ControlError> {
     let rename = async || {
         // RFC 959 §4.1.3: nothing comes between the two commands.
         let mut from = control.send(Command::Rnfr(from.clone()));

@@ -37,22 +37,37 @@ pub(crate) async fn settle(shared: &Arc<CopyState>) {
         return;
     }
     let mut left = VecDeque::from(dirs);
-    let (mut failures, mut since) = (0, Instant::now());
-    loop {
-        let before = left.len();
-        let Err(error) = there(shared, &mut left).await else {
-            return;
-        };
-        if failures == 0 || left.len() < before {
-            (failures, since) = (0, Instant::now());
+    let work = async |left: &mut VecDeque<DirJob>| there(shared, left).await;
+    if let Err(error) = shared.insist(&mut left, work).await {
+        left.iter().for_each(|dir| tell(shared, dir, &error));
+    }
+}
+
+impl CopyState {
+    /// Does `work` on what is `left` over sessions of its own, as often as the transfer of a file is
+    /// tried; it takes from `left` what it has done.
+    pub(super) async fn insist<T>(
+        &self,
+        left: &mut VecDeque<T>,
+        mut work: impl AsyncFnMut(&mut VecDeque<T>) -> Result<(), TransferError>,
+    ) -> Result<(), TransferError> {
+        let (mut failures, mut since) = (0, Instant::now());
+        loop {
+            let before = left.len();
+            let Err(error) = work(left).await else {
+                return Ok(());
+            };
+            if failures == 0 || left.len() < before {
+                (failures, since) = (0, Instant::now());
+            }
+            failures += 1;
+            let gone = error.is_gone();
+            if !error.is_transient() || !self.options.goes_on(failures, since.elapsed(), gone) {
+                return Err(error);
+            }
+            self.note_gone(&error);
+            tokio::time::sleep(self.options.pause(failures)).await;
         }
-        failures += 1;
-        let gone = error.is_gone();
-        if !error.is_transient() || !shared.options.goes_on(failures, since.elapsed(), gone) {
-            return left.iter().for_each(|dir| tell(shared, dir, &error));
-        }
-        shared.note_gone(&error);
-        tokio::time::sleep(shared.options.pause(failures)).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::job::{FileJob, Item};
+use super::job::Item;
 use super::kept::Digest;
 use super::pull::tell_kept;
 use super::queue::Taken;
@@ -183,7 +183,7 @@ impl CopyState {
     pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
         let name = self.name_item(item);
         match item {
-            Item::File(job) => self.give_up(&name, self.below(job), error),
+            Item::File(job) => self.give_up(&name, self.below(&job.from, &job.to), error),
             // Directories count only where they fail.
             Item::Dir(job) => self.give_up_found(&name, self.below_root(&job.to), error),
         }
@@ -197,10 +197,10 @@ impl CopyState {
     }
 
     /// The name of a file below the destination, or its own where it is copied to another.
-    pub(crate) fn below<'a>(&self, job: &'a FileJob) -> &'a [u8] {
-        match job.to == self.root {
-            true => names::last(&job.from),
-            false => self.below_root(&job.to),
+    pub(crate) fn below<'a>(&self, from: &'a [u8], to: &'a [u8]) -> &'a [u8] {
+        match to == self.root {
+            true => names::last(from),
+            false => self.below_root(to),
         }
     }
 

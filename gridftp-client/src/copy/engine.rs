@@ -15,6 +15,8 @@ use super::window::COMMANDS;
 use super::{Stop, pull, push, third, trees};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
+use crate::options::CopyOptions;
+use crate::progress::Observer;
 use crate::transfer::ACCOUNT;
 use crate::url::Site;
 
@@ -284,6 +286,36 @@ pub(crate) async fn connect(shared: &CopyState) -> Result<Session, ConnectError>
         open(shared, shared.destination.as_ref())
     )?;
     Ok(Session::of(source, destination))
+}
+
+/// Connects to a server, before anything was copied.
+pub(crate) async fn connect_to(
+    site: &Site,
+    options: &CopyOptions,
+    observer: &Arc<dyn Observer>,
+) -> Result<Box<Client>, ConnectError> {
+    let connect = Arc::new(options.connect.clone());
+    let mut failures = 0;
+    loop {
+        match Box::pin(Client::connect_with(
+            site,
+            Arc::clone(&connect),
+            Arc::clone(observer),
+        ))
+        .await
+        {
+            Ok(client) => return Ok(Box::new(client)),
+            // Only a server that is there but busy is worth waiting for, before anything was
+            // copied.
+            Err(error @ ConnectError::Busy { .. })
+                if error.is_transient() && failures < options.retries =>
+            {
+                failures += 1;
+                tokio::time::sleep(options.pause(failures)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 async fn open(

@@ -47,6 +47,7 @@ impl Inventory {
         site: Site,
         options: Arc<ConnectOptions>,
         observer: Arc<dyn Observer>,
+        follows: bool,
     ) -> Self {
         let (questions, mut asked) = mpsc::channel::<Question>(WAITING);
         let mut lister = Lister {
@@ -55,6 +56,7 @@ impl Inventory {
             observer,
             client: None,
             tables: Tables::default(),
+            follows,
         };
         tokio::spawn(async move {
             while let Some(Question { path, answer }) = asked.recv().await {
@@ -91,6 +93,8 @@ struct Lister {
     observer: Arc<dyn Observer>,
     client: Option<Box<Client>>,
     tables: Tables,
+    /// Whether links are taken for the objects that they lead to.
+    follows: bool,
 }
 
 impl Lister {
@@ -107,11 +111,11 @@ impl Lister {
                 Box::new(Box::pin(connected).await?)
             }
         };
-        let mut table = self.tables.begin(dir);
+        let (mut table, follows) = (self.tables.begin(dir), self.follows);
         // A listing in another form tells no times.
         if client.abilities.mlst {
             let asked = if dir.is_empty() { b"." } else { dir };
-            let listed = client.list(asked, |entry, known| table.add(&entry, known));
+            let listed = client.list(asked, |entry, known| table.add(&entry, known, follows));
             match Box::pin(listed).await {
                 Ok(()) => {}
                 Err(error) if error.control().is_some_and(|e| e.is_not_found()) => {}
@@ -140,8 +144,8 @@ struct Tables {
 /// The listing of one directory.
 struct Table {
     dir: Vec<u8>,
-    /// Hashes of the names, which an object has that is no file, too.
-    files: HashMap<u64, Option<Facts>>,
+    /// The objects by the hashes of their names.
+    files: HashMap<u64, Target>,
     /// Whether all names are in it.
     whole: bool,
     hasher: RandomState,
@@ -170,8 +174,7 @@ impl Tables {
         let table = self.tables.iter().rev().find(|table| table.dir == dir)?;
         let hash = self.hasher.hash_one(name);
         Some(match (table.files.get(&hash), table.whole) {
-            (Some(Some(facts)), _) => Told::Target(Target::File(*facts)),
-            (Some(None), _) => Told::Target(Target::Other),
+            (Some(target), _) => Told::Target(*target),
             (None, true) => Told::Target(Target::Nothing),
             (None, false) => Told::Unlisted,
         })
@@ -179,15 +182,18 @@ impl Tables {
 }
 
 impl Table {
-    fn add(&mut self, entry: &Entry, known: FactSet) {
+    fn add(&mut self, entry: &Entry, known: FactSet, follows: bool) {
         if self.files.len() == NAMES {
             self.whole = false;
             return;
         }
-        let is_file = entry.kind == EntryKind::File;
-        let facts = is_file.then(|| Facts::of_entry(entry, known));
+        let target = match entry.kind {
+            _ if entry.target.is_some() && !follows => Target::Link,
+            EntryKind::File => Target::File(Facts::of_entry(entry, known)),
+            _ => Target::Other,
+        };
         let hash = self.hasher.hash_one(names::last(&entry.name));
-        self.files.insert(hash, facts);
+        self.files.insert(hash, target);
     }
 }
 
@@ -200,7 +206,7 @@ mod tests {
         for n in 0..names {
             let line = format!("type=file;size={n};modify=20200101000000; {n}");
             let (entry, known) = Entry::parse(line.as_bytes()).unwrap();
-            table.add(&entry, known);
+            table.add(&entry, known, true);
         }
         table
     }

@@ -193,7 +193,12 @@ impl<'a> Sorter<'a> {
         let Some(hollow) = self.chosen(&entry) else {
             return self.refused.set(true);
         };
-        if let Some(why) = &entry.error {
+        let is_link = self.shared.is_link(&entry);
+        if let Some(why) = entry
+            .error
+            .as_ref()
+            .filter(|why| !is_link || *why != "InvalidLink")
+        {
             return self.refuse(&entry.name, &unnamed(&entry.name, why));
         }
         if let Err(error) = names::check(&entry.name) {
@@ -223,7 +228,7 @@ impl<'a> Sorter<'a> {
     fn chosen(&self, entry: &Entry) -> Option<bool> {
         let choice = &self.shared.options.choice;
         let relative = names::join(&self.dir.relative, &entry.name);
-        if entry.kind != EntryKind::Dir {
+        if entry.kind != EntryKind::Dir || self.shared.is_link(entry) {
             return choice.takes_file(&relative).then_some(false);
         }
         match choice.dir(&relative) {
@@ -267,6 +272,11 @@ impl<'a> Sorter<'a> {
         let facts = Facts::of_entry(entry, known);
         match entry.kind {
             _ if self.looped => {}
+            _ if self.shared.is_link(entry) => {
+                let relative = names::join(&self.dir.relative, &entry.name);
+                self.shared
+                    .link((from, to), &relative, entry.target.clone());
+            }
             EntryKind::File => self.shared.found(FileJob::new(from, to).with_facts(facts)),
             EntryKind::Dir if !self.shared.options.recursive => {
                 let remedy = "add --recursive to copy it";

@@ -6,6 +6,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::command::Command;
 use ftp_wire::facts::EntryKind;
 
+use super::admission::Server;
 use super::job::Item;
 use super::known::Known;
 use super::queue::Taken;
@@ -125,17 +126,21 @@ impl Making {
 
 /// Makes a directory at the server, once few enough others are under way.
 pub(crate) async fn make_dir(
-    control: &Control,
+    server: Server<'_>,
     shared: &Arc<CopyState>,
     taken: Taken,
     dirs: &mut Dirs,
 ) {
+    let (control, _) = server;
     let Item::Dir(job) = taken.item() else { return };
     dirs.making.room().await;
     let dir = names::trim_slashes(&job.to);
     // After a failure it may be noted although it was never made.
     if job.failures > 0 {
         dirs.told.remove(dir);
+    }
+    if let Err(error) = shared.check_way(dir, Some(server)).await {
+        return shared.fail(taken, &error);
     }
     let made = Making::send(control, shared, dir, &mut dirs.told);
     let under_way = dirs.making.enter(0);

@@ -13,6 +13,7 @@ mod inventory;
 mod job;
 mod kept;
 mod known;
+mod links;
 mod listing;
 mod making;
 mod named;
@@ -47,11 +48,12 @@ use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
 use tokio::task::JoinSet;
 
+pub(crate) use engine::connect_to;
 pub(crate) use job::Facts;
 pub(crate) use kept::Digest;
 pub(crate) use listing::Lines;
-pub(crate) use resolve::connect;
 pub(crate) use same::within;
+pub(crate) use surplus::is_below;
 
 /// Why work on a connection stopped.
 #[derive(Debug)]

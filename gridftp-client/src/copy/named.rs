@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::error::TransferError;
 use crate::filter::Verdict;
 use crate::local;
 use crate::names;
+use crate::options::Links;
 use crate::url::{Location, show};
 
 /// Adds the objects in the directory `source` that have one of `listed` as their path there.
@@ -79,6 +80,12 @@ async fn add_local(
     to: &Destination,
 ) -> Result<(), TransferError> {
     let path = Path::new(OsStr::from_bytes(from));
+    let follows = shared.options.links == Links::Follow;
+    if let (false, Ok(target)) = (follows, std::fs::read_link(path)) {
+        let target = target.into_os_string().into_vec();
+        shared.named_link((from, relative), Some(target), to);
+        return Ok(());
+    }
     let meta = std::fs::metadata(path);
     let meta = meta.map_err(|error| TransferError::local("read", from, error))?;
     let object = Object::of_local(path, &meta);
@@ -124,6 +131,10 @@ async fn add_remote(
                     // It has another way to tell, or the reason.
                     None => client.stat(&from).await?,
                 };
+                if shared.is_link(&entry) {
+                    shared.named_link((&from, relative), entry.target, to);
+                    return Ok(());
+                }
                 let object = Object::of_entry(&from, &entry, known);
                 let is_dir = is_dir(entry.kind);
                 match root(shared, (&from, relative), &object, is_dir, to)? {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use ftp_wire::facts::EntryKind;
 
-use super::engine::{self, Session};
+use super::engine::{self, Session, connect_to};
 use super::job::{DirJob, Facts, Item};
 use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
 use super::state::CopyState;
 use super::targets::Targets;
-use super::{MAY_NOT_SYNC, dirs, named, pull, stdio, surplus};
+use super::{MAY_NOT_SYNC, dirs, links, named, pull, stdio, surplus};
 use crate::client::Client;
-use crate::error::{Class, ConnectError, ControlError, TransferError};
+use crate::error::{Class, ControlError, TransferError};
 use crate::local;
 use crate::names;
 use crate::options::CopyOptions;
@@ -61,7 +61,7 @@ pub(crate) async fn run(
         let (first, mut client) = (group.first().and_then(site), None);
         for (site, client) in [(&first, &mut client), (&to.site, &mut to.client)] {
             if let (Some(site), None) = (site, &client) {
-                *client = Some(connect(site, &options, observer).await?);
+                *client = Some(connect_to(site, &options, observer).await?);
             }
         }
         to.kin = Kin::of(
@@ -81,6 +81,9 @@ pub(crate) async fn run(
         if to.exists && to.dir {
             shared.note_made(names::trim_slashes(&to.path));
         }
+        if let Some(client) = &client {
+            shared.warn_of_links(client);
+        }
         let producer = shared.queue.producer();
         for source in group {
             let added = match &options.choice.names {
@@ -97,21 +100,8 @@ pub(crate) async fn run(
         drop(producer);
         let session = Session::of(client, to.client.take());
         engine::run(&shared, session, groups.peek().is_none()).await;
-        roots.extend(shared.take_roots());
-        let (none, is_last) = (
-            worst.is_none() && shared.worst().is_none(),
-            groups.peek().is_none(),
-        );
-        if options.manner.delete && is_last && none {
-            let removed = surplus::remove(&shared, std::mem::take(&mut roots));
-            if let Err(error) = Box::pin(removed).await {
-                shared.give_up_found(&destination.to_string(), b"", &error);
-            }
-        }
-        dirs::settle(&shared).await;
-        if shared.destination.is_none() {
-            pull::sweep(&shared).await;
-        }
+        let is_last = groups.peek().is_none();
+        finish(&shared, destination, &mut roots, is_last && worst.is_none()).await;
         if worst != Some(Class::Verify) {
             worst = shared.worst().or(worst);
         }
@@ -120,6 +110,28 @@ pub(crate) async fn run(
         }
     }
     Ok(worst)
+}
+
+/// Does what follows on the files: makes links, removes names where that is wanted and `may_remove`
+/// says so, and gives directories their times.
+async fn finish(
+    shared: &Arc<CopyState>,
+    destination: &Location,
+    roots: &mut Vec<Vec<u8>>,
+    may_remove: bool,
+) {
+    Box::pin(links::settle(shared)).await;
+    roots.extend(shared.take_roots());
+    if shared.options.manner.delete && may_remove && shared.worst().is_none() {
+        let removed = surplus::remove(shared, std::mem::take(roots));
+        if let Err(error) = Box::pin(removed).await {
+            shared.give_up_found(&destination.to_string(), b"", &error);
+        }
+    }
+    dirs::settle(shared).await;
+    if shared.destination.is_none() {
+        pull::sweep(shared).await;
+    }
 }
 
 /// Refuses requests that make no sense, before anything is connected.
@@ -198,35 +210,6 @@ pub(super) fn site(location: &Location) -> Option<Site> {
     }
 }
 
-pub(crate) async fn connect(
-    site: &Site,
-    options: &CopyOptions,
-    observer: &Arc<dyn Observer>,
-) -> Result<Box<Client>, ConnectError> {
-    let connect = Arc::new(options.connect.clone());
-    let mut failures = 0;
-    loop {
-        match Box::pin(Client::connect_with(
-            site,
-            Arc::clone(&connect),
-            Arc::clone(observer),
-        ))
-        .await
-        {
-            Ok(client) => return Ok(Box::new(client)),
-            // Only a server that is there but busy is worth waiting for, before anything was
-            // copied.
-            Err(error @ ConnectError::Busy { .. })
-                if error.is_transient() && failures < options.retries =>
-            {
-                failures += 1;
-                tokio::time::sleep(options.pause(failures)).await;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 /// Looks at the destination.
 async fn look(
     destination: &Location,
@@ -244,7 +227,7 @@ async fn look(
             (None, path.as_os_str().as_bytes().to_vec(), None, there)
         }
         Location::Remote(Remote { site, path, .. }) => {
-            let client = connect(site, options, observer).await?;
+            let client = connect_to(site, options, observer).await?;
             if options.syncs() && !client.abilities.durable {
                 observer.event(&Event::Warning(MAY_NOT_SYNC));
             }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::job::{DirJob, Facts, FileJob, Item};
@@ -14,6 +14,7 @@ use crate::error::TransferError;
 use crate::filter::Verdict;
 use crate::local::{self, Found};
 use crate::names;
+use crate::options::Links;
 use crate::url::show;
 
 /// A source, and its place in the copy.
@@ -80,56 +81,79 @@ pub(super) async fn walk_tree(
         }
     };
     let path = Path::new(OsStr::from_bytes(from)).to_owned();
-    let mut walk = local::walk_chosen(path.clone(), avoid, takes);
+    let follows = shared.options.links == Links::Follow;
+    let mut walk = local::walk_chosen(path.clone(), avoid, follows, takes);
+    let walked = Walked { path, base, target };
     tokio::spawn(async move {
-        let place = |found: &Path| {
-            let below = found.strip_prefix(&path).unwrap_or_else(|_| Path::new(""));
-            names::join(&target, below.as_os_str().as_bytes())
-        };
         while let Some(found) = walk.recv().await {
             shared.queue.room(Kind::Any).await;
             if shared.stopped.is_cancelled() {
                 break;
             }
-            match found {
-                Found::Dir(item) => {
-                    let (relative, to) = (
-                        names::join(&base, &item.relative),
-                        names::join(&target, &item.relative),
-                    );
-                    let from = item.path.as_os_str().as_bytes().to_vec();
-                    if !item.relative.is_empty() {
-                        shared.note_dir_entry(&from, &to);
-                    }
-                    if shared.options.choice.dir(&relative) == Verdict::Enter {
-                        // It is made with the files in it.
-                        continue;
-                    }
-                    let facts = Facts::of_local(&item);
-                    let job = DirJob::new(from, to);
-                    shared
-                        .queue
-                        .push(Item::Dir(Box::new(DirJob { facts, ..job })));
-                }
-                Found::File(item) => {
-                    let from = item.path.as_os_str().as_bytes().to_vec();
-                    let job = FileJob::new(from, names::join(&target, &item.relative));
-                    shared.found(job.with_facts(Facts::of_local(&item)));
-                }
-                Found::Special(path) => {
-                    let to = place(&path);
-                    let name = path.as_os_str().as_bytes();
-                    let error =
-                        TransferError::local("read", name, "neither a file nor a directory");
-                    shared.give_up_found(&show(name), shared.below_root(&to), &error);
-                }
-                Found::Error(path, error) => {
-                    let (name, to) = (show(path.as_os_str().as_bytes()), place(&path));
-                    shared.give_up_found(&name, shared.below_root(&to), &error);
-                }
-            }
+            walked.take(&shared, found);
         }
         drop(producer);
     });
     Ok(())
+}
+
+/// A local tree that is walked through.
+struct Walked {
+    path: PathBuf,
+    /// Path relative to the root of the copy.
+    base: Vec<u8>,
+    target: Vec<u8>,
+}
+
+impl Walked {
+    /// Makes work of a finding.
+    fn take(&self, shared: &CopyState, found: Found) {
+        match found {
+            Found::Dir(item) => {
+                let (relative, to) = self.place(&item);
+                let from = item.path.as_os_str().as_bytes().to_vec();
+                if !item.relative.is_empty() {
+                    shared.note_dir_entry(&from, &to);
+                }
+                if shared.options.choice.dir(&relative) == Verdict::Enter {
+                    // It is made with the files in it.
+                    return;
+                }
+                let facts = Facts::of_local(&item);
+                let job = DirJob::new(from, to);
+                let job = DirJob { facts, ..job };
+                shared.queue.push(Item::Dir(Box::new(job)));
+            }
+            Found::File(item) => {
+                let from = item.path.as_os_str().as_bytes().to_vec();
+                let job = FileJob::new(from, self.place(&item).1);
+                shared.found(job.with_facts(Facts::of_local(&item)));
+            }
+            Found::Link(item, target) => {
+                let (relative, to) = self.place(&item);
+                let from = item.path.as_os_str().as_bytes().to_vec();
+                shared.link((from, to), &relative, Some(target));
+            }
+            Found::Special(path) => {
+                let what = "neither a file nor a directory";
+                let error = TransferError::local("read", path.as_os_str().as_bytes(), what);
+                self.refuse(shared, &path, &error);
+            }
+            Found::Error(path, error) => self.refuse(shared, &path, &error),
+        }
+    }
+
+    /// The path of an object relative to the root of the copy, and its destination.
+    fn place(&self, item: &local::Item) -> (Vec<u8>, Vec<u8>) {
+        let join = |dir: &[u8]| names::join(dir, &item.relative);
+        (join(&self.base), join(&self.target))
+    }
+
+    fn refuse(&self, shared: &CopyState, path: &Path, error: &TransferError) {
+        let below = path.strip_prefix(&self.path);
+        let below = below.unwrap_or_else(|_| Path::new(""));
+        let to = names::join(&self.target, below.as_os_str().as_bytes());
+        let name = show(path.as_os_str().as_bytes());
+        shared.give_up_found(&name, shared.below_root(&to), error);
+    }
 }

@@ -18,6 +18,7 @@ use super::hidden::HiddenNames;
 use super::inventory::Inventory;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
+use super::links::LinkState;
 use super::lock;
 use super::pull::local;
 use super::queue::Queue;
@@ -74,6 +75,7 @@ pub(crate) struct CopyState {
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
+    pub(super) links: LinkState,
     /// Directories from which what was kept of old copies was removed.
     pub(crate) swept: Mutex<HashSet<Vec<u8>>>,
 }
@@ -122,6 +124,7 @@ impl CopyState {
             undigested: Undigested::default(),
             gone: AtomicBool::new(false),
             hiding: HiddenNames::default(),
+            links: LinkState::default(),
             swept: Mutex::default(),
         }
     }
@@ -231,16 +234,25 @@ impl CopyState {
         pairs.into_iter().map(root).collect()
     }
 
+    /// Notes that a source is copied to `to`; tells it, and gives false, where another is already.
+    pub(super) fn claim(&self, from: &[u8], to: &[u8]) -> bool {
+        self.note_entry(from);
+        if let (true, Some(targets)) = (self.options.manner.delete, &self.targets) {
+            targets.fold(to);
+        }
+        let free = self.targets.as_ref().is_none_or(|all| all.take(to));
+        if !free {
+            let what = format!("another source is copied to {} already", show(to));
+            let error = TransferError::source(show(from), what, "copy it elsewhere");
+            self.give_up_found(&self.describe_source(from), self.below(from, to), &error);
+        }
+        free
+    }
+
     /// Adds a file to the work.
     pub(crate) fn found(&self, mut job: FileJob) {
-        self.note_entry(&job.from);
-        if let (true, Some(targets)) = (self.options.manner.delete, &self.targets) {
-            targets.fold(&job.to);
-        }
-        if self.targets.as_ref().is_some_and(|all| !all.take(&job.to)) {
-            let what = format!("another source is copied to {} already", show(&job.to));
-            let error = TransferError::source(show(&job.from), what, "copy it elsewhere");
-            return self.give_up_found(&self.name_source(&job), self.below(&job), &error);
+        if !self.claim(&job.from, &job.to) {
+            return;
         }
         if self.through_layers() && self.source.is_some() {
             job.facts.size = None;
@@ -252,7 +264,8 @@ impl CopyState {
         let offset = self.options.offset.unwrap_or(0);
         if let Some(size) = job.facts.size.filter(|size| offset > *size) {
             let name = self.name_source(&job);
-            return self.give_up_found(&name, self.below(&job), &beyond(&name, offset, size));
+            let below = self.below(&job.from, &job.to);
+            return self.give_up_found(&name, below, &beyond(&name, offset, size));
         }
         self.totals.found(self.expected(&job));
         self.queue.push(Item::File(Box::new(job)));

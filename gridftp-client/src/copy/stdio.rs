@@ -18,13 +18,14 @@ use tokio::time::timeout;
 use super::MAY_NOT_SYNC;
 use super::digests::DigestQuery;
 use super::ending::Success;
+use super::engine::connect_to;
 use super::hidden::{Hidden, may_be_for_name};
 use super::job::{Facts, FileJob};
 use super::kept::Digest;
 use super::known::Known;
 use super::making::make_parents;
 use super::queue::Taken;
-use super::resolve::{connect, is_dir, site};
+use super::resolve::{is_dir, site};
 use super::state::{CopyState, beyond};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
@@ -91,7 +92,7 @@ async fn copy(
             return Err(TransferError::request(what, ""));
         }
     };
-    let client = connect(&remote.site, &shared.options, &shared.observer).await?;
+    let client = connect_to(&remote.site, &shared.options, &shared.observer).await?;
     if let Some(local) = local {
         if shared.options.syncs() && !client.abilities.durable {
             shared.warn(MAY_NOT_SYNC);

@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ftp_wire::command::Command;
-use ftp_wire::facts::Entry;
+use ftp_wire::facts::{Entry, EntryKind};
 
+use super::engine::connect_to;
 use super::job::Facts;
 use super::pull::local;
-use super::resolve::connect;
 use super::state::CopyState;
 use super::window::COMMANDS;
 use crate::client::Client;
 use crate::error::TransferError;
 use crate::filter::Verdict;
 use crate::names;
+use crate::options::Links;
 use crate::progress::Event;
 
 /// Names that are removed in one run at most, and directories that wait to be listed.
@@ -29,6 +30,7 @@ struct Found {
     name: Vec<u8>,
     /// Whether it is a directory itself, and no link to one.
     is_tree: bool,
+    is_link: bool,
     facts: Facts,
 }
 
@@ -63,12 +65,18 @@ pub(super) async fn remove(
     roots.sort();
     roots.dedup_by(|below, above| is_below(below, above));
     let client = match &shared.destination {
-        Some(site) => Some(connect(site, &shared.options, &shared.observer).await?),
+        Some(site) => Some(connect_to(site, &shared.options, &shared.observer).await?),
         None => None,
     };
     if client.as_ref().is_some_and(|client| !client.abilities.mlst) {
         let path = shared.describe_destination(&shared.root);
         let what = "its server has no MLSD, and LIST does not tell links and hidden names";
+        return Err(TransferError::source(path, what, "copy without --delete"));
+    }
+    let skips = shared.options.links == Links::Skip;
+    if skips && client.as_ref().is_some_and(|c| !c.abilities.slink) {
+        let path = shared.describe_destination(&shared.root);
+        let what = "its server does not tell the links that --links skip keeps";
         return Err(TransferError::source(path, what, "copy without --delete"));
     }
     let mut search = Search {
@@ -208,7 +216,8 @@ impl CopyState {
     fn fate(&self, found: &Found, path: &[u8], relative: &[u8]) -> Fate {
         let choice = &self.options.choice;
         let backup = self.backup_dir(&self.root);
-        if is_ours(&found.name) || backup.is_some_and(|dir| is_below(&dir, path)) {
+        let kept = found.is_link && self.options.links == Links::Skip;
+        if kept || is_ours(&found.name) || backup.is_some_and(|dir| is_below(&dir, path)) {
             return Fate::Stays;
         }
         if found.is_tree {
@@ -238,7 +247,7 @@ fn is_ours(name: &[u8]) -> bool {
 }
 
 /// Says whether `path` is `dir`, or in it.
-pub(super) fn is_below(path: &[u8], dir: &[u8]) -> bool {
+pub(crate) fn is_below(path: &[u8], dir: &[u8]) -> bool {
     let rest = path.strip_prefix(names::trim_slashes(dir));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || dir == b"/")
 }
@@ -252,6 +261,7 @@ async fn there(
     let each = |entry: Entry, known| {
         each(Found {
             is_tree: entry.kind.is_dir() && entry.target.is_none(),
+            is_link: entry.kind == EntryKind::Slink || entry.target.is_some(),
             facts: Facts::of_entry(&entry, known),
             name: entry.name.to_vec(),
         });
@@ -278,6 +288,7 @@ async fn here(path: &[u8], mut each: impl FnMut(Found)) -> Result<(), TransferEr
                 Ok(Found {
                     name: name.as_bytes().to_vec(),
                     is_tree: meta.is_dir(),
+                    is_link: meta.is_symlink(),
                     facts: Facts::of_local(&item),
                 })
             })

@@ -36,6 +36,11 @@ pub(crate) async fn list(
         if job.failures > 0 || job.listed {
             told.remove(&dir);
         }
+        let server = Some((&destination.control, &destination.abilities));
+        if let Err(error) = shared.check_way(&dir, server).await {
+            shared.fail(taken, &error);
+            continue;
+        }
         let made = match job.is_made() {
             false => Making::nothing(),
             true => Making::send(&destination.control, shared, &dir, &mut told),

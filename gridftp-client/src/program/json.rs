@@ -78,11 +78,25 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
         }),
         Event::Removed { path } => json!({ "event": "deleted", "path": path }),
         Event::PlannedRemoval { path } => json!({ "event": "delete", "path": path }),
+        Event::Linked {
+            source,
+            destination,
+            target,
+        } => link("linked", source, destination, target),
+        Event::PlannedLink {
+            source,
+            destination,
+            target,
+        } => link("link", source, destination, target),
         Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
         Event::Warning(text) => json!({ "event": "warning", "text": text }),
         Event::Note(text) => json!({ "event": "note", "text": text }),
         _ => return None,
     })
+}
+
+fn link(event: &str, source: &str, destination: &str, target: &str) -> Value {
+    json!({ "event": event, "source": source, "destination": destination, "target": target })
 }
 
 /// Adds the text and the parts of an error to a JSON object.
@@ -114,7 +128,7 @@ pub(super) fn end(summary: &Summary) -> Value {
     let mut end = json!({
         "event": "end", "files": counts.files_done, "failed": counts.files_failed,
         "skipped": counts.files_skipped, "same": counts.files_same,
-        "deleted": counts.deleted, "bytes": counts.bytes_moved,
+        "deleted": counts.deleted, "links": counts.links, "bytes": counts.bytes_moved,
         "seconds": summary.took.as_secs_f64(),
     });
     if let (Some(explanation), Some(fields)) = (&summary.explanation, end.as_object_mut()) {

@@ -168,6 +168,11 @@ impl Report {
             if counts.files_same > 0 {
                 text.push_str(&format!(", {} the same", counts.files_same));
             }
+            match counts.links {
+                0 => {}
+                1 => text.push_str(", 1 link"),
+                links => text.push_str(&format!(", {links} links")),
+            }
             if counts.deleted > 0 {
                 text.push_str(&format!(", {} deleted", counts.deleted));
             }
@@ -312,6 +317,16 @@ impl Report {
                 let size = size.unwrap_or_default();
                 self.out(&format!("{source} -> {destination}{size}"));
             }
+            Event::Linked {
+                source,
+                destination,
+                target,
+            } if self.verbose > 0 => self.out(&linked(source, destination, target)),
+            Event::PlannedLink {
+                source,
+                destination,
+                target,
+            } => self.out(&linked(source, destination, target)),
             Event::Removed { path } if self.verbose > 0 => self.out(&format!("{path}: deleted")),
             Event::PlannedRemoval { path } => self.out(&format!("delete {path}")),
             Event::Skipped { source, why } if self.verbose > 0 => {
@@ -471,6 +486,10 @@ fn style(known: bool) -> ProgressStyle {
 fn per_second(bytes: u64, took: Duration) -> u64 {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
     u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
+}
+
+fn linked(source: &str, destination: &str, target: &str) -> String {
+    format!("{source} -> {destination}: link to {target}")
 }
 
 fn plural(files: u64, bytes: &str) -> String {

@@ -9,7 +9,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
-use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Relay, Resume, Verify};
+use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Links, Relay, Resume, Verify};
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::schedule::Schedule;
 use gridftp_client::program::values::{algorithm, size};
@@ -47,6 +47,13 @@ pub(crate) struct Flags {
     /// Copy directories and all below them
     #[arg(short, long)]
     pub(crate) recursive: bool,
+
+    /// What becomes of symbolic links below the sources. follow copies what they lead to. copy makes
+    /// links with the same target, where the destination makes such; those of a server that lead out
+    /// of its tree are errors. skip leaves them out, and with --delete keeps all at the destination. A
+    /// source that is named itself is followed
+    #[arg(long, value_enum, value_name = "HOW", default_value = "follow")]
+    pub(crate) links: LinksFlag,
 
     #[command(flatten)]
     pub(crate) choice: ChoiceFlags,
@@ -268,6 +275,17 @@ pub(crate) enum RelayFlag {
     Never,
 }
 
+/// `--links`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinksFlag {
+    /// What they lead to is copied.
+    Follow,
+    /// They become links.
+    Copy,
+    /// They are left out.
+    Skip,
+}
+
 /// `--stripe-layout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutFlag {
@@ -327,6 +345,11 @@ impl Flags {
         };
         options.concurrency = self.concurrency;
         options.recursive = self.recursive;
+        options.links = match self.links {
+            LinksFlag::Follow => Links::Follow,
+            LinksFlag::Copy => Links::Copy,
+            LinksFlag::Skip => Links::Skip,
+        };
         options.choice = self.choice.choice()?;
         options.manner = self.manner.manner();
         options.offset = self.offset;

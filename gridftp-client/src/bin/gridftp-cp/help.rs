@@ -26,6 +26,8 @@ Examples:
       keeps newer files, and moves those that are replaced to /data/old first
   gridftp-cp -r --sync --delete --max-delete 100 --dry-run run7/ gsiftp://dtn.example.org/data/run7/
       tells what would be copied, and what would be removed there
+  gridftp-cp -r --links copy run7/ gsiftp://dtn.example.org/data/run7/
+      copies symbolic links as links
   gridftp-cp -r --failed-list failed gsiftp://dtn.example.org/data/run7/ run7/
   gridftp-cp -r --files-from failed gsiftp://dtn.example.org/data/run7/ run7/
       copies all, and later those that failed

@@ -40,6 +40,7 @@ use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
 
+pub(crate) use self::land::make_dir;
 pub(crate) use self::resume::{sweep, tell_kept};
 
 /// Received files under check or rename, at most.

@@ -176,7 +176,7 @@ async fn extended(
 ) -> Result<(), Stop> {
     if matches!(first.item(), Item::Dir(_)) {
         // Needs no data channel, and may be all there is.
-        make_dir(&client.control, shared, first, dirs).await;
+        make_dir((&client.control, &client.abilities), shared, first, dirs).await;
         return Ok(());
     }
     let width = shared.width(first.item(), client.path_facts_to());
@@ -267,7 +267,7 @@ impl Route for Push<'_> {
         if let Some(gone) = control.gone() {
             return Err(Stop::Lost(gone.into()));
         }
-        make_dir(control, shared, taken, dirs).await;
+        make_dir((control, self.asker.abilities), shared, taken, dirs).await;
         Ok(None)
     }
 

@@ -58,7 +58,7 @@ impl<'a> Route for Serial<'a> {
             return Err(Stop::Replace);
         }
         if matches!(taken.item(), Item::Dir(_)) {
-            make_dir(control, shared, taken, dirs).await;
+            make_dir((control, &client.abilities), shared, taken, dirs).await;
             return Ok(None);
         }
         if let Err(error) = client.set_up_stream(BufferSide::Receive).await {

@@ -49,7 +49,7 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
                 let dir = DirJob::new(Vec::new(), format!("/{n}").into_bytes());
                 shared.queue.push(Item::Dir(Box::new(dir)));
                 let taken = shared.queue.next(|_| true).await.unwrap();
-                make_dir(&control, &shared, taken, &mut dirs).await;
+                make_dir((&control, &Abilities::default()), &shared, taken, &mut dirs).await;
             }
             while shared.queue.next(|_| true).await.is_some() {}
         }

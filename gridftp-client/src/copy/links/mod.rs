@@ -1,0 +1,364 @@
+//! Copies symbolic links, once the files are in place, so that none is written through one of them.
+
+mod server;
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ftp_wire::facts::{Entry, EntryKind};
+
+use super::admission::Server;
+use super::known::Known;
+use super::lock;
+use super::pull::{local, make_dir};
+use super::resolve::Destination;
+use super::same::normal;
+use super::state::CopyState;
+use super::surplus::is_below;
+use crate::client::Client;
+use crate::error::TransferError;
+use crate::links::inner_target;
+use crate::manner::{DIFFERS, Target};
+use crate::names;
+use crate::options::Links;
+use crate::progress::{Event, UNTRIED};
+use crate::url::{Site, show};
+
+/// Bytes of the names and targets that wait for the end of the files, at most.
+const MOST: usize = 256 << 20;
+
+const LEFT_OUT: &str = "it is a symbolic link";
+const UNTOLD: &str = "the server does not tell where the link leads";
+
+/// State of the links of a copy.
+#[derive(Debug, Default)]
+pub(super) struct LinkState {
+    found: Mutex<Found>,
+    /// Directories at the destination that are no links, and in none.
+    plain: Mutex<Known>,
+    /// Whether it was told that a target is not known, and that no link can be made.
+    told: [AtomicBool; 2],
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    links: VecDeque<LinkJob>,
+    bytes: usize,
+}
+
+/// A symbolic link to make.
+#[derive(Debug, Clone)]
+struct LinkJob {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    target: Vec<u8>,
+}
+
+/// The object at the destination of a link.
+enum There {
+    Nothing,
+    Link(Vec<u8>),
+    Dir,
+    Other,
+}
+
+/// What becomes of a link.
+enum Fate {
+    Made,
+    Replaced,
+    Planned,
+    Same,
+    Skipped(&'static str),
+}
+
+impl CopyState {
+    /// Says whether an entry is a link that is not followed.
+    pub(super) fn is_link(&self, entry: &Entry) -> bool {
+        let is = entry.kind == EntryKind::Slink || entry.target.is_some();
+        is && self.options.links != Links::Follow
+    }
+
+    /// Says whether a link at `to` of the destination is one, and not what it leads to: a destination
+    /// that was named itself is followed.
+    pub(super) fn keeps_links(&self, to: &[u8]) -> bool {
+        self.options.links == Links::Copy && to != self.root
+    }
+
+    /// Warns of a source server that may not tell links, which are followed then.
+    pub(super) fn warn_of_links(&self, source: &Client) {
+        let abilities = &source.abilities;
+        if self.options.links != Links::Follow && abilities.mlst && !abilities.slink {
+            let site = source.site();
+            self.warn(&format!(
+                "{site}: its listings may not tell symbolic links (UNIX.slink in MLST); those that \
+                 they do not tell are followed"
+            ));
+        }
+    }
+
+    fn warn_once(&self, told: &AtomicBool, site: Option<&Site>, what: &str) {
+        if !told.swap(true, Ordering::Relaxed) {
+            let site = site.map(ToString::to_string).unwrap_or_default();
+            self.warn(&format!("{site}: {what}"));
+        }
+    }
+
+    /// Takes a link that a list names, by its path in the source directory.
+    pub(super) fn named_link(
+        &self,
+        (from, relative): (&[u8], &[u8]),
+        target: Option<Vec<u8>>,
+        to: &Destination,
+    ) {
+        let to = names::join(names::trim_slashes(&to.path), relative);
+        match self.options.choice.takes_file(relative) {
+            true => self.link((from.to_vec(), to), relative, target),
+            false => self.leave_out(&self.describe_source(from), "a filter leaves it out"),
+        }
+    }
+
+    /// Takes a link between these paths, which is `relative` in its tree; a name that is left out is
+    /// still one that the source has.
+    pub(super) fn link(
+        &self,
+        (from, to): (Vec<u8>, Vec<u8>),
+        relative: &[u8],
+        target: Option<Vec<u8>>,
+    ) {
+        if !self.claim(&from, &to) {
+            return;
+        }
+        let source = self.describe_source(&from);
+        if self.options.links == Links::Skip {
+            return self.leave_out(&source, LEFT_OUT);
+        }
+        let Some(told) = target.filter(|target| !target.is_empty()) else {
+            let what = "it does not tell where symbolic links lead, so they are left out; \
+                        --links follow copies what they lead to";
+            self.warn_once(&self.links.told[0], self.source.as_ref(), what);
+            return self.leave_out(&source, UNTOLD);
+        };
+        let target = match self.source {
+            Some(_) => inner_target(&told, &from, relative),
+            None => Some(told.clone()),
+        };
+        let refused = match target {
+            Some(target) => {
+                let link = LinkJob { from, to, target };
+                match lock(&self.links.found).add(link) {
+                    Ok(()) => return,
+                    Err(link) => (link.to, "is one link too many for one run".to_owned(), ""),
+                }
+            }
+            None => {
+                let what = format!("is a link to {}, out of its tree", show(&told));
+                (to, what, "--links follow copies what it leads to")
+            }
+        };
+        let (to, what, remedy) = refused;
+        let error = TransferError::source(source.clone(), what, remedy);
+        self.give_up_found(&source, self.below_root(&to), &error);
+    }
+
+    /// Refuses a directory of the destination that is a link, or in one: what is written there may
+    /// belong to another name, of this copy or of none.
+    pub(super) async fn check_way(
+        &self,
+        dir: &[u8],
+        server: Option<Server<'_>>,
+    ) -> Result<(), TransferError> {
+        if self.options.links != Links::Copy {
+            return Ok(());
+        }
+        let (mut unknown, mut at) = (Vec::new(), names::trim_slashes(dir));
+        let inside = |at: &[u8]| !at.is_empty() && at != self.root && self.is_inside(at);
+        while inside(at) && !lock(&self.links.plain).contains(at) {
+            unknown.push(at);
+            at = names::parent(at);
+        }
+        for dir in unknown.into_iter().rev() {
+            if self.target(dir, server).await? == Target::Link {
+                let what = "is a link at the destination, and nothing is written through it";
+                let remedy = "remove it, or use --links follow";
+                let dir = self.describe_destination(dir);
+                return Err(TransferError::source(dir, what, remedy));
+            }
+            lock(&self.links.plain).insert(dir);
+        }
+        Ok(())
+    }
+
+    fn is_inside(&self, path: &[u8]) -> bool {
+        self.root.is_empty() || is_below(path, &self.root)
+    }
+
+    /// Decides on a link by the object at its destination.
+    fn fate_of_link(&self, link: &LinkJob, there: &There) -> Result<Fate, TransferError> {
+        let destination = || self.describe_destination(&link.to);
+        Ok(match there {
+            There::Link(target) if link.leads_to(target) => Fate::Same,
+            There::Nothing if self.options.dry_run => Fate::Planned,
+            There::Nothing => Fate::Made,
+            _ if self.options.no_clobber => Fate::Skipped("it exists"),
+            _ if self.options.manner.immutable => {
+                let remedy = "leave out --immutable to replace it";
+                return Err(TransferError::source(destination(), DIFFERS, remedy));
+            }
+            There::Dir => {
+                let what = "is a directory, and its source is a link";
+                return Err(TransferError::source(destination(), what, "remove it"));
+            }
+            _ if self.options.dry_run => Fate::Planned,
+            _ => Fate::Replaced,
+        })
+    }
+
+    /// Accounts for a link.
+    fn end_link(&self, link: &LinkJob, fate: Result<Fate, TransferError>) {
+        let source = &self.describe_source(&link.from);
+        let destination = &self.describe_destination(&link.to);
+        let target = &show(&link.target);
+        match fate {
+            Ok(Fate::Made | Fate::Replaced) => {
+                self.totals.linked();
+                self.observer.event(&Event::Linked {
+                    source,
+                    destination,
+                    target,
+                });
+            }
+            Ok(Fate::Planned) => {
+                self.totals.found(None);
+                self.totals.skipped();
+                self.observer.event(&Event::PlannedLink {
+                    source,
+                    destination,
+                    target,
+                });
+            }
+            Ok(Fate::Same) => {
+                self.totals.found(None);
+                self.totals.same();
+                let why = "its copy is the same";
+                self.observer.event(&Event::Skipped { source, why });
+            }
+            Ok(Fate::Skipped(why)) => self.leave_out(source, why),
+            Err(error) => self.fail_link(link, &error),
+        }
+    }
+
+    fn fail_link(&self, link: &LinkJob, error: &TransferError) {
+        let below = self.below(&link.from, &link.to);
+        self.give_up_found(&self.describe_source(&link.from), below, error);
+    }
+
+    /// A name beside `path` that no other run takes.
+    fn beside(&self, path: &[u8]) -> Vec<u8> {
+        let hash = self.links.hasher.hash_one(path);
+        let name = format!(".{hash:016x}.gridftp-link");
+        names::join(names::parent(path), name.as_bytes())
+    }
+}
+
+impl Found {
+    /// Adds a link, or gives it back where there are too many.
+    fn add(&mut self, link: LinkJob) -> Result<(), LinkJob> {
+        let bytes = size_of::<LinkJob>() + link.from.len() + link.to.len() + link.target.len();
+        if self.bytes + bytes > MOST {
+            return Err(link);
+        }
+        self.bytes += bytes;
+        self.links.push_back(link);
+        Ok(())
+    }
+}
+
+impl LinkJob {
+    /// Says whether a link of this text leads where this one is to lead; our server writes an
+    /// absolute target as a relative one.
+    fn leads_to(&self, text: &[u8]) -> bool {
+        let whole = || normal(&names::join(names::parent(&self.to), text));
+        let absolute = self.target.starts_with(b"/") && self.to.starts_with(b"/");
+        self.target == text || (absolute && whole() == normal(&self.target))
+    }
+}
+
+/// Makes the links that were found.
+pub(super) async fn settle(shared: &Arc<CopyState>) {
+    let links = std::mem::take(&mut *lock(&shared.links.found)).links;
+    if shared.stopped.is_cancelled() {
+        for link in &links {
+            shared.end_link(link, Ok(Fate::Skipped(UNTRIED)));
+        }
+        return;
+    }
+    if links.is_empty() {
+        return;
+    }
+    if shared.destination.is_none() {
+        for link in links {
+            let fate = here(shared, &link).await;
+            shared.end_link(&link, fate);
+        }
+        return;
+    }
+    let mut left = links;
+    let work = async |left: &mut VecDeque<LinkJob>| server::make(shared, left).await;
+    if let Err(error) = shared.insist(&mut left, work).await {
+        left.iter().for_each(|link| shared.fail_link(link, &error));
+    }
+}
+
+/// Makes a link on this machine.
+async fn here(shared: &CopyState, link: &LinkJob) -> Result<Fate, TransferError> {
+    let failed = |error| TransferError::local("make link", &link.to, error);
+    let parent = names::parent(&link.to);
+    shared.check_way(parent, None).await?;
+    let at = local(&link.to);
+    let there = match std::fs::symlink_metadata(at) {
+        Ok(meta) if meta.is_symlink() => {
+            let target = std::fs::read_link(at).map_err(failed)?;
+            There::Link(target.into_os_string().into_encoded_bytes())
+        }
+        Ok(meta) if meta.is_dir() => There::Dir,
+        Ok(_) => There::Other,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => There::Nothing,
+        Err(error) => return Err(failed(error)),
+    };
+    let fate = shared.fate_of_link(link, &there)?;
+    let replaced = match fate {
+        Fate::Made => false,
+        Fate::Replaced => true,
+        _ => return Ok(fate),
+    };
+    make_dir(shared, parent).await?;
+    let beside = shared.beside(&link.to);
+    let first = if replaced { local(&beside) } else { at };
+    symlink(local(&link.target), first).map_err(failed)?;
+    if replaced {
+        let moved = async {
+            shared.set_aside(&link.to, None).await?;
+            std::fs::rename(first, at).map_err(failed)
+        };
+        if let Err(error) = moved.await {
+            let _left = std::fs::remove_file(first);
+            return Err(error);
+        }
+    }
+    if shared.options.syncs() {
+        let dir = if parent.is_empty() {
+            Path::new(".")
+        } else {
+            local(parent)
+        };
+        let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(failed)?;
+    }
+    Ok(fate)
+}

@@ -1,0 +1,394 @@
+//! `--links`: symbolic links are followed, copied as links, or left out, by every route.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use anyhow::{Context as _, Result, ensure};
+use workspace_tests::{Host, Reaction, ScriptedServer, Tree};
+
+use crate::{Bed, cp_in, fails};
+
+const COPY: [&str; 3] = ["-r", "--links", "copy"];
+
+/// Two files and links to them, to a directory and to nothing.
+const SOURCE: [&str; 8] = [
+    "a",
+    "d/",
+    "d/b",
+    "d/nowhere -> missing",
+    "d/up -> ../a",
+    "e/",
+    "e/to d -> ../d",
+    "l -> ./a",
+];
+
+/// Fills a source, and copies by each route between this machine and servers of ours.
+fn each(act: impl Fn(&Bed, [&str; 2], [&Tree; 2]) -> Result<()>) -> Result<()> {
+    for way in ["up", "down", "between"] {
+        let bed = Bed::new()?;
+        let far = Tree::new()?;
+        let other = Host::ours(far.root())?;
+        let (trees, from, to) = match way {
+            "up" => ([&bed.here, &bed.there], "tree/".to_owned(), bed.url("to")),
+            "down" => ([&bed.there, &bed.here], bed.url("tree/"), "to".to_owned()),
+            _ => ([&bed.there, &far], bed.url("tree/"), other.url("to")),
+        };
+        fill(trees[0])?;
+        act(&bed, [&from, &to], trees).context(way)?;
+    }
+    Ok(())
+}
+
+fn fill(tree: &Tree) -> Result<()> {
+    tree.file("tree/a", 10, 1)?;
+    tree.file("tree/d/b", 20, 2)?;
+    tree.dir("tree/e")?;
+    for (text, link) in [
+        ("./a", "l"),
+        ("../a", "d/up"),
+        ("missing", "d/nowhere"),
+        ("../d", "e/to d"),
+    ] {
+        symlink(text, tree.path("tree").join(link))?;
+    }
+    Ok(())
+}
+
+/// The objects below `to`: directories end in a slash, and links tell their text.
+fn look(tree: &Tree) -> Result<Vec<String>> {
+    let top = tree.path("to");
+    let (mut waiting, mut found) = (vec![top.clone()], Vec::new());
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            let name = path.strip_prefix(&top)?.display().to_string();
+            found.push(match kind {
+                kind if kind.is_symlink() => {
+                    format!("{name} -> {}", fs::read_link(&path)?.display())
+                }
+                kind if kind.is_dir() => {
+                    waiting.push(path);
+                    format!("{name}/")
+                }
+                _ => name,
+            });
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Checks the objects below `to`.
+fn has(tree: &Tree, wanted: &[&str]) -> Result<()> {
+    let found = look(tree)?;
+    ensure!(found == wanted, "{found:?} and not {wanted:?}");
+    Ok(())
+}
+
+#[test]
+fn links_are_copied_as_they_are_and_left_in_the_next_run() -> Result<()> {
+    each(|bed, [from, to], [_, target]| {
+        let planned = bed
+            .cp(&[&COPY[..], &["--dry-run", from, to]].concat())?
+            .ok()?;
+        ensure!(
+            planned.stdout.contains("/l: link to ./a") && !target.path("to").exists(),
+            "{}",
+            planned.report()
+        );
+        let told = bed.cp(&[&COPY[..], &[from, to]].concat())?.ok()?;
+        ensure!(
+            told.stdout.starts_with("2 files") && told.stdout.contains(", 4 links"),
+            "{}",
+            told.report()
+        );
+        has(target, &SOURCE)?;
+        for flags in [&["--json"][..], &["--json", "--sync"]] {
+            let told = bed.cp(&[&COPY[..], flags, &[from, to]].concat())?.ok()?;
+            ensure!(
+                told.stdout.contains("\"links\":0")
+                    && !told.stdout.contains("\"event\":\"linked\""),
+                "{}",
+                told.report()
+            );
+        }
+        has(target, &SOURCE)
+    })
+}
+
+#[test]
+fn links_that_differ_are_replaced_unless_they_are_to_stay() -> Result<()> {
+    each(|bed, [from, to], [_, target]| {
+        let old = ["d/nowhere -> b", "d/up -> ../l", "e/to d -> .", "l"];
+        let fill = || -> Result<()> {
+            target.file("to/l", 5, 5)?;
+            for line in old.iter().filter_map(|line| line.split_once(" -> ")) {
+                let path = target.path("to").join(line.0);
+                fs::create_dir_all(path.parent().context("a parent")?)?;
+                symlink(line.1, path)?;
+            }
+            Ok(())
+        };
+        fill()?;
+        let kept = bed
+            .cp(&[&COPY[..], &["--no-clobber", from, to]].concat())?
+            .ok()?;
+        ensure!(kept.stdout.contains("4 left out"), "{}", kept.report());
+        has(
+            target,
+            &["a", "d/", "d/b", old[0], old[1], "e/", old[2], "l"],
+        )?;
+        let kept = bed.cp(&[&COPY[..], &["--immutable", from, to]].concat())?;
+        fails(&kept, 1, &["to%20d", "--immutable"])
+            .or_else(|_| fails(&kept, 1, &["to d", "--immutable"]))?;
+        has(
+            target,
+            &["a", "d/", "d/b", old[0], old[1], "e/", old[2], "l"],
+        )?;
+        let told = bed.cp(&[&COPY[..], &["--json", "--backup-dir", "old", from, to]].concat())?;
+        let line = "\"event\":\"linked\"";
+        ensure!(told.stdout.matches(line).count() == 4, "{}", told.report());
+        told.ok()?;
+        let moved = [
+            "old/d/nowhere -> b",
+            "old/d/up -> ../l",
+            "old/e/to d -> .",
+            "old/l",
+        ];
+        let found = look(target)?;
+        for wanted in SOURCE.iter().chain(&moved) {
+            ensure!(
+                found.iter().any(|line| line == wanted),
+                "{wanted} in {found:?}"
+            );
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn links_are_left_out_or_followed() -> Result<()> {
+    each(|bed, [from, to], [source, target]| {
+        let skip = ["-r", "--links", "skip"];
+        for flags in [&["--dry-run", "-v"][..], &["-v"]] {
+            let told = bed.cp(&[&skip[..], flags, &[from, to]].concat())?.ok()?;
+            let line = "left out, it is a symbolic link";
+            ensure!(told.stdout.matches(line).count() == 4, "{}", told.report());
+        }
+        has(target, &["a", "d/", "d/b", "e/"])?;
+        fs::remove_file(source.path("tree/d/nowhere"))?;
+        bed.cp(&["-r", from, to])?.ok()?;
+        let wanted = [
+            "a",
+            "d/",
+            "d/b",
+            "d/up",
+            "e/",
+            "e/to d/",
+            "e/to d/b",
+            "e/to d/up",
+            "l",
+        ];
+        has(target, &wanted)
+    })
+}
+
+#[test]
+fn links_out_of_the_tree_of_a_server_are_refused() -> Result<()> {
+    each(|bed, [from, to], [source, target]| {
+        for (text, link) in [
+            ("../x", "out"),
+            ("../../x", "d/out"),
+            ("d/../../x", "through"),
+            ("/etc/passwd", "absolute"),
+        ] {
+            symlink(text, source.path("tree").join(link))?;
+        }
+        let told = bed.cp(&[&COPY[..], &[from, to]].concat())?;
+        if std::ptr::eq(source, &raw const bed.here) {
+            // Its own user has them, and the server keeps all in its tree.
+            let found = look(target)?;
+            ensure!(found.contains(&"out -> ../x".to_owned()), "{found:?}");
+            return Ok(());
+        }
+        let texts = ["/x, out of its tree", "/etc/passwd, out of its tree"];
+        fails(&told, 1, &texts)?;
+        ensure!(told.stdout.contains(", 4 failed"), "{}", told.report());
+        has(target, &SOURCE)
+    })
+}
+
+#[test]
+fn nothing_is_written_through_a_link() -> Result<()> {
+    each(|bed, [from, to], [source, target]| {
+        target.file("outside/b", 5, 5)?;
+        target.file("to/kept", 6, 6)?;
+        symlink("../outside", target.path("to/d"))?;
+        symlink("kept", target.path("to/a"))?;
+        let told = bed.cp(&[&COPY[..], &[from, to]].concat())?;
+        fails(&told, 1, &["/d", "is a link at the destination"])?;
+        ensure!(fs::metadata(target.path("outside/b"))?.len() == 5);
+        ensure!(fs::read_dir(target.path("outside"))?.count() == 1);
+        ensure!(fs::metadata(target.path("to/kept"))?.len() == 6);
+        let wanted = [
+            "a",
+            "d -> ../outside",
+            "e/",
+            "e/to d -> ../d",
+            "kept",
+            "l -> ./a",
+        ];
+        has(target, &wanted)?;
+        workspace_tests::same_file(&source.path("tree/a"), &target.path("to/a"))
+    })
+}
+
+#[test]
+fn a_destination_that_is_named_is_followed() -> Result<()> {
+    let bed = Bed::new()?;
+    for (tree, other) in [(&bed.here, &bed.there), (&bed.there, &bed.here)] {
+        other.file("source", 10, 1)?;
+        tree.file("real", 5, 5)?;
+        symlink("real", tree.path("link"))?;
+    }
+    for (from, to) in [
+        ("source".to_owned(), bed.url("link")),
+        (bed.url("source"), "link".to_owned()),
+    ] {
+        for flags in [&["--links", "copy"][..], &["--links", "copy", "--checksum"]] {
+            bed.cp(&[flags, &[&from, &to]].concat())?.ok()?;
+        }
+    }
+    for tree in [&bed.here, &bed.there] {
+        ensure!(tree.path("link").is_symlink() && fs::metadata(tree.path("real"))?.len() == 10);
+    }
+    Ok(())
+}
+
+#[test]
+fn links_are_removed_with_delete_and_kept_when_left_out() -> Result<()> {
+    each(|bed, [from, to], [_, target]| {
+        target.file("outside/kept", 10, 1)?;
+        target.file("to/gone/x", 10, 1)?;
+        symlink("../outside", target.path("to/link"))?;
+        symlink("../../outside", target.path("to/gone/link"))?;
+        let skip = ["-r", "--links", "skip", "--delete"];
+        bed.cp(&[&skip[..], &[from, to]].concat())?.ok()?;
+        let kept = ["gone/", "gone/link -> ../../outside", "link -> ../outside"];
+        has(target, &["a", "d/", "d/b", "e/", kept[0], kept[1], kept[2]])?;
+        bed.cp(&[&COPY[..], &["--delete", from, to]].concat())?
+            .ok()?;
+        has(target, &SOURCE)?;
+        ensure!(target.path("outside/kept").exists());
+        Ok(())
+    })
+}
+
+#[test]
+fn names_of_a_list_may_be_links() -> Result<()> {
+    each(|bed, [from, to], [_, target]| {
+        fs::write(bed.here.path("names"), "d/up\nl\na\n")?;
+        let flags = ["--links", "copy", "--files-from", "names"];
+        let from = from.trim_end_matches('/');
+        bed.cp(&[&flags[..], &[from, to]].concat())?.ok()?;
+        has(target, &["a", "d/", "d/up -> ../a", "l -> ./a"])
+    })
+}
+
+/// A Globus server tells the end of a link in place of its text, and none that leads nowhere.
+#[test]
+fn links_of_a_globus_server_become_relative() -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    fill(&there)?;
+    symlink("/etc/passwd", there.path("tree/absolute"))?;
+    symlink("l", there.path("tree/chain"))?;
+    let Some(server) = Host::globus(there.root(), "cli: links")? else {
+        return Ok(());
+    };
+    let from = server.url("tree/");
+    let told = cp_in(&here, &[&COPY[..], &[&from, "to"]].concat())?;
+    fails(&told, 1, &["absolute", "/etc/passwd, out of its tree"])?;
+    let links = [
+        "chain -> a",
+        "d/",
+        "d/b",
+        "d/up -> ../a",
+        "e/",
+        "e/to d -> ../d",
+        "l -> a",
+    ];
+    has(&here, &[&["a"][..], &links].concat())?;
+    fs::remove_file(there.path("tree/absolute"))?;
+    for (how, wanted) in [
+        ("skip", &["a", "d/", "d/b", "e/"][..]),
+        (
+            "follow",
+            &[
+                "a",
+                "chain",
+                "d/",
+                "d/b",
+                "d/up",
+                "e/",
+                "e/to d/",
+                "e/to d/b",
+                "e/to d/up",
+                "l",
+            ],
+        ),
+    ] {
+        fs::remove_dir_all(here.path("to"))?;
+        cp_in(&here, &["-r", "--links", how, &from, "to"])?.ok()?;
+        has(&here, wanted)?;
+    }
+    Ok(())
+}
+
+/// It makes links to objects of its own only, by absolute paths.
+#[test]
+fn a_globus_server_is_sent_no_links() -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    fill(&here)?;
+    let Some(server) = Host::globus(there.root(), "cli: links")? else {
+        return Ok(());
+    };
+    let told = cp_in(
+        &here,
+        &[&COPY[..], &["-v", "tree/", &server.url("to")]].concat(),
+    )?
+    .ok()?;
+    let warned = told.stderr.matches("it makes no symbolic links").count();
+    let out = told.stdout.matches("makes no symbolic links").count();
+    ensure!((warned, out) == (1, 4), "{}", told.report());
+    ensure!(told.stderr.contains("--links follow"));
+    has(&there, &["a", "d/", "d/b", "e/"])
+}
+
+#[test]
+fn a_server_that_may_not_tell_links_is_named() -> Result<()> {
+    let here = Tree::new()?;
+    let server = ScriptedServer::start(|line| {
+        let (verb, path) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "FEAT" => Reaction::say("211-features\r\n MLST type*;size*;\r\n211 end"),
+            "MLST" if path.ends_with("tree") => {
+                Reaction::Say(format!("250-facts\r\n type=dir; {path}\r\n250 end"))
+            }
+            "MLSD" => Reaction::send(b"type=OS.unix=slink; bare\r\ntype=OS.unix=slink:x; told\r\n"),
+            "CONNECT" | "MODE" | "PORT" | "PASV" | "USER" | "PASS" | "TYPE" | "OPTS" | "QUIT"
+            | "END" | "MIDWAY" => Reaction::Usual,
+            _ => Reaction::say("500 no"),
+        }
+    })?;
+    let from = server.url("tree/");
+    let told = cp_in(&here, &[&COPY[..], &["-v", &from, "to"]].concat())?.ok()?;
+    for (text, out) in [
+        ("may not tell symbolic links", &told.stderr),
+        ("it does not tell where symbolic links lead", &told.stderr),
+        ("bare: left out", &told.stdout),
+    ] {
+        ensure!(out.contains(text), "{text} in {}", told.report());
+    }
+    has(&here, &["told -> x"])
+}
