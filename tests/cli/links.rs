@@ -245,6 +245,32 @@ fn nothing_is_written_through_a_link() -> Result<()> {
 }
 
 #[test]
+fn directories_are_made_for_links_alone() -> Result<()> {
+    each(|bed, [from, to], [_, target]| {
+        let choice = ["--include", "/d/up", "--exclude", "*"];
+        bed.cp(&[&COPY[..], &choice, &[from, to]].concat())?.ok()?;
+        has(target, &["d/", "d/up -> ../a"])
+    })
+}
+
+/// A link of one source and a directory of another have one name.
+#[test]
+fn a_link_does_not_lead_out_through_another() -> Result<()> {
+    each(|bed, [from, to], [source, target]| {
+        for (link, text) in [("one/d/e/x", "../.."), ("two/d/e/x/z", "../../../q")] {
+            let path = source.path(link);
+            fs::create_dir_all(path.parent().context("a parent")?)?;
+            symlink(text, path)?;
+        }
+        let [one, two] = ["one/", "two/"].map(|dir| from.replace("tree/", dir));
+        let told = bed.cp(&[&COPY[..], &[&one, &two, to]].concat())?;
+        fails(&told, 1, &["/d/e/x", "link"])?;
+        ensure!(!target.path("to/z").is_symlink(), "{:?}", look(target)?);
+        Ok(())
+    })
+}
+
+#[test]
 fn a_destination_that_is_named_is_followed() -> Result<()> {
     let bed = Bed::new()?;
     for (tree, other) in [(&bed.here, &bed.there), (&bed.there, &bed.here)] {

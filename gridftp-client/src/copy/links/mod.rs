@@ -2,7 +2,7 @@
 
 mod server;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::symlink;
@@ -49,6 +49,8 @@ pub(super) struct LinkState {
 #[derive(Debug, Default)]
 struct Found {
     links: VecDeque<LinkJob>,
+    /// Hashes of the names of all that were found.
+    names: HashSet<u64>,
     bytes: usize,
 }
 
@@ -131,11 +133,14 @@ impl CopyState {
         relative: &[u8],
         target: Option<Vec<u8>>,
     ) {
-        if !self.claim(&from, &to) {
+        let skips = self.options.links == Links::Skip;
+        // Only --delete asks for names that nothing is copied to.
+        let claims = !skips || self.options.manner.delete;
+        if claims && !self.claim(&from, &to) {
             return;
         }
         let source = self.describe_source(&from);
-        if self.options.links == Links::Skip {
+        if skips {
             return self.leave_out(&source, LEFT_OUT);
         }
         let Some(told) = target.filter(|target| !target.is_empty()) else {
@@ -151,7 +156,8 @@ impl CopyState {
         let refused = match target {
             Some(target) => {
                 let link = LinkJob { from, to, target };
-                match lock(&self.links.found).add(link) {
+                let name = self.links.hasher.hash_one(&link.to);
+                match lock(&self.links.found).add(link, name) {
                     Ok(()) => return,
                     Err(link) => (link.to, "is one link too many for one run".to_owned(), ""),
                 }
@@ -183,13 +189,19 @@ impl CopyState {
             at = names::parent(at);
         }
         for dir in unknown.into_iter().rev() {
-            if self.target(dir, server).await? == Target::Link {
+            // One that is still to be made is a link as well.
+            let name = self.links.hasher.hash_one(dir);
+            let found = lock(&self.links.found).names.contains(&name);
+            let target = self.target(dir, server).await?;
+            if found || target == Target::Link {
                 let what = "is a link at the destination, and nothing is written through it";
                 let remedy = "remove it, or use --links follow";
                 let dir = self.describe_destination(dir);
                 return Err(TransferError::source(dir, what, remedy));
             }
-            lock(&self.links.plain).insert(dir);
+            if target == Target::Other {
+                lock(&self.links.plain).insert(dir);
+            }
         }
         Ok(())
     }
@@ -268,12 +280,17 @@ impl CopyState {
 
 impl Found {
     /// Adds a link, or gives it back where there are too many.
-    fn add(&mut self, link: LinkJob) -> Result<(), LinkJob> {
-        let bytes = size_of::<LinkJob>() + link.from.len() + link.to.len() + link.target.len();
+    fn add(&mut self, link: LinkJob, name: u64) -> Result<(), LinkJob> {
+        let bytes = size_of::<LinkJob>()
+            + 2 * size_of::<u64>()
+            + link.from.len()
+            + link.to.len()
+            + link.target.len();
         if self.bytes + bytes > MOST {
             return Err(link);
         }
         self.bytes += bytes;
+        self.names.insert(name);
         self.links.push_back(link);
         Ok(())
     }
@@ -291,7 +308,7 @@ impl LinkJob {
 
 /// Makes the links that were found.
 pub(super) async fn settle(shared: &Arc<CopyState>) {
-    let links = std::mem::take(&mut *lock(&shared.links.found)).links;
+    let links = std::mem::take(&mut lock(&shared.links.found).links);
     if shared.stopped.is_cancelled() {
         for link in &links {
             shared.end_link(link, Ok(Fate::Skipped(UNTRIED)));
