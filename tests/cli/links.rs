@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Host, Reaction, ScriptedServer, Tree};
@@ -208,8 +210,13 @@ fn links_out_of_the_tree_of_a_server_are_refused() -> Result<()> {
         let told = bed.cp(&[&COPY[..], &[from, to]].concat())?;
         if std::ptr::eq(source, &raw const bed.here) {
             // Its own user has them, and the server keeps all in its tree.
+            told.ok()?;
             let found = look(target)?;
-            ensure!(found.contains(&"out -> ../x".to_owned()), "{found:?}");
+            for wanted in ["out -> ../x", "absolute -> ../etc/passwd"] {
+                ensure!(found.contains(&wanted.to_owned()), "{found:?}");
+            }
+            let again = bed.cp(&[&COPY[..], &["--sync", from, to]].concat())?.ok()?;
+            ensure!(again.stdout.contains(", 8 the same"), "{}", again.report());
             return Ok(());
         }
         let texts = ["/x, out of its tree", "/etc/passwd, out of its tree"];
@@ -417,4 +424,54 @@ fn a_server_that_may_not_tell_links_is_named() -> Result<()> {
         ensure!(out.contains(text), "{text} in {}", told.report());
     }
     has(&here, &["told -> x"])
+}
+
+/// Each target goes out right before its link, over the next session as well.
+#[test]
+fn links_are_made_over_another_session_where_one_ends() -> Result<()> {
+    let here = Tree::new()?;
+    here.dir("tree")?;
+    for n in 0..100 {
+        symlink(format!("target {n}"), here.path(&format!("tree/link {n}")))?;
+    }
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let (told, left) = (Arc::clone(&lines), AtomicUsize::new(30));
+    let server = ScriptedServer::start(move |line| {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match rest.split_once(' ') {
+            Some(("SYMLINKTO", _)) if left.fetch_sub(1, Ordering::Relaxed) == 1 => {
+                return Reaction::HangUp(String::new());
+            }
+            Some((word @ ("SYMLINKFROM" | "SYMLINKTO"), name)) => {
+                let number = name.rsplit(' ').next().unwrap_or(name).to_owned();
+                let mut lines = told.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.push((word.to_owned(), number));
+                return Reaction::say(if word == "SYMLINKFROM" {
+                    "350 on"
+                } else {
+                    "250 made"
+                });
+            }
+            _ => {}
+        }
+        match verb {
+            "FEAT" => Reaction::say("211-features\r\n MLST type*;UNIX.slink*;\r\n HELD\r\n211 end"),
+            "MKD" => Reaction::say("257 made"),
+            "MLSD" => Reaction::send(b""),
+            "CONNECT" | "MODE" | "PORT" | "PASV" | "USER" | "PASS" | "TYPE" | "OPTS" | "QUIT"
+            | "END" | "MIDWAY" => Reaction::Usual,
+            _ => Reaction::say("550 No such file or directory"),
+        }
+    })?;
+    let made = cp_in(&here, &[&COPY[..], &["tree/", &server.url("to")]].concat())?.ok()?;
+    ensure!(made.stdout.contains(", 100 links"), "{}", made.report());
+    let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut from = None;
+    for (word, number) in lines.iter() {
+        match word.as_str() {
+            "SYMLINKFROM" => from = Some(number),
+            _ => ensure!(from.take() == Some(number), "{lines:?}"),
+        }
+    }
+    Ok(())
 }

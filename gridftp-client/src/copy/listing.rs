@@ -193,12 +193,7 @@ impl<'a> Sorter<'a> {
         let Some(hollow) = self.chosen(&entry) else {
             return self.refused.set(true);
         };
-        let is_link = self.shared.is_link(&entry);
-        if let Some(why) = entry
-            .error
-            .as_ref()
-            .filter(|why| !is_link || *why != "InvalidLink")
-        {
+        if let Some(why) = &entry.error {
             return self.refuse(&entry.name, &unnamed(&entry.name, why));
         }
         if let Err(error) = names::check(&entry.name) {

@@ -379,3 +379,53 @@ async fn here(shared: &CopyState, link: &LinkJob) -> Result<Fate, TransferError>
     }
     Ok(fate)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_made_below_a_name_that_is_to_be_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shared = CopyState::plain();
+        shared.options.links = Links::Copy;
+        shared.root = dir.path().as_os_str().as_encoded_bytes().to_vec();
+        let at = |name: &str| names::join(&shared.root, name.as_bytes());
+        shared.link((b"src/x".to_vec(), at("x")), b"x", Some(b"..".to_vec()));
+        assert!(shared.check_way(&at("y/z"), None).await.is_ok());
+        assert!(shared.check_way(&at("x/z"), None).await.is_err());
+        // A name that was not there may have become a link.
+        symlink(".", dir.path().join("y")).unwrap();
+        assert!(shared.check_way(&at("y/z"), None).await.is_err());
+    }
+
+    #[test]
+    fn a_target_is_known_in_the_form_of_our_server() {
+        for (target, text, same) in [
+            ("../a", "../a", true),
+            ("../a", "../b", false),
+            ("/d/a", "../d/a", true),
+            ("/d/a", "../../d/a", true),
+            ("/d/a", "a", false),
+        ] {
+            let link = LinkJob {
+                from: Vec::new(),
+                to: b"/to/l".to_vec(),
+                target: target.as_bytes().to_vec(),
+            };
+            assert_eq!(link.leads_to(text.as_bytes()), same, "{target} {text}");
+        }
+    }
+
+    #[test]
+    fn links_without_number_are_refused() {
+        let mut found = Found::default();
+        let link = || LinkJob {
+            from: Vec::new(),
+            to: Vec::new(),
+            target: vec![b'x'; MOST / 4],
+        };
+        let taken = (0..10).take_while(|n| found.add(link(), *n).is_ok());
+        assert_eq!(taken.count(), 3);
+    }
+}
