@@ -233,11 +233,11 @@
 //!   one of them. They have no times of their own.
 //! - a link of a server that leads out of its tree is counted as failed: by an absolute path, by more
 //!   `..` than it is deep, or by a `..` behind a name, which may be a link too. A later run would
-//!   write there. A link of this machine is sent as it is; our server makes none that leads out of
-//!   what it serves.
+//!   write there. A link of this machine is sent as it is; our server takes an absolute target for
+//!   one in what it serves, writes it as a relative one, and makes no link that leads out of that.
 //! - an absolute target within the source tree becomes a relative one. A Globus server tells all
-//!   targets so, and resolved: a link to a link leads to the end of both. It does not list links that
-//!   lead nowhere.
+//!   targets so, and resolved: a link to a link leads to the end of both, and a source has to be named
+//!   by a path without links. It does not list links that lead nowhere.
 //! - a link at the destination that differs is replaced, as a file is, and one in the place of a file
 //!   is removed before that is written. One in the place of a directory is an error, and nothing is
 //!   written through it.

@@ -99,7 +99,7 @@ impl CopyState {
             let site = source.site();
             self.warn(&format!(
                 "{site}: its listings may not tell symbolic links (UNIX.slink in MLST); those that \
-                 they do not tell are followed"
+                 they do not tell are followed; leave them out by name (--exclude)"
             ));
         }
     }
@@ -164,7 +164,12 @@ impl CopyState {
             }
             None => {
                 let what = format!("is a link to {}, out of its tree", show(&told));
-                (to, what, "--links follow copies what it leads to")
+                // A Globus server resolves the whole path.
+                let remedy = match told.starts_with(b"/") {
+                    true => "name the source by its path without links, or use --links follow",
+                    false => "--links follow copies what it leads to",
+                };
+                (to, what, remedy)
             }
         };
         let (to, what, remedy) = refused;
