@@ -475,3 +475,27 @@ fn links_are_made_over_another_session_where_one_ends() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn links_in_a_plain_listing_are_told_and_kept_in_the_tree() -> Result<()> {
+    let here = Tree::new()?;
+    let server = ScriptedServer::start(|line| {
+        let (verb, path) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "FEAT" => Reaction::say("211-features\r\n SIZE\r\n211 end"),
+            "CWD" if path.ends_with("tree") => Reaction::say("250 there"),
+            "LIST" => Reaction::send(
+                b"lrwxrwxrwx 1 o g 4 Jan 1 10:00 in -> a -> b\r\n\
+                  lrwxrwxrwx 1 o g 4 Jan 1 10:00 out -> ../x\r\n",
+            ),
+            "CONNECT" | "MODE" | "PORT" | "PASV" | "USER" | "PASS" | "TYPE" | "OPTS" | "QUIT"
+            | "END" | "MIDWAY" => Reaction::Usual,
+            _ => Reaction::say("500 no"),
+        }
+    })?;
+    let from = server.url("tree/");
+    let told = cp_in(&here, &[&COPY[..], &[&from, "to"]].concat())?;
+    fails(&told, 1, &["is a link to ../x, out of its tree"])?;
+    ensure!(!told.stderr.contains("may not tell"), "{}", told.report());
+    has(&here, &["in -> a -> b"])
+}
