@@ -7,8 +7,8 @@ use std::time::Duration;
 use ftp_wire::command::Mode;
 
 use super::{
-    Choice, ConnectOptions, CopyOptions, Family, GridOptions, Identity, Layout, Level, Manner,
-    PortRange, RateLimit, Relay, Resume, Roots, Security, Verify,
+    Choice, ConnectOptions, CopyOptions, Family, GridOptions, Identity, Layout, Level, Links,
+    Manner, PortRange, RateLimit, Relay, Resume, Roots, Security, Verify,
 };
 
 impl ConnectOptions {
@@ -305,6 +305,13 @@ impl CopyOptions {
     #[must_use]
     pub fn fail_fast(mut self, fail_fast: bool) -> Self {
         self.fail_fast = fail_fast;
+        self
+    }
+
+    /// Sets [`links`](field@Self::links).
+    #[must_use]
+    pub fn links(mut self, links: Links) -> Self {
+        self.links = links;
         self
     }
 
