@@ -240,7 +240,8 @@
 //!   by a path without links. It does not list links that lead nowhere.
 //! - a link at the destination that differs is replaced, as a file is, and one in the place of a file
 //!   is removed before that is written. One in the place of a directory is an error, and nothing is
-//!   written through it.
+//!   written through it; a server that tells no links is warned of. Its age does not count for
+//!   `--update`.
 //! - links are made here and at servers of this kind. Others make links to their own objects only, by
 //!   absolute paths, or none: there links are left out, and a warning tells it.
 //! - a server without `UNIX.slink` in its `MLST` feature may not tell its links, which are followed

@@ -15,7 +15,7 @@ pub enum Links {
     /// one, since Globus servers tell no others. Links are made on this machine and at servers of
     /// this kind, and left out with a warning at others.
     ///
-    /// Nothing is written through a link at the destination: one in the place of a file is
+    /// Nothing is written through a link that the destination tells: one in the place of a file is
     /// replaced, and one in the place of a directory is an error.
     Copy,
     /// Links are left out. [`Manner::delete`](crate::Manner::delete) keeps every link at the

@@ -169,6 +169,28 @@ fn links_that_differ_are_replaced_unless_they_are_to_stay() -> Result<()> {
     })
 }
 
+/// The first run moves a link to the directory of backups, where the second one has files to move.
+#[test]
+fn nothing_is_moved_through_a_link_among_the_backups() -> Result<()> {
+    each(|bed, [from, to], [_, target]| {
+        fs::create_dir_all(target.path("to"))?;
+        fs::create_dir_all(target.path("outside"))?;
+        target.file("outside/b", 7, 1)?;
+        symlink("../outside", target.path("to/e"))?;
+        fs::create_dir_all(target.path("to/old"))?;
+        fs::rename(target.path("to/e"), target.path("to/old/d"))?;
+        target.file("to/d/b", 3, 2)?;
+        let moved = bed.cp(&[&COPY[..], &["--backup-dir", "old", from, to]].concat())?;
+        fails(&moved, 1, &["old/d", "is a link at the destination"])?;
+        ensure!(
+            fs::metadata(target.path("outside/b"))?.len() == 7,
+            "overwritten"
+        );
+        ensure!(fs::metadata(target.path("to/d/b"))?.len() == 3, "replaced");
+        Ok(())
+    })
+}
+
 #[test]
 fn links_are_left_out_or_followed() -> Result<()> {
     each(|bed, [from, to], [source, target]| {

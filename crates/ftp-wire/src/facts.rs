@@ -102,6 +102,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether it is a symbolic link, of which a server may not tell the target.
+    pub fn is_link(&self) -> bool {
+        self.kind == EntryKind::Slink || self.target.is_some()
+    }
+
     /// An entry with all other fields zero, empty or absent.
     pub fn new(kind: EntryKind, name: impl Into<Vec<u8>>) -> Self {
         Self {

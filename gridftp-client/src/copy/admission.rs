@@ -163,6 +163,11 @@ impl CopyState {
             let what = "--backup-dir: it is the directory of the destination itself";
             return Err(TransferError::request(what, "name another one"));
         }
+        // An earlier run may have moved a link there.
+        if let Some(root) = self.backup_root(path) {
+            let parent = names::parent(&to);
+            self.check_below(&root, parent, destination).await?;
+        }
         match destination {
             None => {
                 let (from, into) = (local(path).to_owned(), local(&to).to_owned());
@@ -189,11 +194,19 @@ impl CopyState {
 
     /// The name that the object at `path` of the destination moves to before it is replaced.
     fn aside(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let (root, below) = match path == self.root {
-            true => (names::parent(&self.root), names::last(path)),
-            false => (&*self.root, self.below_root(path)),
+        let below = match path == self.root {
+            true => names::last(path),
+            false => self.below_root(path),
         };
-        Some(names::join(&self.backup_dir(root)?, below))
+        Some(names::join(&self.backup_root(path)?, below))
+    }
+
+    /// The directory that the object at `path` of the destination moves below.
+    fn backup_root(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.backup_dir(match path == self.root {
+            true => names::parent(&self.root),
+            false => &self.root,
+        })
     }
 
     /// The directory that replaced files move to, of a destination that is `root`.
@@ -233,7 +246,7 @@ fn local_target(path: &Path, follows: bool) -> Target {
 async fn is_link(control: &Control, path: FtpPath) -> Result<bool, ControlError> {
     let told = control.send(Command::Mlst(Some(path))).told().await?;
     let entry = told.as_ref().and_then(parse_mlst);
-    Ok(entry.is_some_and(|(entry, _)| entry.target.is_some()))
+    Ok(entry.is_some_and(|(entry, _)| entry.is_link()))
 }
 
 /// Removes a link at the destination that a file replaces.

@@ -285,6 +285,9 @@ pub(crate) async fn connect(shared: &CopyState) -> Result<Session, ConnectError>
         open(shared, shared.source.as_ref()),
         open(shared, shared.destination.as_ref())
     )?;
+    if let Some(destination) = &destination {
+        shared.warn_of_links_to(destination);
+    }
     Ok(Session::of(source, destination))
 }
 

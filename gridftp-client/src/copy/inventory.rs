@@ -188,7 +188,7 @@ impl Table {
             return;
         }
         let target = match entry.kind {
-            _ if entry.target.is_some() && !follows => Target::Link,
+            _ if entry.is_link() && !follows => Target::Link,
             EntryKind::File => Target::File(Facts::of_entry(entry, known)),
             _ => Target::Other,
         };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ftp_wire::command::Command;
-use ftp_wire::facts::{Entry, EntryKind};
+use ftp_wire::facts::Entry;
 
 use super::engine::connect_to;
 use super::job::Facts;
@@ -260,8 +260,8 @@ async fn there(
 ) -> Result<(), TransferError> {
     let each = |entry: Entry, known| {
         each(Found {
-            is_tree: entry.kind.is_dir() && entry.target.is_none(),
-            is_link: entry.kind == EntryKind::Slink || entry.target.is_some(),
+            is_tree: entry.kind.is_dir() && !entry.is_link(),
+            is_link: entry.is_link(),
             facts: Facts::of_entry(&entry, known),
             name: entry.name.to_vec(),
         });

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ftp_wire::facts::{Entry, EntryKind};
+use ftp_wire::facts::Entry;
 
 use super::admission::Server;
 use super::known::Known;
@@ -42,7 +42,7 @@ pub(super) struct LinkState {
     /// Directories at the destination that are no links, and in none.
     plain: Mutex<Known>,
     /// Whether it was told that a target is not known, and that no link can be made.
-    told: [AtomicBool; 2],
+    told: [AtomicBool; 3],
     hasher: RandomState,
 }
 
@@ -82,8 +82,7 @@ enum Fate {
 impl CopyState {
     /// Says whether an entry is a link that is not followed.
     pub(super) fn is_link(&self, entry: &Entry) -> bool {
-        let is = entry.kind == EntryKind::Slink || entry.target.is_some();
-        is && self.options.links != Links::Follow
+        entry.is_link() && self.options.links != Links::Follow
     }
 
     /// Says whether a link at `to` of the destination is one, and not what it leads to: a destination
@@ -101,6 +100,15 @@ impl CopyState {
                 "{site}: its listings may not tell symbolic links (UNIX.slink in MLST); those that \
                  they do not tell are followed; leave them out by name (--exclude)"
             ));
+        }
+    }
+
+    /// Warns of a destination server that does not tell links.
+    pub(super) fn warn_of_links_to(&self, destination: &Client) {
+        if self.options.links == Links::Copy && !destination.abilities.slink {
+            let what = "its listings tell no symbolic links (UNIX.slink in MLST), so a directory \
+                        there that is one is written through; --links follow or skip copy no links";
+            self.warn_once(&self.links.told[2], self.destination.as_ref(), what);
         }
     }
 
@@ -184,11 +192,22 @@ impl CopyState {
         dir: &[u8],
         server: Option<Server<'_>>,
     ) -> Result<(), TransferError> {
+        self.check_below(&self.root, dir, server).await
+    }
+
+    /// As [`check_way`](Self::check_way), of the directories below `root`.
+    pub(super) async fn check_below(
+        &self,
+        root: &[u8],
+        dir: &[u8],
+        server: Option<Server<'_>>,
+    ) -> Result<(), TransferError> {
         if self.options.links != Links::Copy {
             return Ok(());
         }
         let (mut unknown, mut at) = (Vec::new(), names::trim_slashes(dir));
-        let inside = |at: &[u8]| !at.is_empty() && at != self.root && self.is_inside(at);
+        let is_inside = |at: &[u8]| root.is_empty() || is_below(at, root);
+        let inside = |at: &[u8]| !at.is_empty() && at != root && is_inside(at);
         while inside(at) && !lock(&self.links.plain).contains(at) {
             unknown.push(at);
             at = names::parent(at);
@@ -209,10 +228,6 @@ impl CopyState {
             }
         }
         Ok(())
-    }
-
-    fn is_inside(&self, path: &[u8]) -> bool {
-        self.root.is_empty() || is_below(path, &self.root)
     }
 
     /// Decides on a link by the object at its destination.
@@ -325,7 +340,12 @@ pub(super) async fn settle(shared: &Arc<CopyState>) {
     }
     if shared.destination.is_none() {
         for link in links {
-            let fate = here(shared, &link).await;
+            // A signal ends the copy between two links.
+            tokio::task::yield_now().await;
+            let fate = match shared.stopped.is_cancelled() {
+                true => Ok(Fate::Skipped(UNTRIED)),
+                false => here(shared, &link).await,
+            };
             shared.end_link(&link, fate);
         }
         return;

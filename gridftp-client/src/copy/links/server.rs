@@ -167,6 +167,18 @@ impl Maker<'_> {
                 made = finish(pair).await;
             }
         }
+        // Of an attempt whose session was lost.
+        if matches!(fate, Fate::Replaced)
+            && made
+                .as_ref()
+                .is_err_and(|error| error.kind() == Some(FailureKind::Exists))
+        {
+            let left = self.wire(&self.shared.beside(&link.to))?;
+            control.send(Command::Dele(left)).finish().await?;
+            if let Some(pair) = self.send(link, &fate)? {
+                made = finish(pair).await;
+            }
+        }
         match made {
             Ok(()) => {}
             Err(error) if error.kind() == Some(FailureKind::Unsupported) => {
