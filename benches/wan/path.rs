@@ -192,10 +192,12 @@ impl Ends {
         Ok(row(profile, way, own, [bbr, cubic, globus]))
     }
 
-    /// The rate of a setting; 0 without its programs.
+    /// The rate of a setting; 0 without its programs, and of CUBIC for a server, whose stack no client
+    /// chooses.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn rate(&self, setting: Setting, way: Way, scale: &Scale) -> Result<f64> {
         let server = match setting {
+            Setting::Cubic if way == Way::Get => None,
             Setting::Globus => self.globus.as_ref(),
             _ => Some(&self.ours),
         };
@@ -267,7 +269,10 @@ fn row(profile: &Profile, way: Way, own: f64, others: [f64; 3]) -> Line {
         _ => ("0.8", own >= best * BESIDE),
     };
     let percent = f64::from(profile.loss) / 1e4;
-    let [bbr, cubic, globus] = others;
+    let [bbr, cubic, globus] = others.map(|rate| match rate {
+        0.0 => "–".to_owned(),
+        rate => format!("{rate:.0}"),
+    });
     Line {
         what: format!(
             "{} Mbit/s, {} ms, loss {percent} %, {}",
@@ -280,7 +285,7 @@ fn row(profile: &Profile, way: Way, own: f64, others: [f64; 3]) -> Line {
         target,
         reached,
         note: format!(
-            "{own:.0} Mbit/s; BBR {bbr:.0}, CUBIC × 8 {cubic:.0}, `globus-url-copy -p 8` {globus:.0}"
+            "{own:.0} Mbit/s; BBR {bbr}, CUBIC × 8 {cubic}, `globus-url-copy -p 8` {globus}"
         ),
     }
 }
