@@ -1,17 +1,17 @@
 //! Errors of the client: site, operation, path, reply and remedy.
 
 mod fields;
-
-use std::fmt;
+mod remedies;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
 pub use crate::connect_error::ConnectError;
-use crate::connect_error::NO_PROTECTION;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
 pub use fields::{Class, Fields};
+pub(crate) use remedies::{APART, Remedy, is_cut_off};
+use remedies::{BAD_NAME, CHANGED, CUT, MISMATCH, SHRUNK, SIZE, UNMARKED, data_remedy, remedy};
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -113,78 +113,6 @@ pub(crate) fn lacks_channel(error: &ControlError) -> bool {
         Some(FailureKind::DataChannel | FailureKind::Aborted)
     )
 }
-
-/// Says whether a data connection could not be made, where other replies tell of one that broke, or
-/// for which no command had come.
-pub(crate) fn is_cut_off(reply: &Reply) -> bool {
-    let text = reply.text().to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|&words| text.contains(words));
-    says(&["unable to connect", "connection refused"])
-        || reply.code().number() == 425 && !says(&["pasv"])
-}
-
-/// The remedy for the refusal of a command; empty where none is known.
-fn remedy(command: &str, reply: &Reply) -> &'static str {
-    match FailureKind::of(reply) {
-        FailureKind::Unsupported if command.starts_with("LIST") => {
-            "without it directories cannot be listed, name each file"
-        }
-        _ if command.starts_with("PROT P") => "--protect clear leaves data in clear text",
-        _ if ["DCSC", "DCAU", "PROT S"]
-            .iter()
-            .any(|grid| command.starts_with(grid)) =>
-        {
-            NO_PROTECTION
-        }
-        _ if tells_of_another(&reply.text()) => ANOTHER,
-        _ if command.starts_with("MODE E") => "leave --mode out, or use --mode stream",
-        FailureKind::NotFound => "check the path",
-        FailureKind::Denied => "this account may not do that there",
-        FailureKind::NoSpace => "free some space there",
-        FailureKind::Login => "name an account with --user or --netrc",
-        FailureKind::DataChannel if is_cut_off(reply) => "a firewall may stand between",
-        FailureKind::Busy => "try again later, or with a smaller --concurrency",
-        _ => "",
-    }
-}
-
-fn data_remedy(cause: &gridftp_data::Error) -> &'static str {
-    match cause.kind() {
-        gridftp_data::ErrorKind::Corrupt => CORRUPT,
-        _ if tells_of_another(&Chain(cause).to_string()) => ANOTHER,
-        _ => "",
-    }
-}
-
-/// Says whether one end of a data connection is another than the other end expects: our words are
-/// those of the Globus server.
-fn tells_of_another(text: &str) -> bool {
-    text.contains("Expected the peer to authenticate as")
-}
-
-/// Prints a remedy behind the fact.
-pub(crate) struct Remedy<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Remedy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            "" => Ok(()),
-            remedy => write!(f, "; {remedy}"),
-        }
-    }
-}
-
-const ANOTHER: &str = "--dcau names the identity of both ends of data connections";
-const SIZE: &str = "the source may have changed, copy again";
-const CHANGED: &str = "copy again when it is at rest";
-const SHRUNK: &str = "see that it is not the destination itself, then copy again";
-const MISMATCH: &str = "do not use the copy, copy again";
-const CORRUPT: &str = "nothing of the copy is kept, copy again";
-const BAD_NAME: &str = "it is not copied, rename it there";
-const CUT: &str = "read on from there";
-/// The remedy for servers that move no data between them.
-pub(crate) const APART: &str = "--relay always has it pass this machine";
-const UNMARKED: &str = "use --mode extended, which tells the end";
 
 /// The reason why a file was not copied.
 #[derive(Debug, thiserror::Error)]

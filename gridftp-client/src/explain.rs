@@ -47,7 +47,7 @@ pub enum Cause {
     Buffer,
     /// This machine, by encryption and the like: its connections had nothing to send.
     Machine,
-    /// The bound that this end keeps to ([`RateLimit`](crate::options::RateLimit)).
+    /// The bound that this end keeps to ([`RateLimit`]).
     Limit,
     /// The server's final reply, behind all data: it writes and verifies the file.
     Ending,

@@ -106,7 +106,7 @@ impl Host {
             [flag, ip] if *flag == "-control-interface" => ip.to_str()?.parse().ok(),
             _ => None,
         });
-        let ip: IpAddr = interface.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let ip = interface.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let daemon = Daemon::start(command, move |line| {
             // It tells the name of the host for its address.
             let (_, port) = line

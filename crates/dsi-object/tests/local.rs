@@ -212,7 +212,7 @@ async fn an_upload_is_taken_over_from_a_frozen_process() {
         assert_eq!(none.kind(), ErrorKind::NotFound);
         second.finish(Finish::whole(3 * PART)).await.unwrap();
         let copied = std::fs::read(dir.path().join("root/f")).unwrap();
-        let (kept, fresh) = copied.split_at((recorded * PART) as usize);
+        let (kept, fresh) = copied.split_at(usize::try_from(recorded * PART).unwrap());
         assert!(kept.iter().all(|byte| *byte == 1) && fresh.iter().all(|byte| *byte == 2));
         assert_eq!(copied.len() as u64, 3 * PART);
         let index = std::fs::read_dir(dir.path().join("index")).unwrap();

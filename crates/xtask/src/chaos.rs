@@ -2,8 +2,7 @@
 //! sent again that were safe, or a partial file behind the next copy.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
-use std::io;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,8 +15,10 @@ use workspace_tests::{
     Break, Digests, Noise, Peer, Profile, Relay, Tree, binaries, sha256, tree_digests,
 };
 
+use self::files::files;
 use self::server::{Program, Server};
 
+mod files;
 mod server;
 
 const ROUNDS: u64 = 60;
@@ -478,26 +479,4 @@ impl<'a> Round<'a> {
         }
         Ok(())
     }
-}
-
-/// The files below a folder, by their paths in it.
-fn files(folder: &Path) -> Result<Vec<(String, Metadata)>> {
-    let (mut found, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next)? {
-            let path = entry?.path();
-            let file = match fs::symlink_metadata(&path) {
-                // It got its final name in between.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file?,
-            };
-            if file.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
-                found.push((name, file));
-            }
-        }
-    }
-    Ok(found)
 }

@@ -19,7 +19,7 @@
 //!
 //! The options are those of [`TcpOptions`].
 //!
-//! A caller may ask for some of these per open with [`SocketHints`](xio_core::SocketHints).
+//! A caller may ask for some of these per open with [`SocketHints`].
 //!
 //! # Cost
 //!

@@ -30,19 +30,13 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             destination,
             held,
             size,
-        } => json!({
-            "event": "continue", "source": source, "destination": destination, "held": held,
-            "bytes": size,
-        }),
+        } => part("continue", (source, destination), *held, *size),
         Event::Kept {
             source,
             destination,
             held,
             size,
-        } => json!({
-            "event": "kept", "source": source, "destination": destination, "held": held,
-            "bytes": size,
-        }),
+        } => part("kept", (source, destination), *held, *size),
         Event::Finished {
             source,
             destination,
@@ -92,6 +86,13 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
         Event::Warning(text) => json!({ "event": "warning", "text": text }),
         Event::Note(text) => json!({ "event": "note", "text": text }),
         _ => return None,
+    })
+}
+
+/// A file of which a part is there.
+fn part(event: &str, (source, destination): (&str, &str), held: u64, size: u64) -> Value {
+    json!({
+        "event": event, "source": source, "destination": destination, "held": held, "bytes": size,
     })
 }
 

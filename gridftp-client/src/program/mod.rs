@@ -8,6 +8,7 @@
 )]
 
 pub mod accounts;
+mod bar;
 pub mod connection;
 pub mod doctor;
 pub mod exit;

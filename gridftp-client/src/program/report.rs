@@ -9,12 +9,16 @@ use std::time::Duration;
 use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
+use crate::program::bar::{draw, state, style};
 use crate::program::json::{end, object, progress, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
 use crate::words;
-use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
+
+const UNEXPLAINED: &str =
+    "no explanation: it took less than a second, or no data passed this machine";
 
 /// The amount and the form of the output.
 #[derive(Debug)]
@@ -185,9 +189,7 @@ impl Report {
             self.out(&text);
             match &summary.explanation {
                 Some(explanation) => self.out(&explanation.to_string()),
-                None if self.explains => self.out(
-                    "no explanation: it took less than a second, or no data passed this machine",
-                ),
+                None if self.explains => self.out(UNEXPLAINED),
                 None => {}
             }
         }
@@ -431,58 +433,6 @@ impl Observer for Report {
     }
 }
 
-fn draw(bar: &ProgressBar, counts: Counts) {
-    let known = counts.complete || counts.bytes_found > 0;
-    if known && bar.length() != Some(counts.bytes_found) {
-        bar.set_style(style(true));
-        bar.set_length(counts.bytes_found);
-    }
-    let there = counts.bytes_moved.saturating_add(counts.bytes_held);
-    bar.set_position(there.min(counts.bytes_found.max(counts.bytes_moved)));
-    bar.set_message(state(counts, bar.per_sec()));
-}
-
-/// The text behind the bar at `rate` bytes a second: an estimate only where there is one.
-fn state(counts: Counts, rate: f64) -> String {
-    let mut text = format!("{}/{} files", counts.files_done, counts.files_found);
-    let hashed = counts.bytes_hashed.saturating_mul(100);
-    if let Some(percent) = hashed.checked_div(counts.bytes_hashing) {
-        text.push_str(&format!(", verifying {percent} %"));
-    }
-    if counts.bytes_moved == 0 || rate < 1.0 {
-        return text;
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate for people"
-    )]
-    let whole = rate as u64;
-    text.insert_str(0, &format!("{}/s, ", HumanBytes(whole)));
-    let there = counts.bytes_moved.saturating_add(counts.bytes_held);
-    let left = counts.bytes_found.saturating_sub(there) / whole;
-    let left = HumanDuration(Duration::from_secs(left));
-    // Files that are not found yet take longer.
-    match (counts.complete, counts.bytes_found > there) {
-        (true, _) => text.push_str(&format!(", {left} left")),
-        (false, true) => text.push_str(&format!(", at least {left} left")),
-        (false, false) => {}
-    }
-    if let Some(cause) = counts.mostly {
-        text.push_str(&format!(", most of the time {}", cause.text()));
-    }
-    text
-}
-
-fn style(known: bool) -> ProgressStyle {
-    let template = if known {
-        "{wide_bar} {bytes}/{total_bytes} {msg}"
-    } else {
-        "{spinner} {bytes} {msg}"
-    };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
 fn per_second(bytes: u64, took: Duration) -> u64 {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
     u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
@@ -497,30 +447,5 @@ fn plural(files: u64, bytes: &str) -> String {
         format!("1 file, {bytes}")
     } else {
         format!("{files} files, {bytes}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `Counts` is made by the library alone.
-    fn state_of(found: u64, bytes: u64, moved: u64, complete: bool, rate: f64) -> String {
-        let mut counts = Counts::default();
-        (counts.files_found, counts.bytes_found) = (found, bytes);
-        (counts.bytes_moved, counts.complete) = (moved, complete);
-        state(counts, rate)
-    }
-
-    #[test]
-    fn nothing_is_estimated_before_there_is_an_estimate() {
-        assert_eq!(state_of(3, 1000, 0, true, 0.0), "0/3 files");
-        assert_eq!(state_of(3, 1000, 0, true, 9.0), "0/3 files");
-        assert_eq!(state_of(3, 1000, 10, true, 0.2), "0/3 files");
-        let text = state_of(3, 10_000, 1000, true, 100.0);
-        assert_eq!(text, "100 B/s, 0/3 files, 2 minutes left");
-        let text = state_of(3, 10_000, 1000, false, 100.0);
-        assert_eq!(text, "100 B/s, 0/3 files, at least 2 minutes left");
-        assert_eq!(state_of(3, 1000, 1000, false, 100.0), "100 B/s, 0/3 files");
     }
 }
