@@ -129,7 +129,7 @@ const FOR_PEERS: &[(&str, &str)] = &[
     ),
     (
         "tcp",
-        "cc keepalive keepidle nodelay noipv6 pacing rcvbuf sndbuf",
+        "cc keepalive keepidle lossy nodelay noipv6 pacing rcvbuf sndbuf",
     ),
     ("telnet", ""),
     ("timeout", "accept all close open read write"),
