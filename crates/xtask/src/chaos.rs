@@ -127,6 +127,10 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
         let mut plan = Plan::draw(&mut noise);
         if has_globus && seed % FOREIGN == 0 {
             plan.program = Program::Globus;
+            if plan.fault == Fault::KillServer {
+                // It does not take its port again at once.
+                plan.fault = Fault::StallServer;
+            }
         }
         let end = Round::new(folder, &plan, &mut noise)
             .and_then(|round| round.run(&mut noise))
