@@ -192,8 +192,8 @@ impl Ends {
         Ok(row(profile, way, own, [bbr, cubic, globus]))
     }
 
-    /// The rate of a setting; 0 without its programs, and of CUBIC for a server, whose stack no client
-    /// chooses.
+    /// The rate of a setting; 0 without its programs, and of a download with CUBIC, since the server
+    /// has a stack of its own.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn rate(&self, setting: Setting, way: Way, scale: &Scale) -> Result<f64> {
         let server = match setting {

@@ -1,9 +1,9 @@
-//! `Links`: what becomes of symbolic links, and the targets that the copy of one may have.
+//! `Links`: the treatment of symbolic links, and the allowed targets of their copies.
 
 use crate::copy::is_below;
 use crate::names;
 
-/// What becomes of symbolic links in a tree. A source that is named itself is followed.
+/// Treatment of symbolic links in a tree. A link that is itself the source is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Links {

@@ -175,7 +175,7 @@ pub struct CopyOptions {
     pub concurrency: Option<u32>,
     /// Whether directories are copied.
     pub recursive: bool,
-    /// What becomes of symbolic links in the trees.
+    /// Treatment of symbolic links in the trees.
     pub links: Links,
     /// The files to copy, among those of the sources.
     pub choice: Choice,

@@ -13,8 +13,8 @@
 //!   any order.
 //! - **Restart**: a journal in [`Config::index`] has the upload and its parts, so that a later
 //!   process continues it, also while the earlier one is frozen;
-//!   [`Dsi::expire`](gridftp_dsi::Dsi::expire) ends the old ones. An upload whose completion the store
-//!   does not answer is kept in the same way.
+//!   [`Dsi::expire`](gridftp_dsi::Dsi::expire) ends the old ones. An upload is kept in the same way
+//!   when the store sends no reply to its completion.
 //! - **Renaming** copies each object and removes it, unless it was replaced meanwhile, and is
 //!   refused above the 5 GiB that S3 copies. It is not atomic for a directory.
 //! - **Checksums** are computed from the bytes. The expected digest of an upload in parts is

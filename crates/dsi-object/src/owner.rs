@@ -3,7 +3,8 @@
 //!
 //! The new owner writes the journal anew under its name; the old one finds another file there before
 //! it uploads a part, completes or ends the upload, and leaves it to the new one. A part that was on
-//! its way then has the same bytes, or another entity tag, with which the completion fails.
+//! its way then is of the same file. Where its bytes differ all the same, stores with entity tags
+//! refuse the completion.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write as _};

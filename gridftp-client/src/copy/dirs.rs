@@ -44,8 +44,8 @@ pub(crate) async fn settle(shared: &Arc<CopyState>) {
 }
 
 impl CopyState {
-    /// Does `work` on what is `left` over sessions of its own, as often as the transfer of a file is
-    /// tried; it takes from `left` what it has done.
+    /// Does the `work` that is `left` over sessions of its own, with as many attempts as the transfer of
+    /// a file; each attempt removes its finished items from `left`.
     pub(super) async fn insist<T>(
         &self,
         left: &mut VecDeque<T>,

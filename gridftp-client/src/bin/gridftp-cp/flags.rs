@@ -48,10 +48,10 @@ pub(crate) struct Flags {
     #[arg(short, long)]
     pub(crate) recursive: bool,
 
-    /// What becomes of symbolic links below the sources. follow copies what they lead to. copy makes
-    /// links with the same target, where the destination makes such; those of a server that lead out
-    /// of its tree are errors. skip leaves them out, and with --delete keeps all at the destination. A
-    /// source that is named itself is followed
+    /// Treatment of symbolic links below the sources. follow copies their targets. copy makes links
+    /// with the same target, at destinations that keep links; those of a server that lead out of its
+    /// tree are errors. skip leaves them out, and with --delete keeps all at the destination. A link
+    /// that is itself the source is followed
     #[arg(long, value_enum, value_name = "HOW", default_value = "follow")]
     pub(crate) links: LinksFlag,
 
@@ -278,7 +278,7 @@ pub(crate) enum RelayFlag {
 /// `--links`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LinksFlag {
-    /// What they lead to is copied.
+    /// Their targets are copied.
     Follow,
     /// They become links.
     Copy,

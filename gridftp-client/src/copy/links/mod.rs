@@ -70,7 +70,7 @@ enum There {
     Other,
 }
 
-/// What becomes of a link.
+/// The outcome of a link.
 enum Fate {
     Made,
     Replaced,
@@ -85,8 +85,8 @@ impl CopyState {
         entry.is_link() && self.options.links != Links::Follow
     }
 
-    /// Says whether a link at `to` of the destination is one, and not what it leads to: a destination
-    /// that was named itself is followed.
+    /// Says whether a link at `to` of the destination counts itself, in place of its target. A link
+    /// that is itself the destination is followed.
     pub(super) fn keeps_links(&self, to: &[u8]) -> bool {
         self.options.links == Links::Copy && to != self.root
     }
@@ -185,8 +185,8 @@ impl CopyState {
         self.give_up_found(&source, self.below_root(&to), &error);
     }
 
-    /// Refuses a directory of the destination that is a link, or in one: what is written there may
-    /// belong to another name, of this copy or of none.
+    /// Refuses a directory of the destination that is a link, or in one: a file written there may have
+    /// another name too, in the tree or out of it.
     pub(super) async fn check_way(
         &self,
         dir: &[u8],

@@ -146,7 +146,7 @@ impl Maker<'_> {
         Ok(Some(commands.map(send)))
     }
 
-    /// Reads the replies to [`send`](Self::send), and replaces what is to be replaced.
+    /// Reads the replies to [`send`](Self::send), and replaces an old object.
     async fn end(
         &self,
         link: &LinkJob,
