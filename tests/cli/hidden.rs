@@ -1,11 +1,12 @@
 //! Uploads under a hidden name: the final name holds the whole new file or the old one.
 
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Reaction, ScriptedServer, Tree, binary, run};
 
-use crate::{LIMIT, cp_in, fails};
+use crate::{LIMIT, command, cp_in, fails};
 
 /// The source of an upload.
 #[derive(Clone, Copy, Debug)]
@@ -167,5 +168,36 @@ fn a_refused_rename_keeps_data_from_a_pipe() -> Result<()> {
         "{files:?}"
     );
     ensure!(to.bytes("/file") == Some(b"old".to_vec()));
+    Ok(())
+}
+
+#[test]
+fn the_next_run_removes_the_hidden_file_of_a_killed_one() -> Result<()> {
+    let to = ScriptedServer::with(|server, line| match line {
+        _ if server.count("STOR") > 1 => Reaction::Usual,
+        _ if line.starts_with("MIDWAY STOR") => Reaction::Hold,
+        _ => Reaction::Usual,
+    })?;
+    let tree = Tree::new()?;
+    tree.file("up", 300_000, 5)?;
+    let mut killed = command(&tree, &["up", &to.url("file")])?.spawn()?;
+    let begun = Instant::now();
+    while to.files().is_empty() {
+        if begun.elapsed() > LIMIT {
+            killed.kill()?;
+            anyhow::bail!("nothing is stored: {:?}", to.commands());
+        }
+        std::thread::yield_now();
+    }
+    killed.kill()?;
+    killed.wait()?;
+    let left = to.files();
+    ensure!(left.len() == 1 && left != ["/file"], "{left:?}");
+    cp_in(&tree, &["up", &to.url("other")])?.ok()?;
+    ensure!(to.files() == ["/other"], "{:?}", to.files());
+    // The record went with them.
+    let before = to.count("DELE");
+    cp_in(&tree, &["up", &to.url("other")])?.ok()?;
+    ensure!(to.count("DELE") == before, "{:?}", to.commands());
     Ok(())
 }

@@ -376,11 +376,7 @@ impl<'a> Round<'a> {
     fn check_leftovers(&self) -> Result<()> {
         for (name, _) in files(&self.tree.path("to/tree"))? {
             let is_known = self.source.contains_key(&name) || self.before.contains_key(&name);
-            // With a server of Globus the temporary name of a killed client may stay.
-            let is_left = (self.plan.program, self.plan.fault)
-                == (Program::Globus, Fault::KillClient)
-                && name.contains(".gridftp-");
-            ensure!(is_known || is_left, "{name} was left behind");
+            ensure!(is_known, "{name} was left behind");
         }
         Ok(())
     }

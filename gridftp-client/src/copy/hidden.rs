@@ -3,11 +3,14 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::facts::{EntryKind, Fact};
 use ftp_wire::path::FtpPath;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::abilities::Abilities;
 use crate::client::parse_mlst;
@@ -18,10 +21,14 @@ use crate::copy::kept::Found;
 use crate::copy::known::Known;
 use crate::copy::lock;
 use crate::copy::queue::Taken;
+use crate::copy::run_record::RunRecord;
 use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::url::show;
+
+/// Longest wait for the file system of the record of a run.
+const RECORDING: Duration = Duration::from_secs(10);
 
 /// Bytes that a name may have on most systems.
 const LONGEST: usize = 255;
@@ -37,6 +44,8 @@ pub(crate) struct HiddenNames {
     off: AtomicBool,
     /// Hidden files of uploads that were given up.
     left: Mutex<Vec<FtpPath>>,
+    /// The record of the hidden names that no note tells; `None` within where there is none.
+    record: OnceCell<Option<RunRecord>>,
     /// Directories that this copy made, in which nothing is but its own files.
     new: Mutex<Known>,
 }
@@ -70,7 +79,15 @@ impl HiddenNames {
             let told = control.send(Command::Dele(path.clone())).finish().await;
             if !matches!(told, Err(ControlError::Lost { .. })) {
                 lock(&self.left).retain(|other| *other != path);
+                self.over(&path);
             }
+        }
+    }
+
+    /// Records that no file is under the hidden name `at` any more.
+    pub(crate) fn over(&self, at: &FtpPath) {
+        if let Some(Some(record)) = self.record.get() {
+            record.remove(at);
         }
     }
 
@@ -124,7 +141,29 @@ impl CopyState {
             self.hiding.leave(before);
             job.forget();
         }
+        if let Some(at) = name.as_ref().filter(|_| job.note.is_none()) {
+            self.record_hidden(at).await;
+        }
         name
+    }
+
+    /// Records a hidden name that no note tells before it is written, for a later run to remove
+    /// what a kill of this one leaves; the first time it leaves what earlier runs left.
+    pub(crate) async fn record_hidden(&self, at: &FtpPath) {
+        let Some(notes) = &self.options.notes else {
+            return;
+        };
+        let begun = self.hiding.record.get_or_init(|| async {
+            let site = self.describe(self.destination.as_ref(), b"/");
+            let id = self.hiding.run.hash_one(());
+            let begun = timeout(RECORDING, RunRecord::begin(notes, id, &site)).await;
+            let (record, left) = begun.ok().flatten()?;
+            left.into_iter().for_each(|at| self.hiding.leave(at));
+            Some(record)
+        });
+        if let Some(record) = begun.await {
+            let _slow = timeout(RECORDING, record.add(at)).await;
+        }
     }
 
     /// Has the next store under the file's own name replace nothing, where that is asked for and the
@@ -354,7 +393,7 @@ impl Renaming {
             (None, Some(sent)) => renamed(sent).await,
             (None, None) => return Ok(false),
         };
-        match told {
+        let named = match told {
             (Ok(()), Ok(())) => Ok(true),
             (Ok(()), Err(refusal)) if is_taken(&refusal) && self.keeps => Err(appeared(&to)),
             (Ok(()), Err(refusal)) if is_taken(&refusal) => Ok(replace(control, &at, &to).await?),
@@ -364,7 +403,11 @@ impl Renaming {
                 Ok(false)
             }
             (Err(error), _) | (Ok(()), Err(error)) => Err(error.into()),
+        };
+        if let Ok(true) = named {
+            hiding.over(&at);
         }
+        named
     }
 }
 

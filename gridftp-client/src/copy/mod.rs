@@ -27,6 +27,7 @@ mod reach;
 mod receipts;
 mod resolve;
 mod roots;
+mod run_record;
 mod same;
 mod spool;
 mod state;

@@ -244,7 +244,7 @@ pub(crate) async fn expired(notes: &Path, dir: String) -> Vec<FtpPath> {
 }
 
 /// Opens and locks a note; `None` while another process has it.
-fn open(path: &Path, create: bool) -> Option<File> {
+pub(super) fn open(path: &Path, create: bool) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(create).mode(0o600);
     let file = options.open(path).ok()?;

@@ -156,7 +156,12 @@ impl CopyState {
                 noted.upload.held.clone_from(&job.held);
                 noted.note.settle(noted.upload.clone()).await;
             }
-            _ => job.forget_note(),
+            _ => {
+                job.forget_note();
+                if let Some(at) = &job.hidden {
+                    self.record_hidden(at).await;
+                }
+            }
         }
     }
 

@@ -407,7 +407,11 @@ async fn begin(
     let mut hidden = shared.hide(control, abilities, job).await;
     if let Some(at) = hidden.take() {
         let there = Hidden::ask(control, abilities.mlst, at.clone(), path.clone());
-        hidden = (!there.bars_rename().await?).then_some(at);
+        if there.bars_rename().await? {
+            shared.hiding.over(&at);
+        } else {
+            hidden = Some(at);
+        }
     }
     let mut options = WriteOptions::default();
     options.from = shared.options.offset.map_or(WriteFrom::Anew, WriteFrom::At);

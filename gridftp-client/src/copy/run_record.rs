@@ -1,0 +1,243 @@
+//! The record of the hidden names that a run writes at one server, by which a later run removes
+//! those of a run that was killed.
+//!
+//! A line with `+` names a hidden file that begins, one with `-` a file that has its own name or is
+//! gone. The process of the run has the record locked. It is not synced: a power cut may leave a
+//! hidden file behind.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use ftp_wire::path::FtpPath;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+use super::{lock, notes};
+
+const TITLE: &str = "gridftp-run 1 ";
+
+/// Start of the names of records.
+const PREFIX: &str = "run-";
+
+/// Size from which a record is written anew, in bytes.
+const FULL: u64 = 256 << 10;
+
+/// Largest record that is read, in bytes.
+const MAX_LEN: u64 = 4 << 20;
+
+/// Records that one run takes over at most.
+const MOST: usize = 64;
+
+/// The record of this run.
+#[derive(Debug)]
+pub(super) struct RunRecord {
+    path: PathBuf,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    /// The first line.
+    title: String,
+    /// The hidden names that may be at the server, encoded.
+    live: BTreeSet<String>,
+    /// Lines that wait for the next write.
+    waiting: String,
+}
+
+impl RunRecord {
+    /// Begins the record of the run `id` at the server `site` in the directory `notes`, and takes
+    /// over the names of earlier runs there that have ended; gives these too. `None` where none can
+    /// be written.
+    pub(super) async fn begin(notes: &Path, id: u64, site: &str) -> Option<(Self, Vec<FtpPath>)> {
+        let (notes, title) = (notes.to_owned(), format!("{TITLE}{site}\n"));
+        let begun = tokio::task::spawn_blocking(move || {
+            std::fs::create_dir_all(&notes).ok()?;
+            let path = notes.join(format!("{PREFIX}{id:016x}"));
+            let file = notes::open(&path, true)?;
+            let ended = ended(&notes, &title, &path);
+            let names = ended.iter().flat_map(|(_, names)| names).cloned();
+            let mut shared = Shared {
+                file,
+                live: names.collect(),
+                waiting: String::new(),
+                title,
+            };
+            shared.write_anew().ok()?;
+            for (path, _) in ended {
+                let _ = std::fs::remove_file(path);
+            }
+            let left = shared.live.iter().filter_map(|name| decode(name)).collect();
+            let shared = Arc::new(Mutex::new(shared));
+            Some((Self { path, shared }, left))
+        });
+        begun.await.ok()?
+    }
+
+    /// Records that a file begins under the hidden name `at`, before it does.
+    pub(super) async fn add(&self, at: &FtpPath) {
+        let name = encode(at);
+        let shared = Arc::clone(&self.shared);
+        let written = tokio::task::spawn_blocking(move || lock(&shared).add(name));
+        if let Ok(Err(error)) = written.await {
+            tracing::debug!(%error, "a hidden name is not recorded");
+        }
+    }
+
+    /// Records that nothing is under the hidden name `at` any more.
+    pub(super) fn remove(&self, at: &FtpPath) {
+        let name = encode(at);
+        let mut shared = lock(&self.shared);
+        if shared.live.remove(&name) {
+            let Shared { waiting, .. } = &mut *shared;
+            waiting.extend(["-", &name, "\n"]);
+        }
+    }
+}
+
+impl Drop for RunRecord {
+    fn drop(&mut self) {
+        if lock(&self.shared).live.is_empty() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Shared {
+    fn add(&mut self, name: String) -> std::io::Result<()> {
+        if !self.live.insert(name.clone()) {
+            return Ok(());
+        }
+        if self.file.metadata()?.len() > FULL {
+            return self.write_anew();
+        }
+        self.waiting.extend(["+", &name, "\n"]);
+        self.file.write_all(self.waiting.as_bytes())?;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes the living names over the start of the record, and cuts off the rest. A kill between
+    /// the two leaves later lines of the same names, of which the last says the same.
+    fn write_anew(&mut self) -> std::io::Result<()> {
+        let lines = self.live.iter().flat_map(|name| ["+", name.as_str(), "\n"]);
+        let text: String = [self.title.as_str()].into_iter().chain(lines).collect();
+        self.waiting.clear();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(text.as_bytes())?;
+        let end = self.file.stream_position()?;
+        self.file.set_len(end)
+    }
+}
+
+/// The records in `notes` with the same first line whose runs have ended, and their living names;
+/// without the record at `own`.
+fn ended(notes: &Path, title: &str, own: &Path) -> Vec<(PathBuf, BTreeSet<String>)> {
+    let entries = std::fs::read_dir(notes).into_iter().flatten().flatten();
+    let records = entries.filter(|entry| {
+        let name = entry.file_name();
+        name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && entry.path() != own
+    });
+    let ended = records.filter_map(|entry| {
+        let path = entry.path();
+        let file = notes::open(&path, false)?;
+        let mut text = String::new();
+        file.take(MAX_LEN).read_to_string(&mut text).ok()?;
+        Some((path, living(text.strip_prefix(title)?)))
+    });
+    ended.take(MOST).collect()
+}
+
+/// The names in the lines of a record that begin and do not end.
+fn living(lines: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for line in lines.split_inclusive('\n') {
+        // The last line may be torn.
+        let Some(line) = line.strip_suffix('\n') else {
+            break;
+        };
+        if let Some(name) = line.strip_prefix('+') {
+            names.insert(name.to_owned());
+        } else if let Some(name) = line.strip_prefix('-') {
+            names.remove(name);
+        }
+    }
+    names
+}
+
+fn encode(at: &FtpPath) -> String {
+    percent_encode(at.as_bytes(), NON_ALPHANUMERIC).to_string()
+}
+
+fn decode(name: &str) -> Option<FtpPath> {
+    FtpPath::new(percent_decode_str(name).collect::<Vec<u8>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SITE: &str = "ftp://host/";
+
+    fn at(name: &str) -> FtpPath {
+        FtpPath::new(format!("/d/.{name}.gridftp-1").into_bytes()).unwrap()
+    }
+
+    async fn begin(notes: &Path, id: u64) -> (RunRecord, Vec<FtpPath>) {
+        RunRecord::begin(notes, id, SITE).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_next_run_takes_over_the_names_of_one_that_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, left) = begin(dir.path(), 1).await;
+        assert_eq!(left, []);
+        for name in ["a", "b +-%", "c"] {
+            first.add(&at(name)).await;
+        }
+        first.remove(&at("a"));
+        first.add(&at("d")).await;
+
+        let (second, left) = begin(dir.path(), 2).await;
+        assert_eq!(left, [], "the first run has not ended");
+        drop((first, second));
+        let other = RunRecord::begin(dir.path(), 3, "ftp://other/").await;
+        assert_eq!(other.unwrap().1, [], "they are at another server");
+
+        // It is killed before it removes them.
+        let (third, left) = begin(dir.path(), 4).await;
+        assert_eq!(left, [at("b +-%"), at("c"), at("d")]);
+        drop(third);
+        let (fourth, left) = begin(dir.path(), 5).await;
+        assert_eq!(left.len(), 3);
+        left.iter().for_each(|at| fourth.remove(at));
+        drop(fourth);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_record_stays_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let (record, _) = begin(dir.path(), 1).await;
+        record.add(&at("first")).await;
+        for n in 0..20_000 {
+            record.add(&at(&n.to_string())).await;
+            record.remove(&at(&n.to_string()));
+        }
+        let len = std::fs::metadata(&record.path).unwrap().len();
+        assert!(len < FULL + 1000, "{len}");
+        drop(record);
+        let (_record, left) = begin(dir.path(), 2).await;
+        assert_eq!(left.len(), 2, "the first and the last: {left:?}");
+    }
+
+    #[test]
+    fn a_torn_line_names_nothing() {
+        let lines = "+a\n+b\n-a\n+c";
+        assert_eq!(living(lines), BTreeSet::from(["b".to_owned()]));
+        assert_eq!(living("emnant\n+a\n"), BTreeSet::from(["a".to_owned()]));
+    }
+}
