@@ -7,6 +7,7 @@
 )]
 
 mod bulk;
+mod many;
 mod options;
 mod servers;
 mod sessions;
@@ -42,11 +43,13 @@ fn measure() -> Result<Vec<Line>> {
             .flatten()
             .collect())
     };
-    let parts: [frame::Part<'_>; 6] = [
+    let parts: [frame::Part<'_>; 8] = [
         ("bulk", &|| in_folders(bulk::measure)),
         ("small", &|| in_folders(small::loopback)),
         ("link", &|| small::over_link(&pair, &options)),
         ("servers", &|| servers::measure(&pair, &options)),
+        ("many", &|| many::files(&pair, &options)),
+        ("names", &|| many::names(&pair, &options)),
         ("memory", &|| sessions::memory(&pair, &options)),
         ("logins", &|| sessions::logins(&pair, &options)),
     ];
