@@ -26,6 +26,8 @@ pub struct Abilities {
     pub exclusive: bool,
     /// A stored file is on the medium before its final reply.
     pub durable: bool,
+    /// `SITE WAITS` tells where the time of transfers went there.
+    pub waits: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
@@ -60,6 +62,7 @@ impl Abilities {
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),
+            waits: known.has("WAITS").is_yes(),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             dcsc: known

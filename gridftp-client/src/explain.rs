@@ -2,12 +2,13 @@
 //!
 //! Each 20 ms the stages of all running transfers are sampled, so that long and short ones count by
 //! their time. The wait for the network is divided by the kernel's times of the sender, where that is
-//! this end and TCP.
+//! TCP, and by the work of the server's storage, where the server tells both.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use ftp_wire::waits::Waits;
 use gridftp_data::{Stage, Watch};
 use xio_core::PathStats;
 
@@ -34,6 +35,10 @@ pub enum Cause {
     SourceStorage,
     /// Writing the files of this machine.
     TargetStorage,
+    /// The server's storage, which read the files.
+    ServerReading,
+    /// The server's storage, which wrote the files.
+    ServerWriting,
     /// The network or the server, of which this end cannot tell which: it received.
     Sender,
     /// The network, of which nothing is measured: this end sent, and its transfers have not ended,
@@ -43,7 +48,7 @@ pub enum Cause {
     Path,
     /// The receive window: the receiver had no room for more.
     Receiver,
-    /// The socket buffer of this machine had no room for more.
+    /// The socket buffer of the sender had no room for more.
     Buffer,
     /// This machine, by encryption and the like: its connections had nothing to send.
     Machine,
@@ -62,6 +67,8 @@ impl Cause {
             Self::Hashing => "hashing",
             Self::SourceStorage => "source_storage",
             Self::TargetStorage => "target_storage",
+            Self::ServerReading => "server_reading",
+            Self::ServerWriting => "server_writing",
             Self::Sender => "sender",
             Self::Network => "network",
             Self::Path => "path",
@@ -79,11 +86,13 @@ impl Cause {
             Self::Hashing => "digests of stored files",
             Self::SourceStorage => "reading files here",
             Self::TargetStorage => "writing files here",
+            Self::ServerReading => "reading files at the server",
+            Self::ServerWriting => "writing files at the server",
             Self::Sender => "waiting for the server or the path",
             Self::Network => "waiting for the network",
             Self::Path => "waiting for the path (congestion window)",
             Self::Receiver => "waiting for the receiver (its window)",
-            Self::Buffer => "waiting for room in the socket buffer here",
+            Self::Buffer => "waiting for room in the sender's socket buffer",
             Self::Machine => "this machine (encryption and the like)",
             Self::Limit => "keeping to --bwlimit",
             Self::Ending => "waiting for the server's final reply",
@@ -98,13 +107,20 @@ pub(crate) enum Way {
     Upload,
 }
 
+/// The part of a server in transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender,
+    Receiver,
+}
+
 /// The shares of the time of a copy.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
     /// Causes with their shares of the time, which sum to 1, the largest first.
     pub shares: Vec<(Cause, f64)>,
-    /// The kernel's measurements of what this end sent.
+    /// The kernel's measurements of what this end sent, or else of what the server sent.
     pub path: Option<PathStats>,
 }
 
@@ -130,6 +146,8 @@ struct State {
     /// The connections of uploads that did not read the storage.
     sending: f64,
     path: Option<PathStats>,
+    /// The waits that the sending and the receiving server have told.
+    told: [Option<Waits>; 2],
 }
 
 impl Samples {
@@ -158,13 +176,23 @@ impl Samples {
         }
     }
 
+    /// Adds what a server tells of the waits of a session.
+    pub(crate) fn told(&self, role: Role, waits: Waits) {
+        let [sender, receiver] = &mut self.state().told;
+        let told = match role {
+            Role::Sender => sender,
+            Role::Receiver => receiver,
+        };
+        *told = Some(told.map_or(waits, |before| before.and(waits)));
+    }
+
     /// Takes a sample now; `hashes` says whether a server hashes stored files.
     pub(crate) fn take(&self, hashes: bool) {
         self.state().take(hashes);
     }
 
     /// The explanation of a copy that moved so many bytes so far; `None` of less than a second, and
-    /// without a transfer of this end.
+    /// without a transfer of this end or a word of the sending server.
     pub(crate) fn explanation(&self, bytes: u64) -> Option<Explanation> {
         self.state().explanation(bytes)
     }
@@ -222,57 +250,132 @@ impl State {
             return None;
         }
         let worked = (busy / sending).min(1.0);
-        let part = |time: Option<Duration>| {
-            let time = time.unwrap_or_default().as_secs_f64();
-            worked * (time / busy).min(1.0)
-        };
-        let (receiver, buffer) = (part(path.receiver_full), part(path.buffer_full));
-        let window = (worked - receiver - buffer).max(0.0);
+        let full = [path.receiver_full, path.buffer_full].map(Option::unwrap_or_default);
+        let [window, receiver, buffer] = parts(busy, full).map(|part| worked * part);
         Some([window, receiver, buffer, 1.0 - worked])
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    /// As [`network`](Self::network), of what a server sent.
+    fn network_of(sender: &Waits) -> Option<[f64; 4]> {
+        let busy = sender.busy.as_secs_f64();
+        let [window, receiver, buffer] = parts(busy, [sender.receiver_full, sender.buffer_full]);
+        (busy > 0.0).then_some([window, receiver, buffer, 0.0])
+    }
+
     fn explanation(&self, bytes: u64) -> Option<Explanation> {
-        if self.all < LEAST || !self.any {
+        if self.all < LEAST {
             return None;
         }
-        let [written, read] = self.storage;
-        let [received, sent] = self.peer;
-        let moved_for = LOOK * u32::try_from(self.moving).unwrap_or(u32::MAX);
-        let limits = |limit: &RateLimit| limit.is_reached(bytes, moved_for);
-        let parts = match (self.limit.as_ref().is_some_and(limits), self.network()) {
-            (true, _) => vec![(Cause::Limit, received + sent)],
-            (false, Some([window, receiver, buffer, idle])) => vec![
-                (Cause::Sender, received),
-                (Cause::Path, sent * window),
-                (Cause::Receiver, sent * receiver),
-                (Cause::Buffer, sent * buffer),
-                (Cause::Machine, sent * idle),
-            ],
-            (false, None) => vec![(Cause::Sender, received), (Cause::Network, sent)],
+        let [sender, _] = self.told;
+        let (waits, idle) = match (self.any, &sender) {
+            (true, _) => (self.waits(bytes), self.idle()),
+            (false, Some(sender)) => self.waits_between(sender),
+            (false, None) => return None,
         };
         let known = [
-            (
-                Cause::Idle,
-                (self.all - self.moving) as f64 - self.hashing - self.ending,
-            ),
+            (Cause::Idle, idle),
             (Cause::Hashing, self.hashing),
-            (Cause::SourceStorage, read),
-            (Cause::TargetStorage, written),
             (Cause::Ending, self.ending),
         ];
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let all = self.all as f64;
         let mut shares: Vec<(Cause, f64)> = known
             .into_iter()
-            .chain(parts)
-            .map(|(cause, part)| (cause, part / self.all as f64))
+            .chain(waits)
+            .map(|(cause, part)| (cause, part / all))
             .filter(|(_, share)| *share > 0.0)
             .collect();
         shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         Some(Explanation {
             shares,
-            path: self.path,
+            path: self.path.or_else(|| path_of(&sender?)),
         })
     }
+
+    /// The samples in which nothing moved.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    fn idle(&self) -> f64 {
+        (self.all - self.moving) as f64 - self.hashing - self.ending
+    }
+
+    /// The samples of the causes of transfers of this end.
+    fn waits(&self, bytes: u64) -> Vec<(Cause, f64)> {
+        let [written, read] = self.storage;
+        let [received, sent] = self.peer;
+        let mut waits = vec![
+            (Cause::TargetStorage, written),
+            (Cause::SourceStorage, read),
+        ];
+        let moved_for = LOOK * u32::try_from(self.moving).unwrap_or(u32::MAX);
+        let limits = |limit: &RateLimit| limit.is_reached(bytes, moved_for);
+        if self.limit.as_ref().is_some_and(limits) {
+            waits.push((Cause::Limit, received + sent));
+            return waits;
+        }
+        let [sender, receiver] = &self.told;
+        let reading = (storage_share(sender.as_ref()) * (received + written)).min(received);
+        waits.push((Cause::ServerReading, reading));
+        let network = sender.as_ref().and_then(Self::network_of);
+        waits.extend(divide(received - reading, network, 0.0, Cause::Sender));
+        let writing = storage_share(receiver.as_ref()) * (sent + read);
+        waits.extend(divide(sent, self.network(), writing, Cause::Network));
+        waits
+    }
+
+    /// The samples of the causes of transfers between two servers, and those in which nothing moved.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    fn waits_between(&self, sender: &Waits) -> (Vec<(Cause, f64)>, f64) {
+        let all = self.all as f64 - self.hashing;
+        let moving = (sender.moving.as_secs_f64() / LOOK.as_secs_f64()).min(all);
+        let [_, receiver] = &self.told;
+        let reading = storage_share(Some(sender)) * moving;
+        let writing = storage_share(receiver.as_ref()) * moving;
+        let mut waits = vec![(Cause::ServerReading, reading)];
+        let network = Self::network_of(sender);
+        waits.extend(divide(moving - reading, network, writing, Cause::Network));
+        (waits, all - moving - self.ending)
+    }
+}
+
+/// The parts of `busy` seconds in which the window, the receiver and the buffer were full.
+fn parts(busy: f64, full: [Duration; 2]) -> [f64; 3] {
+    let [receiver, buffer] = full.map(|time| (time.as_secs_f64() / busy).min(1.0));
+    [(1.0 - receiver - buffer).max(0.0), receiver, buffer]
+}
+
+/// The part of a server's time in which its storage worked.
+fn storage_share(waits: Option<&Waits>) -> f64 {
+    let share = waits.map(|waits| waits.storage.as_secs_f64() / waits.moving.as_secs_f64());
+    share
+        .filter(|share| share.is_finite())
+        .unwrap_or(0.0)
+        .min(1.0)
+}
+
+/// Divides a wait for the network by the parts of [`State::network`]; `writing` is the work of the
+/// receiving server's storage, for which a receiver has no room. What is not known is `unknown`.
+fn divide(wait: f64, network: Option<[f64; 4]>, writing: f64, unknown: Cause) -> Vec<(Cause, f64)> {
+    let Some(parts) = network else {
+        let writing = writing.min(wait);
+        return vec![(Cause::ServerWriting, writing), (unknown, wait - writing)];
+    };
+    let [window, receiver, buffer, idle] = parts.map(|part| part * wait);
+    let writing = writing.min(receiver);
+    vec![
+        (Cause::ServerWriting, writing),
+        (Cause::Path, window),
+        (Cause::Receiver, receiver - writing),
+        (Cause::Buffer, buffer),
+        (Cause::Machine, idle),
+    ]
+}
+
+/// The path of what a server sent, where it was measured.
+fn path_of(sender: &Waits) -> Option<PathStats> {
+    let mut path = PathStats::new();
+    path.round_trip = Some(sender.round_trip);
+    (path.sent, path.retransmitted) = (Some(sender.sent), Some(sender.retransmitted));
+    (sender.sent > 0).then_some(path)
 }
 
 impl Explanation {
@@ -307,6 +410,9 @@ impl Explanation {
             Cause::TargetStorage => {
                 "a faster disk for the destination, or more files at once (--concurrency) on one that serves many"
             }
+            Cause::ServerReading | Cause::ServerWriting => {
+                "a faster disk at the server, or more files at once (--concurrency) on one that serves many"
+            }
             Cause::Sender => {
                 "`gridftp speed` with the server, which tells its disk and the path apart"
             }
@@ -319,7 +425,7 @@ impl Explanation {
                 "a larger receive buffer at the receiver (net.ipv4.tcp_rmem), or a faster disk there"
             }
             Cause::Buffer => {
-                "a larger send buffer here (net.ipv4.tcp_wmem, --tcp-buffer), or more streams (--parallel)"
+                "a larger send buffer at the sender (net.ipv4.tcp_wmem, --tcp-buffer), or more streams (--parallel)"
             }
             Cause::Machine => "a faster processor, or less protection (--protect)",
             Cause::Limit => "a higher --bwlimit",
@@ -353,109 +459,4 @@ impl fmt::Display for Explanation {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn watch(moving: bool) -> Arc<Watch> {
-        let watch = Arc::new(Watch::new());
-        if moving {
-            watch.open(false);
-        }
-        watch
-    }
-
-    fn shares(samples: &Samples) -> Vec<(Cause, f64)> {
-        for _ in 0..LEAST {
-            samples.take(false);
-        }
-        samples.explanation(0).unwrap().shares
-    }
-
-    #[test]
-    fn transfers_share_a_sample_and_those_that_open_count_where_none_moves() {
-        let samples = Samples::default();
-        for _ in 0..LEAST {
-            samples.take(false);
-        }
-        assert!(samples.explanation(0).is_none());
-        let (opening, up) = (watch(false), watch(true));
-        let samples = Samples::default();
-        samples.begin(&opening, Way::Upload);
-        samples.begin(&up, Way::Upload);
-        assert_eq!(shares(&samples), [(Cause::Network, 1.0)]);
-        let (down, samples) = (watch(true), Samples::default());
-        samples.begin(&down, Way::Download);
-        samples.begin(&up, Way::Upload);
-        let mut both = shares(&samples);
-        both.sort_by_key(|(cause, _)| cause.name());
-        assert_eq!(both, [(Cause::Network, 0.5), (Cause::Sender, 0.5)]);
-        drop((down, up));
-        let samples = Samples::default();
-        samples.begin(&opening, Way::Download);
-        drop(opening);
-        assert_eq!(shares(&samples), [(Cause::Idle, 1.0)]);
-        assert!(samples.state().running.is_empty());
-        for _ in 0..LEAST {
-            samples.take(true);
-        }
-        assert_eq!(shares(&samples).len(), 2);
-        assert_eq!(samples.explanation(0).unwrap().first(), Some(Cause::Idle));
-    }
-
-    /// The shares of an upload that waited for a second, with these times of its connection in ms.
-    fn upload(busy: u64, receiver: u64, buffer: u64, limit: Option<u64>) -> Explanation {
-        let (up, samples) = (watch(true), Samples::default());
-        samples.begin(&up, Way::Upload);
-        samples.limit(limit.map(|limit| RateLimit::new(Some(limit))));
-        let mut path = PathStats::new();
-        let time = |ms| Some(Duration::from_millis(ms));
-        (path.busy, path.receiver_full, path.buffer_full) =
-            (time(busy), time(receiver), time(buffer));
-        (path.sent, path.retransmitted) = (Some(100), Some(1));
-        samples.state().path = Some(path);
-        for _ in 0..LEAST {
-            samples.take(false);
-        }
-        samples.explanation(1000).unwrap()
-    }
-
-    #[test]
-    fn the_times_of_the_sender_divide_the_wait() {
-        for (times, expected) in [
-            (
-                (1000, 500, 100),
-                &[
-                    (Cause::Receiver, 0.5),
-                    (Cause::Path, 0.4),
-                    (Cause::Buffer, 0.1),
-                ][..],
-            ),
-            ((300, 0, 0), &[(Cause::Machine, 0.7), (Cause::Path, 0.3)]),
-            ((0, 0, 0), &[(Cause::Network, 1.0)]),
-        ] {
-            let shares = upload(times.0, times.1, times.2, None).shares;
-            assert_eq!(shares.len(), expected.len(), "{shares:?}");
-            for ((cause, share), (expected, part)) in shares.iter().zip(expected) {
-                let is_near = (share - part).abs() < 1e-9;
-                assert!(cause == expected && is_near, "{shares:?}");
-            }
-        }
-        let explanation = upload(1000, 500, 100, None);
-        assert!(explanation.remedy().unwrap().contains("tcp_rmem"));
-        let text = explanation.to_string();
-        assert!(
-            text.contains("\n   50 %  waiting for the receiver"),
-            "{text}"
-        );
-        assert!(text.contains("1.000 % of the segments"), "{text}");
-    }
-
-    #[test]
-    fn a_limit_that_is_reached_explains_the_wait() {
-        assert_eq!(upload(1000, 500, 0, Some(1050)).first(), Some(Cause::Limit));
-        assert_eq!(
-            upload(1000, 900, 0, Some(1200)).first(),
-            Some(Cause::Receiver)
-        );
-    }
-}
+mod tests;

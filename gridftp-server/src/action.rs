@@ -7,7 +7,8 @@ use std::sync::Arc;
 use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
 use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::path::FtpPath;
-use gridftp_data::Peers;
+use ftp_wire::waits::Waits;
+use gridftp_data::{Peers, Watch};
 use gridftp_dsi::{Delegated, Dsi};
 use tokio::sync::{mpsc, oneshot};
 use xio::tls::TlsSession;
@@ -58,6 +59,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) tls: Option<Arc<TlsSession>>,
     /// Grid security of the control connection and of data connections.
     pub(crate) grid: GridSession,
+    /// The waits of the transfers, once the client has asked for them.
+    pub(crate) waits: Option<Waits>,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -79,6 +82,8 @@ pub(crate) struct Finished {
     pub(crate) side: Option<Side>,
     /// Set by a login.
     pub(crate) account: Option<Arc<Admitted>>,
+    /// Those of a transfer that was measured.
+    pub(crate) waits: Option<Box<Waits>>,
 }
 
 impl Finished {
@@ -91,6 +96,7 @@ impl Finished {
             outcome,
             side: None,
             account: None,
+            waits: None,
         }
     }
 
@@ -171,6 +177,10 @@ impl<D: Dsi> Executor<D> {
                 let taken = self.grid.take_credential(pem.as_ref().map(Secret::reveal));
                 let taken = taken.map(|()| Outcome::Done).map_err(Error::from);
                 Box::pin(std::future::ready(Finished::new(taken)))
+            }
+            Action::Waits => {
+                let waits = Box::new(*self.waits.get_or_insert_default());
+                Box::pin(std::future::ready(Finished::new(Ok(Outcome::Waits(waits)))))
             }
             Action::DropData => {
                 self.drop_data();
@@ -282,6 +292,7 @@ impl<D: Dsi> Executor<D> {
         let (task, peer) = (Arc::clone(&self.client.task), self.ends.peer);
         let (protection, globus) = (&transfer.channel.protection, self.client.globus);
         let own_host = matches!(self.peers(protection), Peers::Only(_));
+        let measures = self.waits.is_some();
         let mut side = self.side(None);
         let tls = self.tls.clone().filter(|_| protection.is_tls());
         if tls.is_some() {
@@ -293,6 +304,10 @@ impl<D: Dsi> Executor<D> {
             };
             let sends = transfer.is_sending();
             let mut line = Unfinished::new(&account.user.name, &transfer.kind, &task, peer);
+            let measures = measures && matches!(side, Side::Here(_));
+            if measures {
+                line.watch.measure();
+            }
             let context = Context {
                 shared: &shared,
                 user: &account.user,
@@ -315,6 +330,7 @@ impl<D: Dsi> Executor<D> {
             }
             let receipt = line.watch.receipt();
             let mut finished = Finished::new(result.map(Outcome::from));
+            finished.waits = measures.then(|| Box::new(waits_of(&line.watch)));
             finished.outcome = match finished.outcome {
                 Outcome::Transferred { bytes } => {
                     receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
@@ -328,4 +344,19 @@ impl<D: Dsi> Executor<D> {
             finished.with(side)
         })
     }
+}
+
+/// The waits of one transfer.
+fn waits_of(watch: &Watch) -> Waits {
+    let mut waits = Waits::default();
+    (waits.moving, waits.storage) = watch.times();
+    if let Some(path) = watch.path() {
+        waits.busy = path.busy.unwrap_or_default();
+        waits.receiver_full = path.receiver_full.unwrap_or_default();
+        waits.buffer_full = path.buffer_full.unwrap_or_default();
+        waits.round_trip = path.round_trip.unwrap_or_default();
+        waits.sent = path.sent.unwrap_or_default();
+        waits.retransmitted = path.retransmitted.unwrap_or_default();
+    }
+    waits
 }

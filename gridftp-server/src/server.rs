@@ -376,6 +376,7 @@ impl<D: Dsi> Shared<D> {
             stacks: Vec::new(),
             tls: None,
             client: Client::default(),
+            waits: None,
             permit,
         };
         Box::new(Session::new(machine, stream, executor, stopping))

@@ -282,6 +282,9 @@ impl<D: Dsi> Session<D> {
             self.port_until = until.filter(|_| side.has_unused_port());
             self.executor.side = Some(side);
         }
+        if let (Some(all), Some(waits)) = (&mut self.executor.waits, finished.waits) {
+            *all = all.and(*waits);
+        }
         if let Some(account) = finished.account {
             let identity = self.executor.client.identity.as_ref();
             tracing::info!(

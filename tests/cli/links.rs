@@ -521,3 +521,35 @@ fn links_in_a_plain_listing_are_told_and_kept_in_the_tree() -> Result<()> {
     ensure!(!told.stderr.contains("may not tell"), "{}", told.report());
     has(&here, &["in -> a -> b"])
 }
+
+#[test]
+fn a_link_that_is_refused_for_now_is_made_later() -> Result<()> {
+    let here = Tree::new()?;
+    here.dir("tree")?;
+    symlink("target", here.path("tree/link"))?;
+    let refusals = AtomicUsize::new(2);
+    let server = ScriptedServer::start(move |line| {
+        if line.starts_with("SITE SYMLINKTO") {
+            let is_busy = refusals
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+                .is_ok();
+            return Reaction::say(if is_busy { "450 busy" } else { "250 made" });
+        }
+        match line.split(' ').next().unwrap_or_default() {
+            "SITE" => Reaction::say("350 on"),
+            "FEAT" => Reaction::say("211-features\r\n MLST type*;UNIX.slink*;\r\n HELD\r\n211 end"),
+            "MLSD" => Reaction::send(b""),
+            "MLST" => Reaction::say("550 No such file or directory"),
+            _ => Reaction::Usual,
+        }
+    })?;
+    let to = server.url("");
+    let made = cp_in(&here, &[&COPY[..], &["tree/", &to]].concat())?.ok()?;
+    ensure!(made.stdout.contains(", 1 link"), "{}", made.report());
+    ensure!(
+        server.count("SITE SYMLINKTO") == 3,
+        "{:?}",
+        server.commands()
+    );
+    Ok(())
+}

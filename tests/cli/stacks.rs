@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use workspace_tests::{Break, Host, Relay, Tree, binary, run, same_file};
 use xio_testkit::Authority;
 
@@ -93,6 +93,27 @@ fn third_party_copies_use_the_stack() -> Result<()> {
             .ok()?;
         anyhow::ensure!(fs::read(one.there.path("f"))? == fs::read(other.there.path(mode))?);
     }
+    Ok(())
+}
+
+/// The layer keeps to a rate while the servers see their connections idle.
+#[test]
+fn servers_tell_where_the_time_between_them_went() -> Result<()> {
+    let (one, other) = (bed(NET)?, bed(NET)?);
+    one.there.file("f", 4 << 20, 5)?;
+    let stack = ["--explain", "--json", "--stack", "tcp,rate:rate=2M"];
+    let ends = [&one.url("f")[..], &other.url("f")];
+    let told = one.cp(&[&stack[..], &ends].concat())?.ok()?.stdout;
+    let end: serde_json::Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
+    let shares = end["time"].as_object().context("no shares")?;
+    let sum: f64 = shares.values().filter_map(|share| share.as_f64()).sum();
+    anyhow::ensure!((sum - 1.0).abs() < 1e-6, "{end}");
+    let moving = 1.0
+        - shares
+            .get("idle")
+            .and_then(|idle| idle.as_f64())
+            .unwrap_or(0.0);
+    anyhow::ensure!(moving > 0.5, "{end}");
     Ok(())
 }
 

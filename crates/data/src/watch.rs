@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use digest_tree::Piece;
@@ -9,6 +10,7 @@ use ftp_wire::command::Tag;
 use ftp_wire::receipt::Receipt;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use xio_core::PathStats;
 
 use crate::digest::Digest;
@@ -51,8 +53,10 @@ pub struct Watch {
     storage: AtomicU32,
     /// Whether all data is through.
     ended: AtomicBool,
-    /// Whether the path of sent data is to be measured, which costs a system call a connection.
+    /// Whether times and the path of sent data are to be measured, which costs a system call a
+    /// connection and two looks at the clock a block.
     measures: AtomicBool,
+    times: Mutex<Times>,
     path: Mutex<Option<PathStats>>,
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
     arrived: Mutex<Gather>,
@@ -81,6 +85,7 @@ impl Watch {
             storage: AtomicU32::new(0),
             ended: AtomicBool::new(false),
             measures: AtomicBool::new(false),
+            times: Mutex::default(),
             path: Mutex::default(),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
@@ -137,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// Has the path of sent data measured.
+    /// Has the times of the transfer and the path of sent data measured.
     pub fn measure(&self) {
         self.measures.store(true, Ordering::Relaxed);
     }
@@ -149,10 +154,33 @@ impl Watch {
         *self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The time in which data moved, and the part of it in which this end's storage worked, averaged
+    /// over the connections; zero before the end of the data, and without
+    /// [`measure`](Self::measure).
+    pub fn times(&self) -> (Duration, Duration) {
+        let times = self.lock_times();
+        let storage = times.storage / self.connections().max(1);
+        (times.moving, storage.min(times.moving))
+    }
+
+    fn lock_times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time, where it is measured.
+    fn now(&self) -> Option<Instant> {
+        self.measures.load(Ordering::Relaxed).then(Instant::now)
+    }
+
     /// Notes the end of all data, and the path of sent data.
     pub(crate) fn end(&self, path: impl FnOnce() -> Option<PathStats>) {
         self.ended.store(true, Ordering::Relaxed);
-        if self.measures.load(Ordering::Relaxed) {
+        if let Some(now) = self.now() {
+            let mut times = self.lock_times();
+            if let Some(opened) = times.opened {
+                times.moving = now - opened;
+            }
+            drop(times);
             *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path();
         }
     }
@@ -192,6 +220,7 @@ impl Watch {
             .compare_exchange(CLOSED, state, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
+            self.lock_times().opened = self.now();
             self.opening.notify_waiters();
         }
     }
@@ -271,6 +300,13 @@ impl Watch {
 
     pub(crate) fn local(&self, yes: bool) {
         self.local.store(yes, Ordering::Relaxed);
+        if let Some(now) = self.now() {
+            let mut times = self.lock_times();
+            if let Some(since) = times.local.take() {
+                times.storage += (now - since) * self.connections().max(1);
+            }
+            times.local = yes.then_some(now);
+        }
     }
 
     pub(crate) fn is_local(&self) -> bool {
@@ -280,7 +316,7 @@ impl Watch {
     /// Counts a read or a write of the storage until the result is dropped.
     pub(crate) fn storing(&self) -> Storing<'_> {
         self.storage.fetch_add(1, Ordering::Relaxed);
-        Storing(&self.storage)
+        Storing(self, self.now())
     }
 
     /// The party to blame while nothing is sent.
@@ -299,10 +335,58 @@ impl Watch {
 }
 
 /// A read or a write of the storage in progress.
-pub(crate) struct Storing<'a>(&'a AtomicU32);
+pub(crate) struct Storing<'a>(&'a Watch, Option<Instant>);
 
 impl Drop for Storing<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let Self(watch, since) = self;
+        watch.storage.fetch_sub(1, Ordering::Relaxed);
+        if let Some(since) = since {
+            watch.lock_times().storage += since.elapsed();
+        }
+    }
+}
+
+/// The times of a transfer.
+#[derive(Debug, Default)]
+struct Times {
+    opened: Option<Instant>,
+    moving: Duration,
+    /// Begin of a wait for the local producer or consumer.
+    local: Option<Instant>,
+    /// Time of the storage, summed over the connections that it worked for.
+    storage: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn times_are_those_of_the_storage_for_each_connection() {
+        let second = Duration::from_secs(1);
+        for measures in [false, true] {
+            let watch = Watch::new();
+            if measures {
+                watch.measure();
+            }
+            watch.connected(2);
+            watch.open(false);
+            let one = watch.storing();
+            tokio::time::advance(second).await;
+            drop(one);
+            watch.local(true);
+            tokio::time::advance(second).await;
+            watch.local(false);
+            tokio::time::advance(second).await;
+            watch.end(|| None);
+            let expected = (3 * second, second * 3 / 2);
+            let expected = if measures {
+                expected
+            } else {
+                Default::default()
+            };
+            assert_eq!(watch.times(), expected);
+        }
     }
 }

@@ -11,6 +11,7 @@ use ftp_wire::opts::DEFAULT_STRIPE_BLOCK;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
+use ftp_wire::waits::Waits;
 
 use crate::modules::{RetrieveModule, StoreModule};
 #[cfg(doc)]
@@ -92,6 +93,9 @@ pub enum Action {
     ///
     /// The session has closed the previous data side.
     Stack(StackSide, Option<String>),
+    /// Measure the transfers from now on, and tell where the time of those since the first such
+    /// action went. Answered by [`Outcome::Waits`].
+    Waits,
     /// Follow no symbolic link from now on, and make none. Not answered.
     ///
     /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it enforces on the
@@ -428,6 +432,8 @@ pub enum Outcome {
     Checksum(String),
     /// Ranges kept for a restart; none where nothing is kept.
     Held(RangeSet),
+    /// Where the time of the transfers went.
+    Waits(Box<Waits>),
     /// Whether the data of a file is at hand; if not, it is being retrieved from an archive.
     Staged(bool),
     /// The transfer ended well.

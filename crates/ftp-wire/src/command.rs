@@ -190,6 +190,9 @@ pub enum SiteCommand {
     Trnc(u64, FtpPath),
     /// `SITE WHOAMI`.
     Whoami,
+    /// `SITE WAITS`, ours: measure the transfers of the session from now on, and tell where their
+    /// time went ([`Waits`](crate::waits::Waits)).
+    Waits,
     /// `SITE VERSION`.
     Version,
     /// `SITE CLIENTINFO k="v";…`.

@@ -56,4 +56,5 @@ pub mod reply_parser;
 mod site;
 mod tagged;
 mod time;
+pub mod waits;
 mod write;

@@ -147,6 +147,7 @@ const LINES: &[(&str, &str)] = &[
     ("SITE STAGE 30 a b", ""),
     ("SITE DELHELD a b", ""),
     ("SITE WHOAMI", ""),
+    ("SITE WAITS", ""),
     ("SITE VERSION", ""),
     ("SITE CLIENTINFO scheme=ftp;appname=\"x y\";", ""),
     ("SITE TASKID 5 6", ""),

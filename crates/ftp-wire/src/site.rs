@@ -75,6 +75,7 @@ const VERBS: &[(&str, &str, Parser)] = &[
         Ok(SiteCommand::Trnc(a.number("length")?, a.path()?))
     }),
     ("SITE WHOAMI", "SITE WHOAMI", |_| Ok(SiteCommand::Whoami)),
+    ("SITE WAITS", "SITE WAITS", |_| Ok(SiteCommand::Waits)),
     ("SITE VERSION", "SITE VERSION", |_| Ok(SiteCommand::Version)),
     (
         "SITE CLIENTINFO",

@@ -234,6 +234,7 @@ impl SiteCommand {
             Self::Stage(seconds, path) => line.on_path(format_args!("STAGE {seconds}"), path),
             Self::Trnc(length, path) => line.on_path(format_args!("TRNC {length}"), path),
             Self::Whoami => line.word("WHOAMI"),
+            Self::Waits => line.word("WAITS"),
             Self::Version => line.word("VERSION"),
             Self::ClientInfo(info) => line.show(format_args!("CLIENTINFO {info}")),
             Self::TaskId(id) => line.show(format_args!("TASKID {id}")),

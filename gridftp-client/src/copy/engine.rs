@@ -15,6 +15,7 @@ use super::window::COMMANDS;
 use super::{Stop, pull, push, third, trees};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
+use crate::explain::Role;
 use crate::options::CopyOptions;
 use crate::progress::Observer;
 use crate::transfer::ACCOUNT;
@@ -335,19 +336,26 @@ async fn open(
 async fn run_session(session: Session, shared: &Arc<CopyState>, task: Task) -> Result<(), Stop> {
     match session {
         Session::Pull(mut client) => {
+            shared.have_measured(&client);
             pull::run(&mut client, shared).await?;
-            client.close().await;
+            shared.close(client, Role::Sender).await;
         }
         Session::Push(mut client) => {
+            shared.have_measured(&client);
             push::run(&mut client, shared).await?;
-            client.close().await;
+            shared.close(client, Role::Receiver).await;
         }
         Session::Third(mut source, mut destination) => {
+            shared.have_measured(&source);
+            shared.have_measured(&destination);
             match task {
                 Task::Copy => third::run(&mut source, &mut destination, shared).await?,
                 Task::List => trees::list(&mut source, &destination, shared).await?,
             }
-            tokio::join!(source.close(), destination.close());
+            tokio::join!(
+                shared.close(source, Role::Sender),
+                shared.close(destination, Role::Receiver)
+            );
         }
     }
     Ok(())

@@ -36,6 +36,7 @@ mod surplus;
 mod targets;
 mod third;
 mod trees;
+mod waits;
 mod window;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,7 +133,7 @@ pub struct Summary {
     /// The class of the failures, if there were any.
     pub failed: Option<Class>,
     /// Where the time went, with [`CopyOptions::explain`]; `None` of a copy of less than a second,
-    /// and of one whose data passed between two servers.
+    /// and of one whose data passed between two servers that do not tell.
     pub explanation: Option<Explanation>,
 }
 

@@ -33,6 +33,10 @@ const MAX_RANGES: usize = 4096;
 /// Size from which a note is written anew, in bytes.
 const FULL: u64 = 512 << 10;
 
+/// Tries to lock a note that a list of the notes may have locked, and the time between two.
+const TRIES: u32 = 4;
+const MOMENT: Duration = Duration::from_millis(10);
+
 /// Longest wait for the disk before an upload begins.
 const SETTLING: Duration = Duration::from_secs(10);
 
@@ -203,7 +207,7 @@ pub(crate) async fn all(notes: &Path) -> Vec<Found> {
         let found = entries.filter_map(|entry| {
             let file = File::open(entry.path()).ok()?;
             let upload = read(&file)?;
-            // For a moment only: who begins an upload now goes without a note.
+            // For a moment only, which a run that begins waits out.
             let locked = flock(&file, FlockOperation::NonBlockingLockShared);
             let _ = flock(&file, FlockOperation::Unlock);
             Some(Found {
@@ -243,12 +247,18 @@ pub(crate) async fn expired(notes: &Path, dir: String) -> Vec<FtpPath> {
     found.await.unwrap_or_default()
 }
 
-/// Opens and locks a note; `None` while another process has it.
+/// Opens and locks a note, on a blocking thread; `None` while another process has it.
 pub(super) fn open(path: &Path, create: bool) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(create).mode(0o600);
     let file = options.open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let mut tries = TRIES;
+    while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        tries = tries
+            .checked_sub(1)
+            .filter(|_| create && error == Errno::WOULDBLOCK)?;
+        std::thread::sleep(MOMENT);
+    }
     // It may have been removed between the two.
     let (here, there) = (file.metadata().ok()?, std::fs::metadata(path).ok()?);
     (here.ino() == there.ino()).then_some(file)

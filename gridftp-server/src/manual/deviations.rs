@@ -50,6 +50,12 @@
 //!   Announce the digest of the whole file by `SITE STORATTR x.checksum.sha256=…;` before
 //!   continuing: only the digest shows whose bytes those are. A server that writes in place has no
 //!   `HELD`: there, `SIZE` and `CKSM` tell the same.
+//! - `SITE WAITS` is an extension, named `WAITS` in `FEAT`: from the first one on the transfers of the
+//!   session are measured, and each tells where their time went, in microseconds: `250 Waits:
+//!   Moving=…;Storage=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;Retransmitted=…;`.
+//!   `Moving` is the time of the data, `Storage` the part of it in which the storage worked; the
+//!   others are those of the TCP connections of sent data, the last two in segments. Transfers over
+//!   data nodes are not measured.
 //! - `SITE STORATTR x.exclusive=1;` is an extension, named `EXCLUSIVE` in `FEAT`: the next `STOR`
 //!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
 //!   it where another upload was faster; of several at the same time one succeeds. A server that

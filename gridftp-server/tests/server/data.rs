@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::time::Instant;
 
+use ftp_wire::waits::Waits;
 use gridftp_server::config::ThirdParty;
 use xio::{ByteSize, PortRange};
 
@@ -584,4 +585,27 @@ fn a_new_pasv_drops_the_connection_of_the_old_one() {
         std::io::Read::read(&mut &old.0, &mut byte),
         Ok(0) | Err(_)
     ));
+}
+
+#[test]
+fn the_waits_of_transfers_are_told_from_the_first_question_on() {
+    let server = TestServer::new();
+    server.put("f", bytes(1 << 20));
+    let mut ftp = server.login();
+    ftp.fetch("f");
+    let mut waits = |times| {
+        for _ in 0..times {
+            ftp.fetch("f");
+        }
+        Waits::parse(&ftp.ok("SITE WAITS", 250).text()).unwrap()
+    };
+    assert_eq!(waits(0), Waits::default());
+    let first = waits(1);
+    assert!(first.moving >= first.storage && first.sent > 0, "{first:?}");
+    let both = waits(1);
+    assert!(
+        both.moving > first.moving && both.sent > first.sent,
+        "{both:?}"
+    );
+    assert_eq!(waits(0), both);
 }

@@ -85,6 +85,7 @@ pub const LINES: &[&str] = &[
     "SITE TASKID 1",
     "SITE STORATTR modify=20200101000000;x.checksum.md5=00;",
     "SITE WHOAMI",
+    "SITE WAITS",
     "FOO",
     "",
     "RETR",

@@ -274,6 +274,7 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         Action::Names(Names::Lines(..)) => Outcome::Lines(vec![b"x".to_vec()]),
         Action::Names(Names::Checksum { .. }) => Outcome::Checksum("00".into()),
         Action::Names(Names::Stage(..)) => Outcome::Staged(pick.is_multiple_of(3)),
+        Action::Waits => Outcome::Waits(Box::default()),
         Action::Names(Names::Held(_)) => Outcome::Held(RangeSet::up_to(9)),
         _ => Outcome::Done,
     }

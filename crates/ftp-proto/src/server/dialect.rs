@@ -57,6 +57,7 @@ fn is_gridftp(command: &Command) -> bool {
             site,
             SiteCommand::Buffer(..)
                 | SiteCommand::Held(_)
+                | SiteCommand::Waits
                 | SiteCommand::DropHeld(_)
                 | SiteCommand::ClientInfo(_)
                 | SiteCommand::TaskId(_)

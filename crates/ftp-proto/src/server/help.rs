@@ -51,6 +51,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.tags && !settings.denies("ESTO") {
         lines.push("STOR Tagged;Digest;".to_owned());
     }
+    if !settings.denies("SITE WAITS") {
+        lines.push("WAITS".to_owned());
+    }
     if settings.keeps {
         lines.push("HELD".to_owned());
     }

@@ -78,7 +78,7 @@ pub(super) enum Job {
     DelayedListen(PassiveForm, Box<Transfer>),
     /// `PORT`, `EPRT` or `SPOR`.
     Connect { striped: bool },
-    /// `SITE SETNETSTACK`, `SITE SETDISKSTACK` or `DCSC`: 250.
+    /// `SITE SETNETSTACK`, `SITE SETDISKSTACK`, `SITE WAITS` or `DCSC`: 250.
     Plain,
 }
 

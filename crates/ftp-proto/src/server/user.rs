@@ -233,6 +233,9 @@ impl LoggedIn {
                         self.shift(Trigger::Worked, Activity::Ready);
                         match outcome {
                             Outcome::Done => cx.out.say::<250>("OK."),
+                            Outcome::Waits(waits) => {
+                                cx.out.say::<250>(format!("Waits: {waits}"));
+                            }
                             other => super::unexpected(other, cx),
                         }
                     }
@@ -255,6 +258,7 @@ impl LoggedIn {
                 cx.out.say::<200>("Site Command Successful.");
             }
             SiteCommand::Whoami => cx.out.say::<200>(self.name.as_str()),
+            SiteCommand::Waits => self.start(Action::Waits, Job::Plain, cx),
             SiteCommand::Version => cx.out.say::<200>(cx.settings.version.as_str()),
             SiteCommand::ClientInfo(value) => annotate("clientinfo", value, cx),
             SiteCommand::TaskId(value) => annotate("taskid", value, cx),

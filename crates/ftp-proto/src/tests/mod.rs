@@ -267,6 +267,7 @@ impl Tree {
                 refused::<500>("stack: no driver `gopher`")
             }
             Action::Stack(..) => Outcome::Done,
+            Action::Waits => Outcome::Waits(Box::default()),
             Action::DropData => {
                 self.cached = false;
                 return (vec![], None);

@@ -111,6 +111,10 @@ const AT_ONCE: &[(&str, &str)] = &[
     ("SITE RETRBUFSIZE 100", "200 Site Command Successful.\r\n"),
     ("SITE STORBUFSIZE 100", "200 Site Command Successful.\r\n"),
     ("SITE WHOAMI", "200 ann\r\n"),
+    (
+        "SITE WAITS",
+        "250 Waits: Moving=0;Storage=0;Busy=0;ReceiverFull=0;BufferFull=0;RoundTrip=0;Sent=0;Retransmitted=0;\r\n",
+    ),
     ("SITE VERSION", "200 0.1 (test)\r\n"),
     ("SITE CLIENTINFO appname=\"x\";", "250 OK.\r\n"),
     ("SITE TASKID 1", "250 OK.\r\n"),
@@ -434,6 +438,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " PASV AllowDelayed;",
         " STOR Tagged;Digest;",
         " HELD",
+        " WAITS",
         " EXCLUSIVE",
         " DURABLE",
     ] {

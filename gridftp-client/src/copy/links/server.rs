@@ -22,7 +22,8 @@ const AT_ONCE: usize = 64;
 
 const UNMADE: &str = "its destination makes no symbolic links";
 
-/// Makes links over a session of its own, and keeps in `left` those behind the end of that.
+/// Makes links over a session of its own, and keeps in `left` those to try again: behind the end of
+/// that, or refused for now.
 pub(super) async fn make(
     shared: &CopyState,
     left: &mut VecDeque<LinkJob>,
@@ -35,21 +36,22 @@ pub(super) async fn make(
         shared,
         client: &client,
     };
-    while !left.is_empty() {
+    let (mut again, mut reason) = (VecDeque::new(), None::<TransferError>);
+    while !left.is_empty() && !reason.as_ref().is_some_and(TransferError::is_gone) {
         let some: Vec<_> = left.drain(..left.len().min(AT_ONCE)).collect();
-        let mut lost = None;
         for (link, fate) in maker.make(some).await {
             match fate {
-                Err(error) if error.is_gone() => {
-                    left.push_back(link);
-                    lost = Some(error);
+                Err(error) if error.is_transient() => {
+                    again.push_back(link);
+                    reason = Some(error);
                 }
                 fate => shared.end_link(&link, fate),
             }
         }
-        if let Some(error) = lost {
-            return Err(error);
-        }
+    }
+    left.append(&mut again);
+    if let Some(reason) = reason {
+        return Err(reason);
     }
     client.close().await;
     Ok(())

@@ -1,0 +1,136 @@
+//! `Waits`: where the time of a session's transfers went at the server, in the text of the reply to
+//! `SITE WAITS`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The waits of all transfers of a session together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waits {
+    /// Time in which data moved.
+    pub moving: Duration,
+    /// Part of it in which the server's storage worked.
+    pub storage: Duration,
+    /// Time in which the TCP connections of sent data had data to send or on its way, their sum.
+    pub busy: Duration,
+    /// Part of that in which the receiver had no room.
+    pub receiver_full: Duration,
+    /// Part of it in which the server's socket buffer had no room for more.
+    pub buffer_full: Duration,
+    /// The longest smoothed round trip of these connections.
+    pub round_trip: Duration,
+    /// Segments that they sent, those sent again included.
+    pub sent: u64,
+    /// Segments that they sent again.
+    pub retransmitted: u64,
+}
+
+impl Waits {
+    /// Names and values: times in microseconds, and numbers of segments.
+    fn items(&self) -> [(&'static str, u64); 8] {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        [
+            ("Moving", micros(self.moving)),
+            ("Storage", micros(self.storage)),
+            ("Busy", micros(self.busy)),
+            ("ReceiverFull", micros(self.receiver_full)),
+            ("BufferFull", micros(self.buffer_full)),
+            ("RoundTrip", micros(self.round_trip)),
+            ("Sent", self.sent),
+            ("Retransmitted", self.retransmitted),
+        ]
+    }
+
+    /// Finds waits in the text of a reply; `None` where it has none. What it does not name is zero.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut waits = Self::default();
+        let mut is_told = false;
+        for item in text.split_ascii_whitespace().last()?.split(';') {
+            let Some((name, value)) = item.split_once('=') else {
+                continue;
+            };
+            let value = value.parse().ok()?;
+            let time = Duration::from_micros(value);
+            match name {
+                "Moving" => (waits.moving, is_told) = (time, true),
+                "Storage" => waits.storage = time,
+                "Busy" => waits.busy = time,
+                "ReceiverFull" => waits.receiver_full = time,
+                "BufferFull" => waits.buffer_full = time,
+                "RoundTrip" => waits.round_trip = time,
+                "Sent" => waits.sent = value,
+                "Retransmitted" => waits.retransmitted = value,
+                _ => {}
+            }
+        }
+        is_told.then_some(waits)
+    }
+
+    /// Those of two sessions or transfers together: the sums, and the longer round trip.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            moving: self.moving.saturating_add(other.moving),
+            storage: self.storage.saturating_add(other.storage),
+            busy: self.busy.saturating_add(other.busy),
+            receiver_full: self.receiver_full.saturating_add(other.receiver_full),
+            buffer_full: self.buffer_full.saturating_add(other.buffer_full),
+            round_trip: self.round_trip.max(other.round_trip),
+            sent: self.sent.saturating_add(other.sent),
+            retransmitted: self.retransmitted.saturating_add(other.retransmitted),
+        }
+    }
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut items = self.items().into_iter();
+        items.try_for_each(|(name, value)| write!(f, "{name}={value};"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_read_as_they_were_written() {
+        let one = Waits {
+            moving: Duration::from_micros(8),
+            storage: Duration::from_micros(1),
+            busy: Duration::from_micros(2),
+            receiver_full: Duration::from_micros(3),
+            buffer_full: Duration::from_micros(4),
+            round_trip: Duration::from_micros(5),
+            sent: 6,
+            retransmitted: 7,
+        };
+        for waits in [one, Waits::default(), one.and(one)] {
+            assert_eq!(Waits::parse(&format!("Waits: {waits}")), Some(waits));
+        }
+        assert_eq!(one.and(one).round_trip, one.round_trip);
+        assert_eq!(one.and(one).sent, 12);
+        assert_eq!(
+            Waits::parse("Moving=8;New=1;"),
+            Some(Waits {
+                moving: one.moving,
+                ..Waits::default()
+            })
+        );
+    }
+
+    #[test]
+    fn other_texts_hold_no_waits() {
+        for text in [
+            "",
+            "OK.",
+            "Moving=;",
+            "Moving=-1;",
+            "Storage=1;",
+            "Moving=1;Sent=x;",
+        ] {
+            assert_eq!(Waits::parse(text), None, "{text}");
+        }
+    }
+}
