@@ -546,10 +546,10 @@ fn a_link_that_is_refused_for_now_is_made_later() -> Result<()> {
     let to = server.url("");
     let made = cp_in(&here, &[&COPY[..], &["tree/", &to]].concat())?.ok()?;
     ensure!(made.stdout.contains(", 1 link"), "{}", made.report());
-    ensure!(
-        server.count("SITE SYMLINKTO") == 3,
-        "{:?}",
-        server.commands()
-    );
+    let commands = server.commands();
+    let tries = commands
+        .iter()
+        .filter(|line| line.starts_with("SITE SYMLINKTO"));
+    ensure!(tries.count() == 3, "{commands:?}");
     Ok(())
 }

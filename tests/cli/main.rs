@@ -9,6 +9,7 @@ mod delete;
 mod doctor;
 mod downloads;
 mod extended;
+mod failing;
 mod failures;
 mod globus;
 mod hidden;

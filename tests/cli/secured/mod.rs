@@ -244,18 +244,24 @@ fn a_listing_whose_data_connection_is_reset_is_tried_again() -> Result<()> {
     Ok(())
 }
 
+/// A server with Grid security, and the client's place in the same lab.
+fn grid_server(fault: Fault) -> Result<(GridLab, Server)> {
+    let lab = GridLab::new()?;
+    let trust = TrustDirectory::open(lab.grid().certificates(), TrustOptions::default())?;
+    let judge = Judge::from(Arc::new(trust));
+    let (host, keys) = (lab.grid().host(&["localhost"]), KeyPool::new(1)?);
+    let acceptor = GssapiAcceptor::new(&host, judge.clone(), Arc::new(keys))?;
+    let grid = Security::Grid(Box::new((acceptor, judge)));
+    let server = Server::start(Ipv4Addr::LOCALHOST.into(), grid, fault)?;
+    Ok((lab, server))
+}
+
 /// Trap 12 of Grid security: the Globus programs send no close-notify, so data whose length nobody
 /// told may have been cut off.
 #[test]
 fn data_of_unknown_length_ends_with_close_notify_under_grid_security() -> Result<()> {
     for fault in [Fault::None, Fault::Cut, Fault::CutUnmeasured] {
-        let (lab, tree) = (GridLab::new()?, Tree::new()?);
-        let trust = TrustDirectory::open(lab.grid().certificates(), TrustOptions::default())?;
-        let judge = Judge::from(Arc::new(trust));
-        let (host, keys) = (lab.grid().host(&["localhost"]), KeyPool::new(1)?);
-        let acceptor = GssapiAcceptor::new(&host, judge.clone(), Arc::new(keys))?;
-        let grid = Security::Grid(Box::new((acceptor, judge)));
-        let server = Server::start(Ipv4Addr::LOCALHOST.into(), grid, fault)?;
+        let ((lab, server), tree) = (grid_server(fault)?, Tree::new()?);
         let url = server.url("gsiftp://localhost");
         for out in ["out", "-"] {
             let mut client = Command::new(binary("gridftp-cp")?);
@@ -273,6 +279,21 @@ fn data_of_unknown_length_ends_with_close_notify_under_grid_security() -> Result
         }
     }
     Ok(())
+}
+
+#[test]
+fn a_server_that_cannot_protect_data_is_named() -> Result<()> {
+    let ((lab, server), tree) = (grid_server(Fault::Unprotected)?, Tree::new()?);
+    let mut client = Command::new(binary("gridftp-cp")?);
+    lab.login(&mut client).current_dir(tree.root());
+    client.args([
+        "--protect",
+        "private",
+        &server.url("gsiftp://localhost"),
+        "out",
+    ]);
+    let needles = ["FEAT: it lists no ", "--protect clear"];
+    fails(&run(&mut client, LIMIT)?, 4, &needles)
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(super) enum Fault {
     CutUnmeasured,
     /// Resets the first data connection in its handshake.
     ResetOnce,
+    /// It lists no command that protects data connections.
+    Unprotected,
 }
 
 /// The handshakes of a server.
@@ -190,6 +192,7 @@ async fn converse(
             },
             "USER" => "331 password".to_owned(),
             "PASS" => "230 in".to_owned(),
+            "FEAT" if fault == Fault::Unprotected => "211-features\r\n SIZE\r\n211 end".to_owned(),
             "FEAT" => "211-features\r\n SIZE\r\n DCAU\r\n PBSZ\r\n PROT\r\n211 end".to_owned(),
             "MLST" if fault == Fault::CutUnmeasured => {
                 "250-facts\r\n Type=file; /file\r\n250 end".to_owned()

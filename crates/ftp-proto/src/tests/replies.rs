@@ -111,10 +111,6 @@ const AT_ONCE: &[(&str, &str)] = &[
     ("SITE RETRBUFSIZE 100", "200 Site Command Successful.\r\n"),
     ("SITE STORBUFSIZE 100", "200 Site Command Successful.\r\n"),
     ("SITE WHOAMI", "200 ann\r\n"),
-    (
-        "SITE WAITS",
-        "250 Waits: Moving=0;Storage=0;Busy=0;ReceiverFull=0;BufferFull=0;RoundTrip=0;Sent=0;Retransmitted=0;\r\n",
-    ),
     ("SITE VERSION", "200 0.1 (test)\r\n"),
     ("SITE CLIENTINFO appname=\"x\";", "250 OK.\r\n"),
     ("SITE TASKID 1", "250 OK.\r\n"),
@@ -217,6 +213,12 @@ fn replies_that_need_facts() {
         ("SITE RDEL d", Outcome::Done, "250 OK.\r\n"),
         ("SITE TRNC 5 f", Outcome::Done, "250 OK.\r\n"),
         ("SITE DELHELD f", Outcome::Done, "250 OK.\r\n"),
+        (
+            "SITE WAITS",
+            Outcome::Waits(Box::default()),
+            "250 Waits: Moving=0;Storage=0;Busy=0;ReceiverFull=0;BufferFull=0;RoundTrip=0;Sent=0;\
+             Retransmitted=0;\r\n",
+        ),
         (
             "SITE STAGE 5 f",
             Outcome::Staged(true),
