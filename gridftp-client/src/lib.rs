@@ -213,7 +213,8 @@
 //! where any are compared: an old file stays until then. The new file has the owner and permissions
 //! of a new file. A copy that is given up, and that no later run goes on with, removes the hidden
 //! file, over another session where its own has ended; one that is killed, or has lost its server,
-//! leaves it. A file is written under its own name
+//! leaves it, and the next run of this account to that server removes it, unless it goes on with it
+//! ([`CopyOptions::notes`] holds the record). A file is written under its own name
 //!
 //! - where the server refuses the hidden one or does not rename,
 //! - where the server tells that the name belongs to something other than a file (a symbolic link
