@@ -2,7 +2,7 @@
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mode_e::{Deframer, Limits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -13,9 +13,13 @@ use xio_core::{BoxStream, ErrorKind as Gone, PathStats};
 
 use crate::descriptors::Permit;
 use crate::error::{Error, Result};
+use crate::watch::Watch;
 
 /// Longest time for the clean end of a connection that is no longer needed.
 const RETIRING: Duration = Duration::from_secs(60);
+
+/// Time between two measurements of a path during a transfer.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Bytes discarded at a time.
 const DRAIN_BLOCK: usize = 16 << 10;
@@ -32,6 +36,8 @@ pub(crate) struct Conn {
     pub(crate) permit: Permit,
     /// The measurements of the path that were told, if they are asked for.
     told: Option<Box<PathStats>>,
+    /// Time of the last measurement during a transfer.
+    looked: Option<Instant>,
 }
 
 impl Conn {
@@ -41,6 +47,34 @@ impl Conn {
             deframer: Deframer::new(limits),
             permit,
             told: None,
+            looked: None,
+        }
+    }
+
+    /// Measures the path during a transfer, from time to time, if its watch wants that.
+    fn look(&mut self, watch: &Watch) -> Option<PathStats> {
+        if !watch.measures() {
+            return None;
+        }
+        let now = Instant::now();
+        if self.looked.is_some_and(|at| now.duration_since(at) < LOOK) {
+            return None;
+        }
+        self.looked = Some(now);
+        self.path()
+    }
+
+    /// Tells the watch the path of a running send.
+    pub(crate) fn tell_sent(&mut self, watch: &Watch) {
+        if let Some(path) = self.look(watch) {
+            watch.add_path(path);
+        }
+    }
+
+    /// Tells the watch the round trip of a running receive.
+    pub(crate) fn tell_received(&mut self, watch: &Watch) {
+        if let Some(round_trip) = self.look(watch).and_then(|path| path.round_trip) {
+            watch.note_round_trip(round_trip);
         }
     }
 

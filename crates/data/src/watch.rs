@@ -58,6 +58,8 @@ pub struct Watch {
     measures: AtomicBool,
     times: Mutex<Times>,
     path: Mutex<Option<PathStats>>,
+    /// The last round trip in microseconds; 0 for none.
+    round_trip: AtomicU64,
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
     arrived: Mutex<Gather>,
     /// Whether to skip the rest of the file.
@@ -87,6 +89,7 @@ impl Watch {
             measures: AtomicBool::new(false),
             times: Mutex::default(),
             path: Mutex::default(),
+            round_trip: AtomicU64::new(0),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
             digest: Mutex::default(),
@@ -142,14 +145,18 @@ impl Watch {
         }
     }
 
-    /// Has the times of the transfer and the path of sent data measured.
+    /// Has the times of the transfer and the path of its data measured.
     pub fn measure(&self) {
         self.measures.store(true, Ordering::Relaxed);
     }
 
-    /// The kernel's measurements of the path during a transfer that this end sent, its connections
-    /// together; `None` before its end, where no layer tells, and without
-    /// [`measure`](Self::measure).
+    pub(crate) fn measures(&self) -> bool {
+        self.measures.load(Ordering::Relaxed)
+    }
+
+    /// The kernel's measurements of the path during a transfer that this end sends, its connections
+    /// together, so far; `None` where no layer tells, and without [`measure`](Self::measure). All of
+    /// it is told at the end.
     pub fn path(&self) -> Option<PathStats> {
         *self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,10 +176,31 @@ impl Watch {
 
     /// The time, where it is measured.
     fn now(&self) -> Option<Instant> {
-        self.measures.load(Ordering::Relaxed).then(Instant::now)
+        self.measures().then(Instant::now)
     }
 
-    /// Notes the end of all data, and the path of sent data.
+    /// The smoothed round trip of the data connection that was measured last, of either direction,
+    /// as [`path`](Self::path).
+    pub fn round_trip(&self) -> Option<Duration> {
+        let micros = self.round_trip.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    pub(crate) fn note_round_trip(&self, round_trip: Duration) {
+        let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+        self.round_trip.store(micros, Ordering::Relaxed);
+    }
+
+    /// Adds measurements of one connection that were not told before.
+    pub(crate) fn add_path(&self, more: PathStats) {
+        if let Some(round_trip) = more.round_trip {
+            self.note_round_trip(round_trip);
+        }
+        let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        *path = Some(path.map_or(more, |path| path.and(more)));
+    }
+
+    /// Notes the end of all data, and the rest of the path of sent data.
     pub(crate) fn end(&self, path: impl FnOnce() -> Option<PathStats>) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(now) = self.now() {
@@ -181,7 +209,9 @@ impl Watch {
                 times.moving = now - opened;
             }
             drop(times);
-            *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path();
+            if let Some(path) = path() {
+                self.add_path(path);
+            }
         }
     }
 

@@ -17,6 +17,8 @@ const fn word(offset: usize) -> usize {
 }
 
 const ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rtt));
+const RECEIVE_ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rcv_rtt));
+const RECEIVED: usize = word(offset_of!(tcp_info, tcpi_data_segs_in));
 const VARIATION: usize = word(offset_of!(tcp_info, tcpi_rttvar));
 const SENT_AGAIN: usize = word(offset_of!(tcp_info, tcpi_total_retrans));
 const SENT: usize = word(offset_of!(tcp_info, tcpi_data_segs_out));
@@ -50,8 +52,13 @@ pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
     let at = |word: usize| words.get(word).copied();
     let micros = |count: u32| Duration::from_micros(count.into());
     let mut stats = PathStats::new();
+    // An end that only receives measures by the echoes of its acknowledgements; its other round trip
+    // is that of the handshake.
+    let receives = at(RECEIVED) > at(SENT);
+    let received = at(RECEIVE_ROUND_TRIP).filter(|&time| receives && time > 0);
     // It is 0 until the peer has answered.
-    stats.round_trip = at(ROUND_TRIP).filter(|&time| time > 0).map(micros);
+    let round_trip = received.or_else(|| at(ROUND_TRIP)).filter(|&time| time > 0);
+    stats.round_trip = round_trip.map(micros);
     let varies = at(VARIATION).map(micros);
     stats.round_trip_variation = varies.filter(|_| stats.round_trip.is_some());
     stats.sent = at(SENT).map(u64::from);

@@ -179,6 +179,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             job.watch.arrived().record(offset, len)?;
         }
         job.watch.moved(len);
+        self.conn.tell_received(job.watch);
         Ok(())
     }
 

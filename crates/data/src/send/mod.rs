@@ -31,14 +31,8 @@ pub(crate) async fn plain<S: Source>(
     ranges: &RangeSet,
 ) -> Result<Conn> {
     for range in ranges.iter() {
-        feed.stretch(
-            &mut conn.stream,
-            &[],
-            range.start(),
-            range.len(),
-            &Box::default,
-        )
-        .await?;
+        feed.stretch(&mut conn, &[], range.start(), range.len(), &Box::default)
+            .await?;
     }
     still_the_same(feed.source, ranges.total()).await?;
     conn.finish().await
@@ -98,7 +92,7 @@ pub(crate) async fn extended<S: Source>(
                     };
                     let offset = header.offset.saturating_add(base);
                     head.extend(header.to_bytes());
-                    feed.stretch(&mut conn.stream, &head, offset, header.count, &tail)
+                    feed.stretch(conn, &head, offset, header.count, &tail)
                         .await?;
                     head.clear();
                     if end.is_some() {

@@ -13,6 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use tokio::io::AsyncWrite;
 use xio_core::{Block, BoxStream, KernelTransfer, Pool, Stream};
 
+use crate::conn::Conn;
 use crate::error::{Error, Result};
 use crate::watch::Watch;
 
@@ -132,7 +133,7 @@ impl<S: Source> Feed<'_, S> {
     /// while the connection is not writable.
     pub(crate) async fn stretch(
         &self,
-        stream: &mut BoxStream,
+        conn: &mut Conn,
         mut head: &[u8],
         mut offset: u64,
         mut len: u64,
@@ -143,7 +144,7 @@ impl<S: Source> Feed<'_, S> {
         let mut shown = offset;
         let sends = |file: BorrowedFd<'_>| !is_blind(file);
         let mut sends_file =
-            stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
+            conn.stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
         // Bytes that the connection took in the last write.
         let mut room = u64::MAX;
         // The rest of a short write: the storage lends its bytes once.
@@ -151,8 +152,8 @@ impl<S: Source> Feed<'_, S> {
         while len > 0 {
             let proven = self.watch.to_digest(offset);
             if sends_file && len > SMALL && proven == 0 {
-                ahead(stream, std::mem::take(&mut head)).await?;
-                let sent = self.send_file(stream, offset, len).await?;
+                ahead(&mut conn.stream, std::mem::take(&mut head)).await?;
+                let sent = self.send_file(conn, offset, len).await?;
                 offset += sent;
                 len -= sent;
                 shown = offset;
@@ -184,7 +185,8 @@ impl<S: Source> Feed<'_, S> {
             };
             let parts = [std::mem::take(&mut head), &block, last];
             let [before, payload, _] = parts.map(<[u8]>::len);
-            let taken = at_once(stream, parts).await?;
+            let taken = at_once(&mut conn.stream, parts).await?;
+            conn.tell_sent(self.watch);
             if taken == before + payload + last.len() {
                 self.watch.moved(got);
                 offset += got;
@@ -202,23 +204,23 @@ impl<S: Source> Feed<'_, S> {
             let out = (taken + few.len()).saturating_sub(before);
             let moved = out.min(payload);
             lent = block.rest(moved);
-            pieces(stream, [&few]).await?;
+            pieces(&mut conn.stream, [&few]).await?;
             let moved = moved as u64;
             self.watch.moved(moved);
             offset += moved;
             len -= moved;
             if len == 0 {
                 let rest = end.get(out - payload..).unwrap_or_default();
-                return pieces(stream, [rest]).await;
+                return pieces(&mut conn.stream, [rest]).await;
             }
             room = (taken as u64).max(LITTLE);
         }
         end = tail();
-        pieces(stream, [head, &end]).await
+        pieces(&mut conn.stream, [head, &end]).await
     }
 
     /// Sends by send-file, as far as that is supported; returns the number of bytes sent.
-    async fn send_file(&self, stream: &mut BoxStream, offset: u64, len: u64) -> Result<u64> {
+    async fn send_file(&self, conn: &mut Conn, offset: u64, len: u64) -> Result<u64> {
         let Some(file) = self.source.descriptor() else {
             return Ok(0);
         };
@@ -231,11 +233,12 @@ impl<S: Source> Feed<'_, S> {
                 offset: offset + sent,
                 len: want,
             };
-            match poll_fn(|cx| stream.poll_kernel(cx, transfer)).await {
+            match poll_fn(|cx| conn.stream.poll_kernel(cx, transfer)).await {
                 Ok(0) => return Err(Error::storage("send", shrank(offset + sent))),
                 Ok(n) => {
                     sent += n as u64;
                     self.watch.moved(n as u64);
+                    conn.tell_sent(self.watch);
                 }
                 // The kernel returns `InvalidInput` for a file that it cannot map.
                 Err(error)

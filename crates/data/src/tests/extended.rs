@@ -65,10 +65,11 @@ async fn the_watch_tells_fresh_from_reused() {
 async fn the_path_is_measured_for_each_transfer_of_kept_connections() {
     let (mut from, mut to) = pair().await;
     let data = Memory(vec![7; 2 << 20]);
-    for _ in 0..2 {
+    for turn in 0..2 {
         let (sending, receiving, sink) = (Watch::new(), Watch::new(), Kept::default());
         assert_eq!(sending.stage(), Stage::Opening);
         sending.measure();
+        receiving.measure();
         let (plan, taken) = (whole(Mode::Extended, 2 << 20), incoming(Mode::Extended));
         tokio::try_join!(
             from.send(&data, &plan, &sending),
@@ -81,7 +82,31 @@ async fn the_path_is_measured_for_each_transfer_of_kept_connections() {
         );
         assert_eq!(receiving.path(), None);
         assert!(sending.path().unwrap().sent > Some(0));
+        assert!(sending.round_trip().is_some());
+        // A receiver looks from time to time alone.
+        assert!(turn > 0 || receiving.round_trip().is_some());
     }
+}
+
+#[tokio::test]
+async fn the_path_is_told_while_data_moves() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut from = channel();
+    from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
+    let (data, plan) = (Memory(vec![7; 64 << 20]), whole(Mode::Extended, 64 << 20));
+    let watch = Watch::new();
+    watch.measure();
+    let looked = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut vec![0; 4 << 20]).await.unwrap();
+        watch.path()
+    };
+    // The peer reads no more, so that the send cannot end.
+    let path = tokio::select! {
+        ended = from.send(&data, &plan, &watch) => panic!("{ended:?}"),
+        path = looked => path,
+    };
+    assert!(path.unwrap().sent > Some(0));
 }
 
 #[tokio::test]
