@@ -36,6 +36,8 @@ mod surplus;
 mod targets;
 mod third;
 mod trees;
+#[allow(dead_code, reason = "only its tests use it so far")]
+mod tuning;
 mod waits;
 mod window;
 
