@@ -124,6 +124,34 @@ pub struct Explanation {
     pub path: Option<PathStats>,
 }
 
+/// The numbers that served a copy best, as far as they were tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tuned {
+    /// Data connections of a large file; `None` where there were small ones.
+    pub streams: Option<u32>,
+    /// Files at once.
+    pub files: u32,
+    /// Bytes a second with them.
+    pub rate: u64,
+}
+
+impl fmt::Display for Tuned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            streams,
+            files,
+            rate,
+        } = self;
+        f.write_str("served best:")?;
+        if let Some(streams) = streams {
+            write!(f, " --parallel {streams}")?;
+        }
+        let rate = rate / 1000;
+        write!(f, " --concurrency {files}, {rate} kB/s")
+    }
+}
+
 /// Samples of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Samples(Mutex<State>);

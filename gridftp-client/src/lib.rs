@@ -334,7 +334,7 @@ pub mod words;
 pub use choice::Choice;
 pub use client::Client;
 pub use copy::{Summary, copy};
-pub use explain::{Cause, Explanation};
+pub use explain::{Cause, Explanation, Tuned};
 pub use filter::Filter;
 pub use manner::{Compare, Manner};
 pub use options::{ConnectOptions, CopyOptions};

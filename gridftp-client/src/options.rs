@@ -161,7 +161,7 @@ pub struct CopyOptions {
     /// Options of the sessions with servers.
     pub connect: ConnectOptions,
     /// Data connections of one file in MODE E, to each node where a server has several; `None`
-    /// chooses by size, distance and nodes.
+    /// chooses by size, distance and nodes, and by the rate that more or fewer had.
     pub parallel: Option<u32>,
     /// Most stripes of one file of 64 MiB or more in MODE E, that is hosts of a server that take
     /// part in it; `None` for all, 1 for none. A Globus server that receives from another one takes
@@ -171,7 +171,8 @@ pub struct CopyOptions {
     /// upload deals blocks to the stripes as they take them.
     pub stripe_layout: Option<Layout>,
     /// Control connections, that is files at once; `None` chooses by the number of files, and in
-    /// MODE S by the distance, too: up to 32 for a server 48 ms away.
+    /// MODE S by the distance, too: up to 32 for a server 48 ms away. From 2 ms on it is changed by the
+    /// rate that more or fewer had.
     pub concurrency: Option<u32>,
     /// Whether directories are copied.
     pub recursive: bool,
@@ -213,6 +214,14 @@ pub struct CopyOptions {
     /// Whether the first file that fails for good ends the copy; those that are not copied then are
     /// left out.
     pub fail_fast: bool,
+    /// Whether the copy yields its path to others while the round trip of its data is longer than half
+    /// above the least one: with fewer streams, then fewer files at once, then a lower rate. Its own
+    /// queue counts, so that it may stay below the rate of a path without other traffic. Not between
+    /// two servers, where nothing tells the round trip.
+    pub polite: bool,
+    /// File of the numbers of streams and files that served best on each path, from which the next run
+    /// starts; `None` for none. Numbers of the caller stand above it.
+    pub memory: Option<PathBuf>,
     /// Whether [`Summary::explanation`](crate::Summary::explanation) tells where the time went.
     pub explain: bool,
 }
@@ -243,6 +252,8 @@ impl Default for CopyOptions {
             sync_writes: false,
             dry_run: false,
             fail_fast: false,
+            polite: false,
+            memory: None,
             explain: false,
         }
     }

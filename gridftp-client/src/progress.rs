@@ -1,13 +1,13 @@
 //! Progress: events a caller may show, and totals it may read at any time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ftp_proto::security::Level;
 
 use crate::error::TransferError;
-use crate::explain::{Cause, Explanation, LOOK, Samples};
+use crate::explain::{Cause, Explanation, LOOK, Samples, Tuned};
 
 /// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
 pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
@@ -203,6 +203,7 @@ pub struct Totals {
     hashed: AtomicU64,
     hashing: AtomicU64,
     pub(crate) samples: Samples,
+    pub(crate) tuned: Mutex<Option<Tuned>>,
 }
 
 /// The proof of a copy.

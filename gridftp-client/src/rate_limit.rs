@@ -15,6 +15,8 @@ pub struct RateLimit {
     layer: Rate,
     /// Bytes a second; the greatest number for no bound.
     bound: Arc<AtomicU64>,
+    /// As `bound`, of a copy that leaves the path to others.
+    yielded: Arc<AtomicU64>,
 }
 
 impl RateLimit {
@@ -23,6 +25,7 @@ impl RateLimit {
         let limit = Self {
             layer: Rate::new().shared(),
             bound: Arc::default(),
+            yielded: Arc::new(AtomicU64::new(u64::MAX)),
         };
         limit.set(rate);
         limit
@@ -30,9 +33,24 @@ impl RateLimit {
 
     /// Changes the bound, in bytes a second, for open connections too.
     pub fn set(&self, rate: Option<u64>) {
-        self.layer.set(rate.map(ByteSize::new));
         self.bound
             .store(rate.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.apply();
+    }
+
+    /// Leaves the rest of the path to others, within the bound; all of it again for `None`.
+    pub(crate) fn yield_to(&self, rate: Option<u64>) {
+        self.yielded
+            .store(rate.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.apply();
+    }
+
+    /// Has connections keep to the lower bound.
+    fn apply(&self) {
+        let [bound, yielded] = [&self.bound, &self.yielded].map(|it| it.load(Ordering::Relaxed));
+        let least = bound.min(yielded);
+        let rate = (least < u64::MAX).then(|| ByteSize::new(least));
+        self.layer.set(rate);
     }
 
     /// Whether so many bytes in this time are nine tenths of the present bound.

@@ -12,7 +12,7 @@ use super::job::Item;
 use super::queue::Kind;
 use super::state::CopyState;
 use super::window::COMMANDS;
-use super::{Stop, pull, push, third, trees};
+use super::{Stop, pull, push, third, trees, tuning};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 use crate::explain::Role;
@@ -55,6 +55,30 @@ impl Session {
             (Some(source), None) => Self::Pull(source),
             (None, Some(destination)) => Self::Push(destination),
             (None, None) => unreachable!("a copy has a server at one end"),
+        }
+    }
+
+    /// The way of its data, of which the rules allow so many files at once.
+    fn route(&self, shared: &CopyState, files: u32) -> tuning::Route {
+        let (round_trip, mode, is_between) = match self {
+            Self::Pull(client) | Self::Push(client) => {
+                (client.round_trip(), shared.mode(client), false)
+            }
+            Self::Third(source, destination) => {
+                let both = source.is_extended() && destination.is_extended();
+                let mode = match both && !shared.relays() {
+                    true => Mode::Extended,
+                    false => Mode::Stream,
+                };
+                let round_trip = source.round_trip().max(destination.round_trip());
+                (round_trip, mode, !shared.relays())
+            }
+        };
+        tuning::Route {
+            round_trip,
+            mode,
+            is_between,
+            files,
         }
     }
 
@@ -110,14 +134,25 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
         Some(all) => (all, 0),
         None => session.worth(shared),
     };
+    let route = session.route(shared, limit);
+    shared.begin_tuning(route).await;
     workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
     let mut started: u32 = 1;
     let mut copying: u32 = 1;
     let mut failure = None;
     let mut finding = last;
+    let tuned = shared.tune(route);
+    tokio::pin!(tuned);
     loop {
         let depth = each.saturating_mul(started as usize);
+        let ruled = shared.tuning.files().is_none();
         tokio::select! {
+            never = &mut tuned => match never {},
+            () = shared.tuning.lacks(&shared.queue) => {
+                workers.spawn(worker(Arc::clone(shared), None, Task::Copy));
+                started += 1;
+                copying += 1;
+            }
             joined = workers.join_next() => match joined {
                 None => break,
                 Some(Ok((task, done))) => {
@@ -126,6 +161,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
                         if !workers.is_empty() {
                             shared.note(&format!("one connection less: {error}"));
                         }
+                        shared.tuning.note_refused();
                         if task == Task::List {
                             workers.spawn(list_no_more(Arc::clone(shared), error));
                         } else {
@@ -144,7 +180,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
                 finding = false;
                 shared.totals.all_found();
             }
-            deeper = shared.queue.deeper_than(depth), if started < limit => {
+            deeper = shared.queue.deeper_than(depth), if ruled && started < limit => {
                 if deeper {
                     workers.spawn(worker(Arc::clone(shared), None, Task::Copy));
                     started += 1;
@@ -155,6 +191,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
             }
         }
     }
+    shared.end_tuning(route).await;
     for item in close(shared, workers, &failure).await {
         if shared.stopped.is_cancelled() {
             shared.leave_untried(&item);
@@ -186,12 +223,18 @@ async fn close<T: 'static>(
     left
 }
 
-async fn worker(
+/// One worker, counted from now on.
+fn worker(
     shared: Arc<CopyState>,
     session: Option<Session>,
     task: Task,
-) -> (Task, Result<(), TransferError>) {
-    (task, work(shared, session, task).await)
+) -> impl Future<Output = (Task, Result<(), TransferError>)> + Send {
+    let counted = (task == Task::Copy).then(|| tuning::Worker::of(Arc::clone(&shared)));
+    async move {
+        let done = work(shared, session, task).await;
+        drop(counted);
+        (task, done)
+    }
 }
 
 /// Gives up every directory, now that nobody can list them: the copying of files must not wait for

@@ -36,7 +36,6 @@ mod surplus;
 mod targets;
 mod third;
 mod trees;
-#[allow(dead_code, reason = "only its tests use it so far")]
 mod tuning;
 mod waits;
 mod window;
@@ -45,8 +44,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Class, ControlError, TransferError};
-use crate::explain::Explanation;
-use crate::options::CopyOptions;
+use crate::explain::{Explanation, Tuned};
+use crate::options::{CopyOptions, RateLimit};
 use crate::progress::{Counts, Observer, Totals};
 use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
@@ -137,6 +136,9 @@ pub struct Summary {
     /// Where the time went, with [`CopyOptions::explain`]; `None` of a copy of less than a second,
     /// and of one whose data passed between two servers that do not tell.
     pub explanation: Option<Explanation>,
+    /// The numbers of streams and files that served best, of a copy that was long enough to be
+    /// measured on a path of 2 ms or more.
+    pub tuned: Option<Tuned>,
 }
 
 /// Copies `sources` to `destination`.
@@ -153,11 +155,15 @@ pub struct Summary {
 pub async fn copy(
     sources: &[Location],
     destination: &Location,
-    options: CopyOptions,
+    mut options: CopyOptions,
     observer: Arc<dyn Observer>,
     totals: Arc<Totals>,
 ) -> Result<Summary, TransferError> {
     let begun = Instant::now();
+    if options.polite {
+        let limit = &mut options.connect.rate_limit;
+        limit.get_or_insert_with(|| RateLimit::new(None));
+    }
     // Ends with this call.
     let mut looking = JoinSet::new();
     if options.explain {
@@ -173,5 +179,6 @@ pub async fn copy(
         took: begun.elapsed(),
         failed,
         explanation: totals.explanation(),
+        tuned: *lock(&totals.tuned),
     })
 }

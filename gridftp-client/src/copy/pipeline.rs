@@ -109,6 +109,9 @@ impl<'a> Pipeline<'a> {
             Depth::One | Depth::InStep => 1,
             Depth::Window => COMMANDS,
         };
+        let tuned = self.shared.is_tuned(first.item(), self.path);
+        let streams = self.width.filter(|_| tuned).map(|width| width.streams);
+        let _channel = self.shared.tuning.channel(streams);
         let permits = Semaphore::new(ahead);
         let (asked, mut waiting) = mpsc::unbounded_channel::<Step<'_, R::Asked>>();
         let (passed, confirming) = mpsc::channel(self.backlog);
@@ -172,6 +175,7 @@ impl<'a> Pipeline<'a> {
             let taken = match next.take() {
                 Some(taken) => taken,
                 None if self.depth == Depth::One => return Ok(()),
+                None if self.shared.tuning.has_surplus() => return Ok(()),
                 None => {
                     let fits = |item: &Item| self.fits(item);
                     let Some(taken) = self.shared.queue.next_of(self.kind, fits).await else {

@@ -26,6 +26,7 @@ use super::reach::Reach;
 use super::same::normal;
 use super::surplus::is_below;
 use super::targets::Targets;
+use super::tuning::Tuning;
 use crate::control::{Control, Replies};
 use crate::error::{Class, ControlError, TransferError};
 use crate::explain::Way;
@@ -39,10 +40,8 @@ use crate::url::{Site, encode_pattern, show};
 const CONNECTIONS: u32 = 4;
 /// Files at least this large are worth several streams and stripes, in bytes.
 const WORTH_STREAMS: u64 = 64 << 20;
-/// Streams of a large file, where they help: to a far server, and to each of several nodes.
-const STREAMS: u32 = 4;
 /// A round trip below this is a link on which one stream does best.
-const NEAR: Duration = Duration::from_millis(2);
+pub(super) const NEAR: Duration = Duration::from_millis(2);
 
 /// State that the connections of a copy share.
 pub(crate) struct CopyState {
@@ -76,6 +75,7 @@ pub(crate) struct CopyState {
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
     pub(super) links: LinkState,
+    pub(crate) tuning: Tuning,
     /// Directories from which what was kept of old copies was removed.
     pub(crate) swept: Mutex<HashSet<Vec<u8>>>,
 }
@@ -125,6 +125,7 @@ impl CopyState {
             gone: AtomicBool::new(false),
             hiding: HiddenNames::default(),
             links: LinkState::default(),
+            tuning: Tuning::default(),
             swept: Mutex::default(),
         }
     }
@@ -346,7 +347,7 @@ impl CopyState {
         let Item::File(job) = item else {
             return Width::of_streams(1);
         };
-        let is_large = job.facts.size >= Some(WORTH_STREAMS);
+        let is_large = is_large(job);
         let whole = !self.is_partial() && job.held.is_empty() && !job.begun;
         let stripes = match path.may_stripe && is_large && (whole || path.parts) {
             true => self.options.stripes.unwrap_or(NonZero::<u32>::MAX),
@@ -357,10 +358,16 @@ impl CopyState {
         let helps = path.round_trip >= NEAR || has_links;
         let streams = match self.options.parallel {
             Some(n) => n,
-            None if helps && is_large => STREAMS,
+            None if helps && is_large => self.tuning.streams(),
             None => 1,
         };
         Width { streams, stripes }
+    }
+
+    /// Says whether the streams of an item are chosen by their rate.
+    pub(crate) fn is_tuned(&self, item: &Item, path: PathFacts) -> bool {
+        let large = matches!(item, Item::File(job) if is_large(job));
+        large && self.options.parallel.is_none() && path.round_trip >= NEAR
     }
 
     /// Says whether `item` may use a channel of this width. Directories may use any channel to one
@@ -473,6 +480,7 @@ impl CopyState {
         if self.options.explain {
             self.totals.samples.begin(&watch, way);
         }
+        self.tuning.note(&watch, way);
         watch
     }
 
@@ -488,6 +496,11 @@ impl CopyState {
         self.totals.samples.end(watch);
         done
     }
+}
+
+/// Says whether a file is worth several streams and stripes.
+fn is_large(job: &FileJob) -> bool {
+    job.facts.size >= Some(WORTH_STREAMS)
 }
 
 /// The failure of a part that is not there.

@@ -315,6 +315,20 @@ impl CopyOptions {
         self
     }
 
+    /// Sets [`polite`](field@Self::polite).
+    #[must_use]
+    pub fn polite(mut self, polite: bool) -> Self {
+        self.polite = polite;
+        self
+    }
+
+    /// Sets [`memory`](field@Self::memory).
+    #[must_use]
+    pub fn memory(mut self, memory: impl Into<Option<PathBuf>>) -> Self {
+        self.memory = memory.into();
+        self
+    }
+
     /// Sets [`explain`](field@Self::explain).
     #[must_use]
     pub fn explain(mut self, explain: bool) -> Self {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::copy::Summary;
 use crate::error::TransferError;
-use crate::explain::Cause;
+use crate::explain::{Cause, Tuned};
 use crate::progress::{Counts, Event};
 
 /// The JSON object of an event.
@@ -139,6 +139,15 @@ pub(super) fn end(summary: &Summary) -> Value {
             .collect();
         fields.insert("time".into(), shares.into());
         fields.insert("remedy".into(), json!(explanation.remedy()));
+    }
+    if let (Some(tuned), Some(fields)) = (summary.tuned, end.as_object_mut()) {
+        let Tuned {
+            streams,
+            files,
+            rate,
+        } = tuned;
+        let tuned = json!({ "parallel": streams, "concurrency": files, "bytes_per_second": rate });
+        fields.insert("tuned".into(), tuned);
     }
     end
 }

@@ -191,6 +191,9 @@ impl Report {
                 None if self.explains => self.out(UNEXPLAINED),
                 None => {}
             }
+            if let Some(tuned) = summary.tuned.filter(|_| self.explains) {
+                self.out(&tuned.to_string());
+            }
         }
     }
 

@@ -62,7 +62,7 @@ pub(crate) struct Flags {
     pub(crate) manner: MannerFlags,
 
     /// Data connections of one file in MODE E, to each node of a server [default: by size, distance
-    /// and nodes]
+    /// and nodes, then by the rate of files with more or fewer]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: Option<u32>,
 
@@ -81,7 +81,7 @@ pub(crate) struct Flags {
     pub(crate) stripe_block: Option<NonZero<u64>>,
 
     /// Control connections, that is files at once [default: by number of files, and distance in
-    /// MODE S]
+    /// MODE S, then by the rate with more or fewer]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) concurrency: Option<u32>,
 
@@ -112,6 +112,12 @@ pub(crate) struct Flags {
     /// the day have their own: "08:00,10M 18:00,off". Between servers with --relay always
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Schedule>,
+
+    /// Leave the path to others while its round trip is longer than half above the least one: fewer
+    /// streams, then fewer files at once, then a lower rate. A queue of its own packets counts too.
+    /// Not between two servers, but with --relay always
+    #[arg(long)]
+    pub(crate) polite: bool,
 
     /// First byte to copy; K, M and G are accepted. An upload is written into the file that is
     /// there, which a copy that breaks off leaves half changed
@@ -354,7 +360,9 @@ impl Flags {
         options.manner = self.manner.manner();
         options.offset = self.offset;
         options.length = self.length;
-        options.notes = notes();
+        options.notes = of_user("XDG_STATE_HOME", ".local/state", "uploads");
+        options.memory = of_user("XDG_CACHE_HOME", ".cache", "paths");
+        options.polite = self.polite;
         options.resume = match (self.resume, self.no_resume) {
             (true, _) => Resume::All,
             (false, true) => Resume::Never,
@@ -396,15 +404,15 @@ fn stripes(text: &str) -> Result<NonZero<u32>, String> {
     number.ok_or_else(|| "write a number from 1 to 256, or off".to_owned())
 }
 
-/// The directory of the notes of uploads: `$XDG_STATE_HOME/gridftp/uploads`, by default in
-/// `~/.local/state`.
-fn notes() -> Option<PathBuf> {
-    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    let state = match named.filter(|state| state.is_absolute()) {
-        Some(state) => state,
-        None => std::env::home_dir()?.join(".local/state"),
+/// The file `name` of this program in the directory of the user that the variable names, by default
+/// `or` in the home directory.
+fn of_user(variable: &str, or: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let dir = match named.filter(|dir| dir.is_absolute()) {
+        Some(dir) => dir,
+        None => std::env::home_dir()?.join(or),
     };
-    Some(state.join("gridftp/uploads"))
+    Some(dir.join("gridftp").join(name))
 }
 
 fn verify(text: &str) -> Result<Verify, String> {

@@ -39,6 +39,8 @@ Examples:
       adds files, and fails for each that is there and differs
   gridftp-cp -r --bwlimit '08:00,10M 18:00,off' run7/ gsiftp://dtn.example.org/data/run7/
       leaves most of the link to others by day
+  gridftp-cp -r --polite run7/ gsiftp://dtn.example.org/data/run7/
+      gives way to other traffic on a path whose queues grow
   gridftp-cp --explain run7/large gsiftp://dtn.example.org/data/
       tells where the time went, and what would help most
   gridftp-cp -r --sync-writes gsiftp://dtn.example.org/data/run7/ run7/
@@ -94,6 +96,8 @@ written as ./NAME:/PATH.
 
 Started as globus-url-copy, or with --globus as the first word, it takes the options of that program \
 and writes its output; an option that cannot be honoured is an error.
+
+Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more and fewer streams of a large file, and files at once, and keeps to those with the best rate for their number; where this end sends, the kernel's times of its connections tell when more cannot help. The numbers that served best between two ends are the start of the next copy: they are in ~/.cache/gridftp/paths, or in $XDG_CACHE_HOME, a text file that may be removed. --explain tells them. Streams change from file to file, not within one.
 
 With the word proxy first, it makes, shows and destroys proxies of the Grid instead, and with the \
 word doctor it examines the way to a server; files of these names are copied as ./proxy and ./doctor.";

@@ -22,6 +22,7 @@ use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::TransferError;
+use crate::stripes::Width;
 use crate::transfer::Transfer;
 
 mod ask;
@@ -98,7 +99,9 @@ struct After {
 pub(crate) async fn run(client: &mut Client, shared: &Arc<CopyState>) -> Result<(), Stop> {
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
-    while let Some(first) = shared.queue.next(|_| true).await {
+    while !shared.tuning.leave()
+        && let Some(first) = shared.queue.next(|_| true).await
+    {
         let settled = settle_reach(client, shared).await;
         go_on(client, shared, settled)?;
         let ended = transfer(client, shared, first, algorithm, Depth::Window).await;
@@ -142,7 +145,7 @@ async fn transfer(
 ) -> Result<(), Stop> {
     let mode = shared.mode(client);
     let width = shared.width(first.item(), client.path_facts());
-    let window = Window::of_files(shared.connections());
+    let window = Window::of_files(shared.tuning.most_files(shared.connections()));
     let mut pipeline = Pipeline {
         depth,
         width: Some(width),
@@ -168,7 +171,10 @@ async fn transfer(
     let ahead = ahead.map_err(Stop::Lost)?;
     // It may have no stripes after all.
     pipeline.path = client.path_facts();
-    pipeline.width = Some(shared.width(first.item(), pipeline.path));
+    pipeline.width = Some(Width {
+        streams: width.streams,
+        ..shared.width(first.item(), pipeline.path)
+    });
     let stripes = client.state.sending;
     // A receipt is of all bytes, and a stripe has only its own.
     let tagged = client.abilities.tags && stripes.is_none();

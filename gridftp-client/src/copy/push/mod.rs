@@ -125,7 +125,9 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<CopyState>) -> Result<
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
-    while let Some(first) = shared.queue.next(|_| true).await {
+    while !shared.tuning.leave()
+        && let Some(first) = shared.queue.next(|_| true).await
+    {
         // The replies for directories are not waited for here.
         if let Some(gone) = client.control.gone() {
             return Err(Stop::Lost(gone.into()));
@@ -187,7 +189,10 @@ async fn extended(
         return shared.fail_set_up(first, error);
     }
     // It may have none after all.
-    let width = shared.width(first.item(), client.path_facts_to());
+    let width = Width {
+        streams: width.streams,
+        ..shared.width(first.item(), client.path_facts_to())
+    };
     // A receipt is of all bytes, and a stripe has only its own.
     let tagged = client.abilities.tags && !width.is_striped();
     if !tagged && !client.guard.has_grid_handshake() {
@@ -202,7 +207,7 @@ async fn extended(
             return Err(Stop::Channel);
         }
     }
-    let window = Window::of_files(shared.connections());
+    let window = Window::of_files(shared.tuning.most_files(shared.connections()));
     let pipeline = Pipeline {
         depth: Depth::Window,
         width: Some(width),

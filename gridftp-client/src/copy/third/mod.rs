@@ -128,7 +128,9 @@ pub(crate) async fn run(
     let algorithm = shared.algorithm(&[source, destination]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut told = Known::default();
-    while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
+    while !shared.tuning.leave()
+        && let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await
+    {
         if shared.relays() {
             return Err(Stop::Replace);
         }

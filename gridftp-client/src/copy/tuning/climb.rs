@@ -160,7 +160,8 @@ impl Search {
             (Knob::Streams, true, Some(Limit::Receiver | Limit::Source)) => true,
             (Knob::Files, true, Some(Limit::Receiver)) => true,
             (Knob::Streams, ..) => !period.has_streams,
-            (Knob::Files, up, _) => up && !period.waits,
+            // Connections for small files wait most of the time, and cost little.
+            (Knob::Files, up, _) => !if up { period.waits } else { period.has_streams },
         }
     }
 
@@ -212,7 +213,7 @@ struct Sum {
 pub(crate) struct Measured {
     pub(crate) setting: Setting,
     /// Bytes a second.
-    pub(crate) rate: f64,
+    pub(crate) rate: u64,
     score: f64,
 }
 
@@ -224,7 +225,12 @@ impl Sum {
         self.loss += period.sender.map_or(0.0, |sender| sender.loss);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not below 0, and far below 2^52"
+    )]
     fn measured(self, setting: Setting, has_streams: bool) -> Measured {
         let rate = self.bytes as f64 / self.took.as_secs_f64().max(1e-3);
         let loss = self.loss / f64::from(self.periods.max(1));
@@ -236,7 +242,7 @@ impl Sum {
         let worth = COST.powi(-connections) - (LOSS * loss).clamp(0.0, MOST_LOSS);
         Measured {
             setting,
-            rate,
+            rate: rate as u64,
             score: rate * worth.max(1e-6),
         }
     }
@@ -285,6 +291,11 @@ impl Climber {
     /// The setting that is to be in force.
     pub(crate) fn asked(&self) -> Setting {
         self.asked
+    }
+
+    /// Whether the files under way have streams to choose.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.has_streams
     }
 
     /// The best setting that was measured.

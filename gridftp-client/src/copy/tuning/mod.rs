@@ -1,3 +1,482 @@
 //! `Tuning`: the streams of a file and the files at once, chosen while a copy runs.
+//!
+//! A path of [`NEAR`] or more is measured in periods. The [`Climber`] takes them and asks for a
+//! setting; the channels of the next files take its streams, and the engine starts and ends
+//! connections to have its files at once. The setting that served best is kept for the next run.
 
 mod climb;
+mod measure;
+pub(crate) mod memory;
+mod polite;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use ftp_wire::command::Mode;
+use gridftp_data::Watch;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use self::climb::{Bounds, Climber, Period, Setting};
+use self::measure::Meter;
+use self::memory::Ends;
+use self::polite::Polite;
+use super::lock;
+use super::queue::Queue;
+use super::state::{CopyState, NEAR};
+use crate::explain::{Tuned, Way};
+use crate::options::CopyOptions;
+use crate::url::Site;
+
+/// Streams of a large file on a long path of which nothing is known.
+const STREAMS: u32 = 4;
+/// Streams of a file at most.
+const MOST_STREAMS: u32 = 16;
+/// Files at once at most in MODE E, and in MODE S; servers count the sessions of an address.
+const MOST_FILES: (u32, u32) = (16, 32);
+/// Data connections of all files at most.
+const MOST_CONNECTIONS: u32 = 32;
+/// A period of data that passes this machine, and of data between servers, whose markers come every
+/// few seconds.
+const PERIOD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+/// Cost of a file beside that of its bytes, in bytes.
+const FILE: u64 = 64 << 10;
+
+/// The way of the data of a copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Route {
+    pub(super) round_trip: Duration,
+    pub(super) mode: Mode,
+    /// Whether data goes between two servers, so that only their markers tell of it.
+    pub(super) is_between: bool,
+    /// Files at once at most by the rules, which hold before the first measurement.
+    pub(super) files: u32,
+}
+
+/// The setting of a copy, and the channels that have it.
+#[derive(Debug, Default)]
+pub(crate) struct Tuning {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    run: Option<Run>,
+    /// The streams of each channel with transfers; `None` where they are no choice.
+    channels: Vec<Option<u32>>,
+    /// Whether a channel came or went in this period.
+    is_stirred: bool,
+    /// Connections that copy files, and those of them that end for others to have less.
+    workers: u32,
+    leaving: u32,
+    /// Files at once; `None` leaves them to the rules.
+    files: Option<u32>,
+}
+
+/// The state of a copy that is measured.
+#[derive(Debug)]
+struct Run {
+    climber: Climber,
+    polite: Option<Polite>,
+    meter: Meter,
+    bounds: Bounds,
+    /// Whether the numbers are chosen, and not only measured to be polite.
+    climbs: bool,
+    /// The settings of earlier runs, of small files and of large ones, until files are under way.
+    known: [Option<Setting>; 2],
+}
+
+/// A channel with transfers.
+#[derive(Debug)]
+pub(crate) struct Channel<'a> {
+    tuning: &'a Tuning,
+    streams: Option<u32>,
+}
+
+/// A connection that copies files.
+pub(super) struct Worker(Arc<CopyState>);
+
+impl Tuning {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// The streams of the next large file on a long path.
+    pub(crate) fn streams(&self) -> u32 {
+        let state = self.state();
+        let asked = state.run.as_ref().map(|run| run.climber.asked().streams);
+        asked.unwrap_or(STREAMS)
+    }
+
+    /// Files at once; `None` leaves them to the rules.
+    pub(super) fn files(&self) -> Option<u32> {
+        self.state().files
+    }
+
+    /// Files at once at most, where the rules allow so many.
+    pub(crate) fn most_files(&self, rules: u32) -> u32 {
+        let state = self.state();
+        let most = state.run.as_ref().map(|run| run.bounds.most.files);
+        most.map_or(rules, |most| most.max(rules))
+    }
+
+    /// Counts a channel in until the result is dropped; `streams` where they are a choice.
+    pub(crate) fn channel(&self, streams: Option<u32>) -> Channel<'_> {
+        let mut state = self.state();
+        state.channels.push(streams);
+        state.is_stirred = true;
+        Channel {
+            tuning: self,
+            streams,
+        }
+    }
+
+    /// Says whether a connection is to end.
+    pub(crate) fn has_surplus(&self) -> bool {
+        self.state().has_surplus()
+    }
+
+    /// Says whether the connection that asks is to end.
+    pub(crate) fn leave(&self) -> bool {
+        let mut state = self.state();
+        let leaves = state.has_surplus();
+        state.leaving += u32::from(leaves);
+        leaves
+    }
+
+    /// Waits until more files at once are wanted than there are connections, and one waits.
+    pub(super) async fn lacks(&self, queue: &Queue) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.state().lacks() && queue.has_files() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Notes that a server takes no further connection.
+    pub(super) fn note_refused(&self) {
+        let mut state = self.state();
+        if !state.lacks() {
+            return;
+        }
+        let most = state.workers.max(1);
+        state.files = Some(most);
+        if let Some(run) = &mut state.run {
+            run.bounds.most.files = most;
+            run.bounds.least.files = run.bounds.least.files.min(most);
+            run.climber.bound(run.bounds);
+        }
+    }
+
+    /// Notes a transfer whose path is to be measured.
+    pub(super) fn note(&self, watch: &Arc<Watch>, way: Way) {
+        if let Some(run) = &mut self.state().run {
+            run.meter.note(watch, way);
+        }
+    }
+}
+
+impl State {
+    fn has_surplus(&self) -> bool {
+        let stay = self.workers.saturating_sub(self.leaving);
+        self.files.is_some_and(|files| stay > files.max(1))
+    }
+
+    fn lacks(&self) -> bool {
+        self.files.is_some_and(|files| self.workers < files)
+    }
+
+    /// The setting in force; no number of files where channels came or went.
+    fn in_force(&self) -> Setting {
+        let mut streams = self.channels.iter().flatten();
+        let first = streams.next().copied().unwrap_or(1);
+        let files = match self.is_stirred {
+            true => 0,
+            false => u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
+        };
+        Setting {
+            streams: if streams.all(|other| *other == first) {
+                first
+            } else {
+                0
+            },
+            files,
+        }
+    }
+}
+
+impl Drop for Channel<'_> {
+    fn drop(&mut self) {
+        let mut state = self.tuning.state();
+        let at = state.channels.iter().position(|one| *one == self.streams);
+        if let Some(at) = at {
+            state.channels.swap_remove(at);
+        }
+        state.is_stirred = true;
+    }
+}
+
+impl Worker {
+    /// Counts a connection in until the result is dropped.
+    pub(super) fn of(shared: Arc<CopyState>) -> Self {
+        shared.tuning.state().workers += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let mut state = self.0.tuning.state();
+        state.workers = state.workers.saturating_sub(1);
+        state.leaving = state.leaving.min(state.workers).saturating_sub(1);
+    }
+}
+
+/// The bounds of a copy on this route.
+fn bounds(options: &CopyOptions, route: Route) -> Bounds {
+    let extended = route.mode == Mode::Extended;
+    let most = match extended {
+        true => (MOST_STREAMS, MOST_FILES.0),
+        false => (1, MOST_FILES.1),
+    };
+    let one = Setting {
+        streams: 1,
+        files: 1,
+    };
+    let mut bounds = Bounds {
+        least: one,
+        most: Setting {
+            streams: most.0,
+            files: most.1.max(route.files),
+        },
+        connections: MOST_CONNECTIONS,
+    };
+    if let Some(streams) = options.parallel.filter(|_| extended) {
+        (bounds.least.streams, bounds.most.streams) = (streams, streams);
+    }
+    if let Some(files) = options.concurrency {
+        (bounds.least.files, bounds.most.files) = (files, files);
+    }
+    let least = bounds.least.streams.saturating_mul(bounds.least.files);
+    bounds.connections = bounds.connections.max(least);
+    bounds
+}
+
+impl CopyState {
+    /// The ends and the way of the data of large files, or of small ones.
+    fn ends(&self, route: Route, large: bool) -> Ends {
+        let name = |site: &Option<Site>| {
+            let named = site.as_ref().map(ToString::to_string);
+            named.unwrap_or_else(|| "-".to_owned())
+        };
+        let mode = match route.mode {
+            Mode::Extended => "extended",
+            _ => "stream",
+        };
+        let files = if large { "large" } else { "small" };
+        let stack = &self.options.connect.stack;
+        Ends {
+            source: name(&self.source),
+            destination: name(&self.destination),
+            way: format!("{mode},{files},{stack}"),
+        }
+    }
+
+    /// What served best in earlier runs, for small files and for large ones.
+    async fn known(&self, route: Route) -> [Option<Setting>; 2] {
+        let mut known = [None, None];
+        let Some(path) = &self.options.memory else {
+            return known;
+        };
+        for (known, large) in known.iter_mut().zip([false, true]) {
+            match memory::recall(path, &self.ends(route, large)).await {
+                Ok(setting) => *known = setting,
+                Err(warning) => {
+                    self.warn(&warning);
+                    break;
+                }
+            }
+        }
+        known
+    }
+
+    /// Begins to measure a copy where that can help, with the settings of earlier runs.
+    pub(super) async fn begin_tuning(&self, route: Route) {
+        let climbs = route.round_trip >= NEAR;
+        if !climbs && !self.options.polite {
+            return;
+        }
+        let bounds = bounds(&self.options, route);
+        let known = match climbs {
+            true => self.known(route).await,
+            false => [None, None],
+        };
+        let [_, large] = known;
+        let streams = large.map_or(STREAMS, |known| known.streams);
+        let first = Setting { streams, files: 1 };
+        self.tuning.state().run = Some(Run {
+            climber: Climber::new(first, bounds),
+            polite: self.options.polite.then(|| Polite::new(bounds)),
+            meter: Meter::new(route.is_between),
+            bounds,
+            climbs,
+            known,
+        });
+    }
+
+    /// Measures each period and chooses the setting of the next, for ever.
+    pub(super) async fn tune(&self, route: Route) -> Infallible {
+        let period = match route.is_between {
+            true => PERIOD.1,
+            false => PERIOD.0,
+        };
+        let mut since = Instant::now();
+        let mut moved = self.moved();
+        loop {
+            tokio::time::sleep(period).await;
+            let (took, now) = (since.elapsed(), self.moved());
+            let bytes = now.saturating_sub(moved);
+            (since, moved) = (Instant::now(), now);
+            self.take_period(took, bytes);
+            self.tuning.changed.notify_waiters();
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        let counts = self.totals.counts();
+        let files = counts.files_done.saturating_mul(FILE);
+        counts.bytes_moved.saturating_add(files)
+    }
+
+    /// Takes a period, in which so many bytes moved.
+    fn take_period(&self, took: Duration, bytes: u64) {
+        let waits = self.queue.has_files();
+        let mut state = self.tuning.state();
+        let state = &mut *state;
+        let mut in_force = state.in_force();
+        state.is_stirred = false;
+        let has_streams = state.channels.iter().any(Option::is_some);
+        let channels = u32::try_from(state.channels.len()).unwrap_or(u32::MAX);
+        let Some(run) = &mut state.run else { return };
+        let path = run.meter.take(took);
+        let before = run.climber.asked();
+        if channels > 0
+            && let Some(known) = run
+                .known
+                .get_mut(usize::from(has_streams))
+                .and_then(Option::take)
+        {
+            run.known = [None, None];
+            run.climber = Climber::new(known, run.bounds);
+            state.files = Some(run.climber.asked().files);
+        }
+        let now = Setting {
+            streams: in_force.streams.max(1),
+            files: channels.max(1),
+        };
+        let yields = self.be_polite(run, path.round_trip, per_second(bytes, took), now);
+        if self.options.concurrency.is_some() {
+            in_force.files = run.climber.asked().files;
+        }
+        // The last files: connections without one wait for those of others.
+        let is_end = !waits && channels != 1;
+        if run.climbs && !is_end {
+            run.climber.handle(&Period {
+                took,
+                bytes,
+                in_force,
+                has_streams,
+                waits,
+                sender: path.sender,
+            });
+        }
+        let asked = run.climber.asked();
+        let is_known = state.files.is_some() || run.climber.best().is_some();
+        state.files = match yields {
+            _ if self.options.concurrency.is_some() => None,
+            Some(most) if !run.climbs || !is_known => Some(most),
+            _ => is_known.then_some(asked.files),
+        };
+        if asked != before {
+            let Setting { streams, files } = asked;
+            self.note(&format!("tuning: {streams} streams, {files} files at once"));
+        }
+    }
+
+    /// Leaves the path to others where its round trip says so; gives the most files at once then.
+    fn be_polite(
+        &self,
+        run: &mut Run,
+        round_trip: Option<Duration>,
+        rate: f64,
+        now: Setting,
+    ) -> Option<u32> {
+        let polite = run.polite.as_mut()?;
+        if let Some(round_trip) = round_trip {
+            let before = polite.bounds();
+            polite.handle(round_trip, rate, now);
+            if polite.bounds() != before {
+                run.climber.bound(polite.bounds());
+            }
+            if let Some(limit) = &self.options.connect.rate_limit {
+                limit.yield_to(polite.rate());
+            }
+        }
+        let most = polite.bounds().most.files;
+        (most < run.bounds.most.files).then_some(most)
+    }
+
+    /// Keeps the setting that served best for the next run, and tells it.
+    pub(super) async fn end_tuning(&self, route: Route) {
+        let Some(run) = self.tuning.state().run.take() else {
+            return;
+        };
+        if let Some(limit) = self
+            .options
+            .connect
+            .rate_limit
+            .as_ref()
+            .filter(|_| run.polite.is_some())
+        {
+            limit.yield_to(None);
+        }
+        let Some(best) = run.climber.best() else {
+            return;
+        };
+        let Setting { streams, files } = best.setting;
+        let has_streams = run.climber.has_streams();
+        let tuned = Tuned {
+            streams: has_streams.then_some(streams),
+            files,
+            rate: best.rate,
+        };
+        *lock(&self.totals.tuned) = Some(tuned);
+        // A path that was left to others tells nothing of itself.
+        let is_own = run
+            .polite
+            .is_none_or(|polite| polite.bounds() == run.bounds);
+        if let Some(path) = self.options.memory.as_ref().filter(|_| is_own) {
+            memory::keep(
+                path,
+                &self.ends(route, has_streams),
+                best.setting,
+                best.rate,
+            )
+            .await;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_second(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / took.as_secs_f64().max(1e-3)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! `Meter`: the measurements of the senders of a period, from the watches of its transfers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridftp_data::{Stage, Watch};
+use xio_core::PathStats;
+
+use super::climb::{Limit, Sender};
+use crate::explain::Way;
+
+/// Transfers of one period that are measured.
+const MOST: usize = 1024;
+/// Part of the time that names the limit of a sender.
+const MAINLY: f64 = 0.5;
+
+/// A transfer, with its measurements of the periods before.
+#[derive(Debug)]
+struct Measured {
+    watch: Arc<Watch>,
+    way: Way,
+    told: Option<PathStats>,
+}
+
+/// The measurements of one period.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    pub(super) sender: Option<Sender>,
+    /// The longest smoothed round trip of a connection that moves data.
+    pub(super) round_trip: Option<Duration>,
+}
+
+/// Transfers that are measured.
+#[derive(Debug)]
+pub(super) struct Meter {
+    transfers: Vec<Measured>,
+    is_between: bool,
+}
+
+impl Meter {
+    /// `is_between` says whether no data passes this machine.
+    pub(super) fn new(is_between: bool) -> Self {
+        Self {
+            transfers: Vec::new(),
+            is_between,
+        }
+    }
+
+    /// Has a transfer measured until its end.
+    pub(super) fn note(&mut self, watch: &Arc<Watch>, way: Way) {
+        if self.is_between || self.transfers.len() >= MOST {
+            return;
+        }
+        watch.measure();
+        self.transfers.push(Measured {
+            watch: Arc::clone(watch),
+            way,
+            told: None,
+        });
+    }
+
+    /// The measurements since the last call.
+    pub(super) fn take(&mut self, took: Duration) -> Path {
+        let mut path = Path::default();
+        let (mut all, mut connections) = (None::<PathStats>, 0);
+        for transfer in &mut self.transfers {
+            if let Stage::Moving { connections: n, .. } = transfer.watch.stage() {
+                path.round_trip = path.round_trip.max(transfer.watch.round_trip());
+                connections += if transfer.way == Way::Upload { n } else { 0 };
+            }
+            if let Some(now) = transfer.watch.path() {
+                let before = transfer.told.replace(now).unwrap_or_default();
+                let since = now.since(before);
+                all = Some(all.map_or(since, |all| all.and(since)));
+            }
+        }
+        // A transfer that nobody else holds has ended.
+        let goes_on =
+            |it: &Measured| it.watch.stage() != Stage::Ended && Arc::strong_count(&it.watch) > 1;
+        self.transfers.retain(goes_on);
+        path.sender = all.map(|all| sender(all, took.as_secs_f64() * f64::from(connections)));
+        path
+    }
+}
+
+/// The limit and the loss of senders whose connections had so many seconds together.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn sender(path: PathStats, seconds: f64) -> Sender {
+    let sent = path.sent.unwrap_or(0) as f64;
+    let loss = path.retransmitted.unwrap_or(0) as f64 / sent.max(1.0);
+    let time = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+    let busy = time(path.busy);
+    let limit = if path.busy.is_none() || sent == 0.0 || seconds <= 0.0 {
+        None
+    } else if busy < MAINLY * seconds {
+        Some(Limit::Source)
+    } else if time(path.receiver_full) > MAINLY * busy {
+        Some(Limit::Receiver)
+    } else if time(path.buffer_full) > MAINLY * busy {
+        Some(Limit::Buffer)
+    } else {
+        Some(Limit::Path)
+    };
+    Sender {
+        limit,
+        loss: loss.min(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(busy: u64, receiver: u64, buffer: u64) -> PathStats {
+        let mut path = PathStats::new();
+        let time = |ms| Some(Duration::from_millis(ms));
+        (path.busy, path.receiver_full, path.buffer_full) =
+            (time(busy), time(receiver), time(buffer));
+        (path.sent, path.retransmitted) = (Some(1000), Some(10));
+        path
+    }
+
+    #[test]
+    fn the_times_of_the_sender_name_its_limit() {
+        for (times, limit) in [
+            ((2000, 1500, 100), Limit::Receiver),
+            ((2000, 100, 1500), Limit::Buffer),
+            ((2000, 100, 100), Limit::Path),
+            ((500, 400, 0), Limit::Source),
+        ] {
+            let sender = sender(stats(times.0, times.1, times.2), 2.0);
+            assert_eq!(sender.limit, Some(limit), "{times:?}");
+            assert!((sender.loss - 0.01).abs() < 1e-9);
+        }
+        assert_eq!(sender(PathStats::new(), 2.0).limit, None);
+    }
+
+    #[test]
+    fn a_transfer_is_measured_until_its_end() {
+        let mut meter = Meter::new(false);
+        let watch = Arc::new(Watch::new());
+        meter.note(&watch, Way::Upload);
+        assert!(meter.take(Duration::from_secs(1)).sender.is_none());
+        assert_eq!(meter.transfers.len(), 1);
+        drop(watch);
+        meter.take(Duration::from_secs(1));
+        assert!(meter.transfers.is_empty());
+        let (many, mut meter) = (Arc::new(Watch::new()), Meter::new(false));
+        for _ in 0..2 * MOST {
+            meter.note(&many, Way::Download);
+        }
+        assert_eq!(meter.transfers.len(), MOST);
+        let mut between = Meter::new(true);
+        between.note(&many, Way::Upload);
+        assert!(between.transfers.is_empty());
+    }
+}

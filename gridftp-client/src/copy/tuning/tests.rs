@@ -1,0 +1,145 @@
+//! A copy that is measured: its channels, its connections, and the memory of its path.
+
+use super::*;
+use crate::copy::job::{FileJob, Item};
+
+const FAR: Route = Route {
+    round_trip: Duration::from_millis(50),
+    mode: Mode::Extended,
+    is_between: false,
+    files: 4,
+};
+
+fn wait_in(shared: &CopyState) {
+    let job = FileJob::new(b"/a".to_vec(), b"/b".to_vec());
+    shared.queue.push(Item::File(Box::new(job)));
+}
+
+/// Runs a copy of large files for so many periods, over a path that gives each stream and each file
+/// so many bytes a second, up to its capacity.
+async fn run(shared: &CopyState, periods: u32, [stream, file, capacity]: [u64; 3]) {
+    let tuning = &shared.tuning;
+    let mut channels = vec![(tuning.channel(Some(tuning.streams())), tuning.streams())];
+    for _ in 0..periods {
+        tokio::time::sleep(PERIOD.0).await;
+        let files = tuning.files().unwrap_or(1) as usize;
+        channels.truncate(files);
+        channels.retain(|(_, streams)| *streams == tuning.streams());
+        while channels.len() < files {
+            channels.push((tuning.channel(Some(tuning.streams())), tuning.streams()));
+        }
+        let rate = |streams: u32| file.min(stream * u64::from(streams));
+        let all: u64 = channels.iter().map(|(_, streams)| rate(*streams)).sum();
+        shared.totals.moved(all.min(capacity));
+    }
+}
+
+async fn tuned(shared: &CopyState, route: Route, path: [u64; 3]) {
+    shared.begin_tuning(route).await;
+    wait_in(shared);
+    tokio::select! {
+        biased;
+        never = shared.tune(route) => match never {},
+        () = run(shared, 200, path) => {}
+    }
+    shared.end_tuning(route).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_served_best_is_the_start_of_the_next_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = CopyState::plain();
+    first.options.memory = Some(dir.path().join("paths"));
+    tuned(&first, FAR, [5_000_000, u64::MAX, 60_000_000]).await;
+    let told = lock(&first.totals.tuned).unwrap();
+    let streams = told.streams.unwrap();
+    let all = streams * told.files;
+    assert!((11..=16).contains(&all), "{told:?}");
+    assert!(told.rate >= 54_000_000, "{told:?}");
+    for (memory, parallel, expected) in [
+        (first.options.memory.clone(), None, streams),
+        (None, None, STREAMS),
+        (first.options.memory.clone(), Some(3), 3),
+    ] {
+        let mut next = CopyState::plain();
+        (next.options.memory, next.options.parallel) = (memory, parallel);
+        next.begin_tuning(FAR).await;
+        assert_eq!(next.tuning.streams(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_at_once_follow_their_rate_and_the_caller() {
+    let path = [u64::MAX >> 8, 10_000_000, 60_000_000];
+    let shared = CopyState::plain();
+    tuned(&shared, FAR, path).await;
+    let told = lock(&shared.totals.tuned).unwrap();
+    assert!((6..=8).contains(&told.files), "{told:?}");
+    let mut fixed = CopyState::plain();
+    fixed.options.concurrency = Some(1);
+    tuned(&fixed, FAR, path).await;
+    assert_eq!(lock(&fixed.totals.tuned).unwrap().files, 1);
+    assert_eq!(fixed.tuning.files(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_near_path_is_left_to_the_rules() {
+    let shared = CopyState::plain();
+    let near = Route {
+        round_trip: Duration::from_millis(1),
+        ..FAR
+    };
+    tuned(&shared, near, [1_000_000, u64::MAX, u64::MAX]).await;
+    assert_eq!(*lock(&shared.totals.tuned), None);
+    assert_eq!(
+        (shared.tuning.files(), shared.tuning.streams()),
+        (None, STREAMS)
+    );
+}
+
+#[tokio::test]
+async fn connections_come_and_go_with_the_files_at_once() {
+    let shared = Arc::new(CopyState::plain());
+    shared.begin_tuning(FAR).await;
+    let tuning = &shared.tuning;
+    let mut workers: Vec<_> = (0..3).map(|_| Worker::of(Arc::clone(&shared))).collect();
+    assert!(!tuning.has_surplus() && !tuning.leave());
+    tuning.state().files = Some(1);
+    let leaving: Vec<bool> = (0..3).map(|_| tuning.leave()).collect();
+    assert_eq!(leaving, [true, true, false]);
+    workers.truncate(1);
+    assert!(!tuning.has_surplus());
+    tuning.state().files = Some(4);
+    wait_in(&shared);
+    tuning.lacks(&shared.queue).await;
+    // A server takes no more.
+    tuning.note_refused();
+    assert_eq!(tuning.files(), Some(1));
+    let lacks = tuning.lacks(&shared.queue);
+    let waited = tokio::time::timeout(Duration::from_millis(1), lacks).await;
+    assert!(waited.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_the_memory_that_is_none_is_told_once() {
+    use crate::progress::{Event, Observer, Totals};
+
+    #[derive(Default)]
+    struct Warnings(Mutex<Vec<String>>);
+    impl Observer for Warnings {
+        fn event(&self, event: &Event<'_>) {
+            if let Event::Warning(text) = event {
+                lock(&self.0).push((*text).to_owned());
+            }
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("paths");
+    std::fs::write(&path, "not this").unwrap();
+    let options = CopyOptions::default().memory(path);
+    let (warnings, totals) = (Arc::new(Warnings::default()), Arc::new(Totals::default()));
+    let observer = Arc::clone(&warnings) as Arc<dyn Observer>;
+    let shared = CopyState::new(options, observer, totals, None, None, None);
+    shared.begin_tuning(FAR).await;
+    assert_eq!(lock(&warnings.0).len(), 1);
+}
