@@ -7,6 +7,10 @@ use std::time::Duration;
 use xio::rate::Rate;
 use xio_core::{ByteSize, DynLayer, DynStack, Plan};
 
+/// Time between two grants, in microseconds: the bytes of longer ones are a burst that fills the queue
+/// of a slower link.
+const PERIOD: &str = "period=5000";
+
 /// A bound on the bytes that all data connections of this end with it, or with a clone of it, send
 /// in a second, and as many that they receive: those that pass the stack, under TLS or Grid security.
 /// It may be changed at any time. Bytes between two servers count where they pass this machine.
@@ -22,8 +26,9 @@ pub struct RateLimit {
 impl RateLimit {
     /// At most so many bytes a second; `None` for any number, until it is [set](Self::set).
     pub fn new(rate: Option<u64>) -> Self {
+        let options = PERIOD.parse().unwrap_or_default();
         let limit = Self {
-            layer: Rate::new().shared(),
+            layer: Rate::new().with_options(options).shared(),
             bound: Arc::default(),
             yielded: Arc::new(AtomicU64::new(u64::MAX)),
         };
@@ -45,12 +50,15 @@ impl RateLimit {
         self.apply();
     }
 
+    /// The lower of both bounds.
+    pub(crate) fn least(&self) -> Option<u64> {
+        let [bound, yielded] = [&self.bound, &self.yielded].map(|it| it.load(Ordering::Relaxed));
+        Some(bound.min(yielded)).filter(|least| *least < u64::MAX)
+    }
+
     /// Has connections keep to the lower bound.
     fn apply(&self) {
-        let [bound, yielded] = [&self.bound, &self.yielded].map(|it| it.load(Ordering::Relaxed));
-        let least = bound.min(yielded);
-        let rate = (least < u64::MAX).then(|| ByteSize::new(least));
-        self.layer.set(rate);
+        self.layer.set(self.least().map(ByteSize::new));
     }
 
     /// Whether so many bytes in this time are nine tenths of the present bound.
@@ -64,5 +72,23 @@ impl RateLimit {
         let plan: Plan = "rate".parse().expect("it is the name of a driver");
         let entry = plan.entries().first().expect("it has one entry");
         stack.layer(DynLayer::new(self.layer.clone()), entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_yields_within_the_bound() {
+        let limit = RateLimit::new(Some(10));
+        limit.yield_to(Some(5));
+        assert_eq!(limit.least(), Some(5));
+        limit.set(Some(3));
+        assert_eq!(limit.least(), Some(3));
+        limit.set(None);
+        assert_eq!(limit.least(), Some(5));
+        limit.yield_to(None);
+        assert_eq!(limit.least(), None);
     }
 }

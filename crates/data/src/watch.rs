@@ -58,8 +58,8 @@ pub struct Watch {
     measures: AtomicBool,
     times: Mutex<Times>,
     path: Mutex<Option<PathStats>>,
-    /// The last round trip in microseconds; 0 for none.
-    round_trip: AtomicU64,
+    /// The last round trip and the least one, in microseconds; 0 for none.
+    round_trip: [AtomicU64; 2],
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
     arrived: Mutex<Gather>,
     /// Whether to skip the rest of the file.
@@ -89,7 +89,7 @@ impl Watch {
             measures: AtomicBool::new(false),
             times: Mutex::default(),
             path: Mutex::default(),
-            round_trip: AtomicU64::new(0),
+            round_trip: Default::default(),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
             digest: Mutex::default(),
@@ -180,15 +180,26 @@ impl Watch {
     }
 
     /// The smoothed round trip of the data connection that was measured last, of either direction,
-    /// as [`path`](Self::path).
-    pub fn round_trip(&self) -> Option<Duration> {
-        let micros = self.round_trip.load(Ordering::Relaxed);
-        (micros > 0).then(|| Duration::from_micros(micros))
+    /// and the least of all so far; measured as [`path`](Self::path).
+    pub fn round_trip(&self) -> Option<(Duration, Duration)> {
+        let [last, least] = self
+            .round_trip
+            .each_ref()
+            .map(|it| it.load(Ordering::Relaxed));
+        let times = (Duration::from_micros(last), Duration::from_micros(least));
+        (last > 0).then_some(times)
     }
 
     pub(crate) fn note_round_trip(&self, round_trip: Duration) {
-        let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
-        self.round_trip.store(micros, Ordering::Relaxed);
+        let micros = u64::try_from(round_trip.as_micros())
+            .unwrap_or(u64::MAX)
+            .max(1);
+        let [last, least] = &self.round_trip;
+        let before = least.load(Ordering::Relaxed);
+        if before == 0 || micros < before {
+            least.store(micros, Ordering::Relaxed);
+        }
+        last.store(micros, Ordering::Relaxed);
     }
 
     /// Adds measurements of one connection that were not told before.
@@ -417,6 +428,22 @@ mod tests {
                 Default::default()
             };
             assert_eq!(watch.times(), expected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_round_trip_and_the_least_are_told() {
+        let watch = Watch::new();
+        assert_eq!(watch.round_trip(), None);
+        let ms = Duration::from_millis;
+        for (now, least) in [(40, 40), (20, 20), (60, 20)] {
+            watch.note_round_trip(ms(now));
+            assert_eq!(watch.round_trip(), Some((ms(now), ms(least))));
         }
     }
 }

@@ -181,7 +181,9 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
                 shared.totals.all_found();
             }
             deeper = shared.queue.deeper_than(depth), if ruled && started < limit => {
-                if deeper {
+                if deeper && shared.tuning.files().is_some() {
+                    // The rules have ended meanwhile.
+                } else if deeper {
                     workers.spawn(worker(Arc::clone(shared), None, Task::Copy));
                     started += 1;
                     copying += 1;

@@ -26,8 +26,8 @@ struct Measured {
 #[derive(Debug, Default)]
 pub(super) struct Path {
     pub(super) sender: Option<Sender>,
-    /// The longest smoothed round trip of a connection that moves data.
-    pub(super) round_trip: Option<Duration>,
+    /// The longest smoothed round trip of a connection that moves data, and the least so far.
+    pub(super) round_trip: Option<(Duration, Duration)>,
 }
 
 /// Transfers that are measured.
@@ -65,7 +65,13 @@ impl Meter {
         let (mut all, mut connections) = (None::<PathStats>, 0);
         for transfer in &mut self.transfers {
             if let Stage::Moving { connections: n, .. } = transfer.watch.stage() {
-                path.round_trip = path.round_trip.max(transfer.watch.round_trip());
+                let told = transfer.watch.round_trip();
+                path.round_trip = match (path.round_trip, told) {
+                    (Some((now, least)), Some((other, lesser))) => {
+                        Some((now.max(other), least.min(lesser)))
+                    }
+                    (one, other) => one.or(other),
+                };
                 connections += if transfer.way == Way::Upload { n } else { 0 };
             }
             if let Some(now) = transfer.watch.path() {

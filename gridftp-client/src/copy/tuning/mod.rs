@@ -10,6 +10,7 @@ pub(crate) mod memory;
 mod polite;
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use super::lock;
 use super::queue::Queue;
 use super::state::{CopyState, NEAR};
 use crate::explain::{Tuned, Way};
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, RateLimit};
 use crate::url::Site;
 
 /// Streams of a large file on a long path of which nothing is known.
@@ -211,6 +212,93 @@ impl State {
     }
 }
 
+impl State {
+    /// Takes a period; gives the setting that is asked for where it is another.
+    fn take(
+        &mut self,
+        took: Duration,
+        bytes: u64,
+        waits: bool,
+        options: &CopyOptions,
+    ) -> Option<Setting> {
+        let mut in_force = self.in_force();
+        self.is_stirred = false;
+        let has_streams = self.channels.iter().any(Option::is_some);
+        let channels = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
+        let run = self.run.as_mut()?;
+        let path = run.meter.take(took);
+        let before = run.climber.asked();
+        if channels > 0 && run.start(has_streams) {
+            self.files = Some(run.climber.asked().files);
+        }
+        let now = Setting {
+            streams: in_force.streams.max(1),
+            files: channels.max(1),
+        };
+        let limit = options.connect.rate_limit.as_ref();
+        let yields = run.be_polite(path.round_trip, per_second(bytes, took), now, limit);
+        if options.concurrency.is_some() {
+            in_force.files = run.climber.asked().files;
+        }
+        // The last files: connections without one wait for those of others.
+        let is_end = !waits && channels != 1;
+        if run.climbs && !is_end {
+            run.climber.handle(&Period {
+                took,
+                bytes,
+                in_force,
+                has_streams,
+                waits,
+                sender: path.sender,
+            });
+        }
+        let asked = run.climber.asked();
+        let is_known = self.files.is_some() || run.climber.best().is_some();
+        self.files = match yields {
+            _ if options.concurrency.is_some() => None,
+            Some(most) if !run.climbs || !is_known => Some(most),
+            None if !run.climbs => None,
+            _ => is_known.then_some(asked.files),
+        };
+        (asked != before).then_some(asked)
+    }
+}
+
+impl Run {
+    /// Takes the setting of an earlier run, once files are under way.
+    fn start(&mut self, has_streams: bool) -> bool {
+        let known = std::mem::take(&mut self.known);
+        let Some(known) = known.get(usize::from(has_streams)).copied().flatten() else {
+            return false;
+        };
+        self.climber = Climber::new(known, self.bounds);
+        true
+    }
+
+    /// Leaves the path to others where its round trip says so; gives the most files at once then.
+    fn be_polite(
+        &mut self,
+        round_trip: Option<(Duration, Duration)>,
+        rate: f64,
+        now: Setting,
+        limit: Option<&RateLimit>,
+    ) -> Option<u32> {
+        let polite = self.polite.as_mut()?;
+        if let Some(round_trip) = round_trip {
+            let before = polite.bounds();
+            polite.handle(round_trip, rate, now);
+            if polite.bounds() != before {
+                self.climber.bound(polite.bounds());
+            }
+            if let Some(limit) = limit {
+                limit.yield_to(polite.rate());
+            }
+        }
+        let most = polite.bounds().most.files;
+        (most < self.bounds.most.files).then_some(most)
+    }
+}
+
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
         let mut state = self.tuning.state();
@@ -288,10 +376,22 @@ impl CopyState {
         }
     }
 
+    /// The file of what served best, of a copy that chooses its numbers itself.
+    fn memory(&self) -> Option<&PathBuf> {
+        let CopyOptions {
+            memory,
+            parallel,
+            concurrency,
+            ..
+        } = &self.options;
+        let is_free = parallel.is_none() && concurrency.is_none();
+        memory.as_ref().filter(|_| is_free)
+    }
+
     /// What served best in earlier runs, for small files and for large ones.
     async fn known(&self, route: Route) -> [Option<Setting>; 2] {
         let mut known = [None, None];
-        let Some(path) = &self.options.memory else {
+        let Some(path) = self.memory() else {
             return known;
         };
         for (known, large) in known.iter_mut().zip([false, true]) {
@@ -357,79 +457,10 @@ impl CopyState {
     /// Takes a period, in which so many bytes moved.
     fn take_period(&self, took: Duration, bytes: u64) {
         let waits = self.queue.has_files();
-        let mut state = self.tuning.state();
-        let state = &mut *state;
-        let mut in_force = state.in_force();
-        state.is_stirred = false;
-        let has_streams = state.channels.iter().any(Option::is_some);
-        let channels = u32::try_from(state.channels.len()).unwrap_or(u32::MAX);
-        let Some(run) = &mut state.run else { return };
-        let path = run.meter.take(took);
-        let before = run.climber.asked();
-        if channels > 0
-            && let Some(known) = run
-                .known
-                .get_mut(usize::from(has_streams))
-                .and_then(Option::take)
-        {
-            run.known = [None, None];
-            run.climber = Climber::new(known, run.bounds);
-            state.files = Some(run.climber.asked().files);
-        }
-        let now = Setting {
-            streams: in_force.streams.max(1),
-            files: channels.max(1),
-        };
-        let yields = self.be_polite(run, path.round_trip, per_second(bytes, took), now);
-        if self.options.concurrency.is_some() {
-            in_force.files = run.climber.asked().files;
-        }
-        // The last files: connections without one wait for those of others.
-        let is_end = !waits && channels != 1;
-        if run.climbs && !is_end {
-            run.climber.handle(&Period {
-                took,
-                bytes,
-                in_force,
-                has_streams,
-                waits,
-                sender: path.sender,
-            });
-        }
-        let asked = run.climber.asked();
-        let is_known = state.files.is_some() || run.climber.best().is_some();
-        state.files = match yields {
-            _ if self.options.concurrency.is_some() => None,
-            Some(most) if !run.climbs || !is_known => Some(most),
-            _ => is_known.then_some(asked.files),
-        };
-        if asked != before {
-            let Setting { streams, files } = asked;
+        let changed = self.tuning.state().take(took, bytes, waits, &self.options);
+        if let Some(Setting { streams, files }) = changed {
             self.note(&format!("tuning: {streams} streams, {files} files at once"));
         }
-    }
-
-    /// Leaves the path to others where its round trip says so; gives the most files at once then.
-    fn be_polite(
-        &self,
-        run: &mut Run,
-        round_trip: Option<Duration>,
-        rate: f64,
-        now: Setting,
-    ) -> Option<u32> {
-        let polite = run.polite.as_mut()?;
-        if let Some(round_trip) = round_trip {
-            let before = polite.bounds();
-            polite.handle(round_trip, rate, now);
-            if polite.bounds() != before {
-                run.climber.bound(polite.bounds());
-            }
-            if let Some(limit) = &self.options.connect.rate_limit {
-                limit.yield_to(polite.rate());
-            }
-        }
-        let most = polite.bounds().most.files;
-        (most < run.bounds.most.files).then_some(most)
     }
 
     /// Keeps the setting that served best for the next run, and tells it.
@@ -457,11 +488,11 @@ impl CopyState {
             rate: best.rate,
         };
         *lock(&self.totals.tuned) = Some(tuned);
-        // A path that was left to others tells nothing of itself.
+        // A path that was left to others tells nothing of itself, nor do numbers of the caller.
         let is_own = run
             .polite
             .is_none_or(|polite| polite.bounds() == run.bounds);
-        if let Some(path) = self.options.memory.as_ref().filter(|_| is_own) {
+        if let Some(path) = self.memory().filter(|_| is_own) {
             memory::keep(
                 path,
                 &self.ends(route, has_streams),

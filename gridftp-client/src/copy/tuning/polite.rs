@@ -64,10 +64,15 @@ impl Polite {
         self.rate.map(|rate| rate as u64)
     }
 
-    /// Takes a period with its smoothed round trip, in which `rate` bytes a second moved with the
-    /// numbers of `setting`.
-    pub(crate) fn handle(&mut self, round_trip: Duration, rate: f64, setting: Setting) {
-        let least = self.least.map_or(round_trip, |least| least.min(round_trip));
+    /// Takes a period with its smoothed round trip, and the least so far, in which `rate` bytes a
+    /// second moved with the numbers of `setting`.
+    pub(crate) fn handle(
+        &mut self,
+        (round_trip, least): (Duration, Duration),
+        rate: f64,
+        setting: Setting,
+    ) {
+        let least = self.least.map_or(least, |before| before.min(least));
         self.least = Some(least);
         self.since = self.since.saturating_add(1);
         if round_trip * 100 > least * LONG {
@@ -159,7 +164,7 @@ mod tests {
             });
             let streams = setting.streams * setting.files;
             let (round_trip, rate) = path.period(polite, streams);
-            polite.handle(round_trip, rate, setting);
+            polite.handle((round_trip, round_trip), rate, setting);
             told.push((round_trip, rate));
         }
         told
@@ -173,10 +178,10 @@ mod tests {
             streams: 4,
             files: 2,
         };
-        polite.handle(short, 1e6, setting);
+        polite.handle((short, short), 1e6, setting);
         let mut seen = Vec::new();
         for _ in 0..4 * PAUSE {
-            polite.handle(long, 1e6, setting);
+            polite.handle((long, short), 1e6, setting);
             let now = (polite.now.most, polite.rate());
             if seen.last() != Some(&now) {
                 seen.push(now);
@@ -197,11 +202,12 @@ mod tests {
     fn half_above_the_least_round_trip_is_the_limit() {
         let mut polite = Polite::new(OWN);
         let setting = OWN.most;
-        for ms in [40, 60, 60, 60, 60] {
-            polite.handle(Duration::from_millis(ms), 1e6, setting);
+        let least = Duration::from_millis(40);
+        for ms in [50, 60, 60, 60, 60] {
+            polite.handle((Duration::from_millis(ms), least), 1e6, setting);
         }
         assert_eq!(polite.bounds(), OWN);
-        polite.handle(Duration::from_millis(61), 1e6, setting);
+        polite.handle((Duration::from_millis(61), least), 1e6, setting);
         assert_ne!(polite.bounds(), OWN);
     }
 
@@ -213,7 +219,11 @@ mod tests {
             others: 0.0,
             queue: 0.0,
         };
-        polite.handle(Duration::from_millis(40), 0.0, OWN.most);
+        polite.handle(
+            (Duration::from_millis(40), Duration::from_millis(40)),
+            0.0,
+            OWN.most,
+        );
         path.others = 6e7;
         run(&mut polite, &mut path, 200);
         let told = run(&mut polite, &mut path, 200);
@@ -238,9 +248,10 @@ mod tests {
     #[test]
     fn a_copy_never_starves() {
         let mut polite = Polite::new(OWN);
-        polite.handle(Duration::from_millis(1), 1e6, OWN.least);
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(9));
+        polite.handle((short, short), 1e6, OWN.least);
         for _ in 0..1000 {
-            polite.handle(Duration::from_secs(9), 0.0, OWN.least);
+            polite.handle((long, short), 0.0, OWN.least);
         }
         assert_eq!(polite.rate(), Some(65_536));
     }

@@ -143,3 +143,34 @@ async fn a_file_of_the_memory_that_is_none_is_told_once() {
     shared.begin_tuning(FAR).await;
     assert_eq!(lock(&warnings.0).len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_polite_copy_gives_up_its_numbers_and_its_rate() {
+    let limit = RateLimit::new(None);
+    let mut shared = CopyState::plain();
+    shared.options.polite = true;
+    shared.options.connect.rate_limit = Some(limit.clone());
+    shared.begin_tuning(FAR).await;
+    let (short, long) = (Duration::from_millis(50), Duration::from_millis(80));
+    let now = Setting {
+        streams: 4,
+        files: 4,
+    };
+    {
+        let mut state = shared.tuning.state();
+        let run = state.run.as_mut().unwrap();
+        assert_eq!(
+            run.be_polite(Some((short, short)), 1e6, now, Some(&limit)),
+            None
+        );
+        let mut yields = None;
+        for _ in 0..20 {
+            yields = run.be_polite(Some((long, short)), 1e6, now, Some(&limit));
+        }
+        assert_eq!(yields, Some(1));
+        assert_eq!(run.climber.asked().streams, 1);
+    }
+    assert!(limit.least() < Some(1_000_000) && limit.least().is_some());
+    shared.end_tuning(FAR).await;
+    assert_eq!(limit.least(), None);
+}
