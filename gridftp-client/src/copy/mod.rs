@@ -38,6 +38,7 @@ mod third;
 mod trees;
 mod tuning;
 mod waits;
+mod widths;
 mod window;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

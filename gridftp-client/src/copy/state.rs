@@ -1,11 +1,10 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::path::FtpPath;
@@ -33,15 +32,10 @@ use crate::explain::Way;
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
-use crate::stripes::{PathFacts, Width};
 use crate::url::{Site, encode_pattern, show};
 
 /// Connections at most when the caller does not say.
 const CONNECTIONS: u32 = 4;
-/// Files at least this large are worth several streams and stripes, in bytes.
-const WORTH_STREAMS: u64 = 64 << 20;
-/// A round trip below this is a link on which one stream does best.
-pub(super) const NEAR: Duration = Duration::from_millis(2);
 
 /// State that the connections of a copy share.
 pub(crate) struct CopyState {
@@ -342,43 +336,6 @@ impl CopyState {
         };
     }
 
-    /// The data connections for an item.
-    pub(crate) fn width(&self, item: &Item, path: PathFacts) -> Width {
-        let Item::File(job) = item else {
-            return Width::of_streams(1);
-        };
-        let is_large = is_large(job);
-        let whole = !self.is_partial() && job.held.is_empty() && !job.begun;
-        let stripes = match path.may_stripe && is_large && (whole || path.parts) {
-            true => self.options.stripes.unwrap_or(NonZero::<u32>::MAX),
-            false => NonZero::<u32>::MIN,
-        };
-        // Where each node has a link of its own, one stream fills nine tenths of it.
-        let has_links = path.nodes && stripes > NonZero::<u32>::MIN;
-        let helps = path.round_trip >= NEAR || has_links;
-        let streams = match self.options.parallel {
-            Some(n) => n,
-            None if helps && is_large => self.tuning.streams(),
-            None => 1,
-        };
-        Width { streams, stripes }
-    }
-
-    /// Says whether the streams of an item are chosen by their rate.
-    pub(crate) fn is_tuned(&self, item: &Item, path: PathFacts) -> bool {
-        let large = matches!(item, Item::File(job) if is_large(job));
-        large && self.options.parallel.is_none() && path.round_trip >= NEAR
-    }
-
-    /// Says whether `item` may use a channel of this width. Directories may use any channel to one
-    /// host.
-    pub(crate) fn fits(&self, item: &Item, width: Width, path: PathFacts) -> bool {
-        match item {
-            Item::Dir(_) => !width.is_striped(),
-            Item::File(_) => self.width(item, path) == width,
-        }
-    }
-
     /// Says whether `dir` is known to be at the destination.
     pub(crate) fn is_made(&self, dir: &[u8]) -> bool {
         lock(&self.made).contains(dir)
@@ -496,11 +453,6 @@ impl CopyState {
         self.totals.samples.end(watch);
         done
     }
-}
-
-/// Says whether a file is worth several streams and stripes.
-fn is_large(job: &FileJob) -> bool {
-    job.facts.size >= Some(WORTH_STREAMS)
 }
 
 /// The failure of a part that is not there.

@@ -6,29 +6,25 @@
 
 mod climb;
 mod measure;
-pub(crate) mod memory;
+mod memory;
 mod polite;
+mod run;
 
-use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ftp_wire::command::Mode;
 use gridftp_data::Watch;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use self::climb::{Bounds, Climber, Period, Setting};
 use self::measure::Meter;
-use self::memory::Ends;
 use self::polite::Polite;
 use super::lock;
 use super::queue::Queue;
-use super::state::{CopyState, NEAR};
-use crate::explain::{Tuned, Way};
+use super::state::CopyState;
+use crate::explain::Way;
 use crate::options::{CopyOptions, RateLimit};
-use crate::url::Site;
 
 /// Streams of a large file on a long path of which nothing is known.
 const STREAMS: u32 = 4;
@@ -354,154 +350,6 @@ fn bounds(options: &CopyOptions, route: Route) -> Bounds {
     let least = bounds.least.streams.saturating_mul(bounds.least.files);
     bounds.connections = bounds.connections.max(least);
     bounds
-}
-
-impl CopyState {
-    /// The ends and the way of the data of large files, or of small ones.
-    fn ends(&self, route: Route, large: bool) -> Ends {
-        let name = |site: &Option<Site>| {
-            let named = site.as_ref().map(ToString::to_string);
-            named.unwrap_or_else(|| "-".to_owned())
-        };
-        let mode = match route.mode {
-            Mode::Extended => "extended",
-            _ => "stream",
-        };
-        let files = if large { "large" } else { "small" };
-        let stack = &self.options.connect.stack;
-        Ends {
-            source: name(&self.source),
-            destination: name(&self.destination),
-            way: format!("{mode},{files},{stack}"),
-        }
-    }
-
-    /// The file of what served best, of a copy that chooses its numbers itself.
-    fn memory(&self) -> Option<&PathBuf> {
-        let CopyOptions {
-            memory,
-            parallel,
-            concurrency,
-            ..
-        } = &self.options;
-        let is_free = parallel.is_none() && concurrency.is_none();
-        memory.as_ref().filter(|_| is_free)
-    }
-
-    /// What served best in earlier runs, for small files and for large ones.
-    async fn known(&self, route: Route) -> [Option<Setting>; 2] {
-        let mut known = [None, None];
-        let Some(path) = self.memory() else {
-            return known;
-        };
-        for (known, large) in known.iter_mut().zip([false, true]) {
-            match memory::recall(path, &self.ends(route, large)).await {
-                Ok(setting) => *known = setting,
-                Err(warning) => {
-                    self.warn(&warning);
-                    break;
-                }
-            }
-        }
-        known
-    }
-
-    /// Begins to measure a copy where that can help, with the settings of earlier runs.
-    pub(super) async fn begin_tuning(&self, route: Route) {
-        let climbs = route.round_trip >= NEAR;
-        if !climbs && !self.options.polite {
-            return;
-        }
-        let bounds = bounds(&self.options, route);
-        let known = match climbs {
-            true => self.known(route).await,
-            false => [None, None],
-        };
-        let [_, large] = known;
-        let streams = large.map_or(STREAMS, |known| known.streams);
-        let first = Setting { streams, files: 1 };
-        self.tuning.state().run = Some(Run {
-            climber: Climber::new(first, bounds),
-            polite: self.options.polite.then(|| Polite::new(bounds)),
-            meter: Meter::new(route.is_between),
-            bounds,
-            climbs,
-            known,
-        });
-    }
-
-    /// Measures each period and chooses the setting of the next, for ever.
-    pub(super) async fn tune(&self, route: Route) -> Infallible {
-        let period = match route.is_between {
-            true => PERIOD.1,
-            false => PERIOD.0,
-        };
-        let mut since = Instant::now();
-        let mut moved = self.moved();
-        loop {
-            tokio::time::sleep(period).await;
-            let (took, now) = (since.elapsed(), self.moved());
-            let bytes = now.saturating_sub(moved);
-            (since, moved) = (Instant::now(), now);
-            self.take_period(took, bytes);
-            self.tuning.changed.notify_waiters();
-        }
-    }
-
-    fn moved(&self) -> u64 {
-        let counts = self.totals.counts();
-        let files = counts.files_done.saturating_mul(FILE);
-        counts.bytes_moved.saturating_add(files)
-    }
-
-    /// Takes a period, in which so many bytes moved.
-    fn take_period(&self, took: Duration, bytes: u64) {
-        let waits = self.queue.has_files();
-        let changed = self.tuning.state().take(took, bytes, waits, &self.options);
-        if let Some(Setting { streams, files }) = changed {
-            self.note(&format!("tuning: {streams} streams, {files} files at once"));
-        }
-    }
-
-    /// Keeps the setting that served best for the next run, and tells it.
-    pub(super) async fn end_tuning(&self, route: Route) {
-        let Some(run) = self.tuning.state().run.take() else {
-            return;
-        };
-        if let Some(limit) = self
-            .options
-            .connect
-            .rate_limit
-            .as_ref()
-            .filter(|_| run.polite.is_some())
-        {
-            limit.yield_to(None);
-        }
-        let Some(best) = run.climber.best() else {
-            return;
-        };
-        let Setting { streams, files } = best.setting;
-        let has_streams = run.climber.has_streams();
-        let tuned = Tuned {
-            streams: has_streams.then_some(streams),
-            files,
-            rate: best.rate,
-        };
-        *lock(&self.totals.tuned) = Some(tuned);
-        // A path that was left to others tells nothing of itself, nor do numbers of the caller.
-        let is_own = run
-            .polite
-            .is_none_or(|polite| polite.bounds() == run.bounds);
-        if let Some(path) = self.memory().filter(|_| is_own) {
-            memory::keep(
-                path,
-                &self.ends(route, has_streams),
-                best.setting,
-                best.rate,
-            )
-            .await;
-        }
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
