@@ -209,6 +209,8 @@ pub struct CopyOptions {
     /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
     /// Warns about uploads to servers that do not do that.
     pub sync_writes: bool,
+    /// Whether whole blocks of zeros in a downloaded file become holes, which take no space.
+    pub sparse: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,
     /// Whether the first file that fails for good ends the copy; those that are not copied then are
@@ -250,6 +252,7 @@ impl Default for CopyOptions {
             no_clobber: false,
             preserve: false,
             sync_writes: false,
+            sparse: false,
             dry_run: false,
             fail_fast: false,
             polite: false,

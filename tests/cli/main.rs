@@ -36,6 +36,7 @@ mod secured;
 mod settings;
 mod sibling;
 mod small;
+mod sparse;
 mod stacks;
 mod sync;
 mod tagged;

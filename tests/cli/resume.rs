@@ -25,7 +25,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(file: Vec<u8>, until: usize, midway: Reaction, digests: &'static str) -> Result<Self> {
+    /// Breaks off behind `until` bytes, until it is mended.
+    pub(crate) fn start(
+        file: Vec<u8>,
+        until: usize,
+        midway: Reaction,
+        digests: &'static str,
+    ) -> Result<Self> {
         let breaks = Arc::new(AtomicBool::new(true));
         let is_broken = Arc::clone(&breaks);
         let server = ScriptedServer::with(move |server, line| {
@@ -48,7 +54,7 @@ impl Server {
         Ok(Self { server, breaks })
     }
 
-    fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.breaks.store(false, Ordering::SeqCst);
     }
 

@@ -35,6 +35,7 @@ pub struct Posix {
     /// The same, for users without links.
     plain: Arc<Root>,
     sync: bool,
+    sparse: bool,
 }
 
 impl Posix {
@@ -48,6 +49,7 @@ impl Posix {
             plain: Arc::new(root.without_links()),
             root: Arc::new(root),
             sync: false,
+            sparse: false,
         })
     }
 
@@ -55,6 +57,14 @@ impl Posix {
     #[must_use]
     pub fn with_sync(mut self, sync: bool) -> Self {
         self.sync = sync;
+        self
+    }
+
+    /// Sets whether whole blocks of zeros in uploads become holes, as by
+    /// [`FileSink::leave_holes`].
+    #[must_use]
+    pub fn with_sparse(mut self, sparse: bool) -> Self {
+        self.sparse = sparse;
         self
     }
 
@@ -197,7 +207,7 @@ impl Dsi for Posix {
     /// Dropping the future ends the copy and removes it.
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<FileSink> {
         must_write(user, "create", path)?;
-        let (sync, name) = (self.sync, user.name.clone());
+        let (sync, sparse, name) = (self.sync, self.sparse, user.name.clone());
         // The others may copy or truncate a large file.
         let kind = match how {
             Create::Whole { .. } => Work::Brief,
@@ -205,6 +215,9 @@ impl Dsi for Posix {
         };
         self.until_dropped(user, kind, "create", path, move |root, path, stop| {
             let sink = FileSink::begin(root.target(path)?, how, path.to_string(), sync, stop)?;
+            if sparse {
+                sink.leave_holes();
+            }
             Ok(sink.of_user(name))
         })
         .await

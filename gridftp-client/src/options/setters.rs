@@ -294,6 +294,13 @@ impl CopyOptions {
         self
     }
 
+    /// Sets [`sparse`](field@Self::sparse).
+    #[must_use]
+    pub fn sparse(mut self, sparse: bool) -> Self {
+        self.sparse = sparse;
+        self
+    }
+
     /// Sets [`dry_run`](field@Self::dry_run).
     #[must_use]
     pub fn dry_run(mut self, dry_run: bool) -> Self {

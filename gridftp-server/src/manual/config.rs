@@ -74,6 +74,9 @@
 //! otherwise. The values of options are percent-decoded: a comma in a path is written `%2C`, a
 //! semicolon `%3B`.
 //!
+//! `posix:sparse=yes` leaves whole blocks of zeros (4 KiB) out of uploads, as holes that take no space;
+//! what a client reads is the same. Uploads whose data arrives at several nodes have all their bytes.
+//!
 //! [Object stores](super::objects), [other servers](super::gateway) and
 //! [processes](super::process) have pages of their own.
 //!

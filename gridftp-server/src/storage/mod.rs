@@ -195,6 +195,8 @@ xio::options! {
         index: Option<String> = None, "index", Setting::new().takes("a path", &["/var/lib/gridftp"]).local();
         /// Directory to serve; that of --root by default.
         root: Option<String> = None, "root", Setting::new().takes("a path", &["/srv/data"]).local();
+        /// Whether whole blocks of zeros in uploads become holes of their files.
+        sparse: bool = false, "sparse";
         /// Whether data is flushed before a marker is sent and before a file is published; as
         /// --sync-writes by default.
         sync: Option<bool> = None, "sync";
@@ -276,7 +278,10 @@ impl PosixOptions {
 fn posix(entry: &Entry, defaults: &Defaults) -> gridftp_dsi::Result<Arc<dyn DynDsi>> {
     let options = PosixOptions::from_entry(entry).unwrap_or_default();
     let (root, index) = options.folders(defaults);
-    let mut posix = Posix::open(&root)?.with_sync(options.sync.unwrap_or(defaults.sync));
+    let sync = options.sync.unwrap_or(defaults.sync);
+    let mut posix = Posix::open(&root)?
+        .with_sync(sync)
+        .with_sparse(options.sparse);
     if let Some(index) = index {
         posix = posix.with_index(&index);
     }

@@ -1,5 +1,7 @@
 //! `FileSink`: a file open for writing by position, published whole or written in place.
 
+mod holes;
+mod kept;
 mod open;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +22,12 @@ use crate::error::{Fault, Outcome};
 use crate::file::extents;
 use crate::first::FirstBlock;
 use crate::in_place::InPlace;
-use crate::journal::Origin;
 use crate::late;
 use crate::root::is_regular;
 use crate::shared::{Joined, Mark, Place, Token};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
+use holes::Holes;
 
 /// Largest file, in bytes, that the file system frees quickly.
 const LARGE: u64 = 64 << 20;
@@ -54,6 +56,8 @@ struct Inner {
     recording: Mutex<()>,
     /// Set once the upload is shared.
     mark: OnceLock<Mark>,
+    /// Set where zeros are left out.
+    holes: OnceLock<Holes>,
 }
 
 #[derive(Debug)]
@@ -187,7 +191,10 @@ impl Inner {
             return Ok(());
         }
         self.catch_up()?;
-        Ok(write_all(self.file()?, data, offset)?)
+        match self.leaves_holes() {
+            Some(holes) => Ok(holes.write(self.file()?, data, offset)?),
+            None => Ok(write_all(self.file()?, data, offset)?),
+        }
     }
 
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
@@ -209,6 +216,7 @@ impl Inner {
     }
 
     fn record(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
+        self.settle_holes()?;
         let _open = self.enter()?;
         // A checkpoint with a dropped future may still run, and both would write the same record.
         let _turn = self.recording.lock();
@@ -228,9 +236,10 @@ impl Inner {
         }
     }
 
-    /// The ranges that are not holes. Network file systems, and those that store zeros as holes,
-    /// tell only the end.
+    /// The ranges that are not holes. Network file systems, those that store zeros as holes, and
+    /// files without their zeros tell only the end.
     fn data(&self) -> Outcome<Option<RangeSet>> {
+        self.settle_holes()?;
         let _open = self.enter()?;
         if let Way::InOrder(..) = self.way {
             return Ok(None);
@@ -241,7 +250,7 @@ impl Inner {
             mark.renew(file)?;
         }
         let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-        if !late::tells_holes(file) {
+        if self.holes.get().is_some_and(Holes::exist) || !late::tells_holes(file) {
             return Ok(Some(RangeSet::up_to(size)));
         }
         Ok(Some(extents(file, size)?))
@@ -275,6 +284,7 @@ impl Inner {
     /// Waits for writes in flight, also those with dropped futures, and refuses later ones.
     fn close(&self) -> Outcome<()> {
         *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.settle_holes()?;
         if let Way::Joined(_) = self.way {
             return Err(Fault::Rule(
                 ErrorKind::Denied,
@@ -350,40 +360,6 @@ impl Inner {
     }
 }
 
-impl FileSink {
-    /// Says whether a partial file of another source, or of another version of the source, was
-    /// removed when this one was opened.
-    pub fn is_other_removed(&self) -> bool {
-        match &self.inner.way {
-            Way::Whole(whole) => whole.is_other_removed(),
-            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => false,
-        }
-    }
-
-    /// The source that it is a copy of, where [`resume`](Self::resume) was told one.
-    pub fn origin(&self) -> Option<&Origin> {
-        match &self.inner.way {
-            Way::Whole(whole) => whole.origin(),
-            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => None,
-        }
-    }
-
-    /// Says whether a part of the file outlives this value, as a record of it is there.
-    pub fn keeps(&self) -> bool {
-        match &self.inner.way {
-            Way::Whole(whole) => whole.keeps(),
-            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => false,
-        }
-    }
-
-    /// Gives the upload up: nothing of it is kept for another attempt.
-    pub fn give_up(&self) {
-        if let Way::Whole(whole) = &self.inner.way {
-            whole.give_up();
-        }
-    }
-}
-
 impl Sink for FileSink {
     async fn write_at(&self, offset: u64, data: Bytes) -> Result<()> {
         if data.is_empty() {
@@ -450,6 +426,7 @@ impl Sink for FileSink {
         let inner = Arc::clone(&self.inner);
         run(self.inner.work_of_write(), "read back", move || {
             inner.with_room("read back", || {
+                inner.settle_holes()?;
                 inner.catch_up()?;
                 Ok(read_some(inner.file()?, offset, len)?)
             })
@@ -474,7 +451,7 @@ impl Sink for FileSink {
     }
 
     fn takes_pipes(&self) -> bool {
-        !matches!(self.inner.way, Way::InOrder(..))
+        !matches!(self.inner.way, Way::InOrder(..)) && self.inner.leaves_holes().is_none()
     }
 
     async fn take_pipe(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> Result<()> {

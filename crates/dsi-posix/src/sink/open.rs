@@ -170,6 +170,7 @@ impl FileSink {
                 first: FirstBlock::default(),
                 recording: Mutex::new(()),
                 mark: OnceLock::new(),
+                holes: OnceLock::new(),
             }),
             held,
             user: String::new(),

@@ -177,6 +177,11 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) sync_writes: bool,
 
+    /// Leave whole blocks of zeros out of downloaded files, as holes that take no space; a
+    /// gridftp-server does the same with uploads to its storage posix:sparse=true
+    #[arg(long)]
+    pub(crate) sparse: bool,
+
     /// Name the files that would be copied, and copy nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -383,6 +388,7 @@ impl Flags {
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
         options.sync_writes = self.sync_writes;
+        options.sparse = self.sparse;
         options.dry_run = self.dry_run;
         options.fail_fast = self.fail_fast;
         options.explain = self.explain;

@@ -101,7 +101,11 @@ pub(super) async fn open_sink(
         Some(how) => FileSink::create(local(&job.to), how, shared.options.syncs()).await,
         None => resume::open(shared, job, abilities).await,
     };
-    opened.map_err(|error| TransferError::local("create", &job.to, error))
+    let sink = opened.map_err(|error| TransferError::local("create", &job.to, error))?;
+    if shared.options.sparse {
+        sink.leave_holes();
+    }
+    Ok(sink)
 }
 
 /// Checks and publishes a received file.
