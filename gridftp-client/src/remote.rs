@@ -156,8 +156,7 @@ impl Client {
     /// # Errors
     /// [`ControlError`]; there may be nothing at `path`.
     pub async fn free_space(&self, path: &[u8]) -> Result<Option<u64>, ControlError> {
-        let line = [b"AVBL ", self.path(path)?.as_bytes()].concat();
-        match self.ask(Command::Raw(self.path(&line)?)).await {
+        match self.ask(Command::Avbl(self.path(path)?)).await {
             Ok(reply) => Ok(reply.size()),
             Err(error) if error.kind() == Some(FailureKind::Unsupported) => Ok(None),
             Err(error) => Err(error),

@@ -66,6 +66,11 @@ pub(crate) async fn run<D: Dsi>(
             let region = (offset, length);
             return checksum(dsi, user, &path, algorithm, region, markers, events).await;
         }
+        Names::Free(path) => {
+            return Ok(Outcome::Free(
+                dsi.free_space(user, &dsi_path(&path)?).await?,
+            ));
+        }
         Names::MakeDir(path) => dsi.make_dir(user, &dsi_path(&path)?).await?,
         Names::RemoveDir(path) => dsi.remove_dir(user, &dsi_path(&path)?).await?,
         Names::Delete(path) => dsi.remove(user, &dsi_path(&path)?).await?,

@@ -448,6 +448,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     let syncs = config.front.is_none() || config.sync_writes;
     settings.durable = capabilities.durable && syncs && !config.in_place;
     settings.exclusive = capabilities.exclusive && !config.in_place;
+    settings.space = capabilities.tells_space;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
     if let Some(front) = &config.front {
         settings.stripes = Some(front.stripes);

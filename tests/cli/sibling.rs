@@ -256,8 +256,29 @@ fn digests_are_those_of_other_tools() -> Result<()> {
         told[0]["by"] == "server" && told[0]["algorithm"] == "MD5",
         "{told:?}"
     );
-    fails(&bed.there(&["sum", "@dir"])?, 1, &["is a directory", "-r"])?;
-    let none = bed.there(&["df", "@dir"])?;
+    fails(&bed.there(&["sum", "@dir"])?, 1, &["is a directory", "-r"])
+}
+
+#[test]
+fn free_space_is_that_of_the_disk() -> Result<()> {
+    let bed = Bed::new()?;
+    tree(&bed.there)?;
+    let free = || -> Result<u64> {
+        let room = rustix::fs::statvfs(bed.there.root())?;
+        Ok(room.f_bavail * room.f_frsize)
+    };
+    let before = free()?;
+    let told = bed.there(&["df", "--json", "@dir"])?.ok()?;
+    let after = free()?;
+    let told = objects(&told)?[0]["bytes"].as_u64().unwrap_or(0);
+    // Other tests fill the same disk meanwhile.
+    let (least, most) = (before.min(after), before.max(after));
+    let slack = 1 << 30;
+    let range = least.saturating_sub(slack)..=most + slack;
+    ensure!(told > 0 && range.contains(&told), "{told} of {range:?}");
+    fails(&bed.there(&["df", "@absent"])?, 1, &["no such file"])?;
+    let server = Host::ours_with(bed.there.root(), &["--storage", "memory"])?;
+    let none = bed.there(&["df", &server.url("")])?;
     fails(&none, 1, &["does not tell its free space"])
 }
 

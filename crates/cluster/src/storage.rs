@@ -85,6 +85,7 @@ fn both(one: Capabilities, other: Capabilities) -> Capabilities {
         .with_stages(one.stages && other.stages)
         .with_exclusive(one.exclusive && other.exclusive)
         .with_durable(one.durable && other.durable)
+        .with_space(one.tells_space && other.tells_space)
 }
 
 #[cfg(test)]
@@ -102,9 +103,13 @@ mod tests {
                 .with_stages(true)
                 .with_exclusive(true)
                 .with_durable(true)
+                .with_space(true)
         };
         assert_eq!(both(able(), able()), able());
-        let less = || able().with_exclusive(false).with_durable(false);
+        let less = || {
+            let plain = able().with_exclusive(false).with_durable(false);
+            plain.with_space(false)
+        };
         assert_eq!(both(able(), less()), less());
         assert_eq!(both(less(), able()), less());
     }

@@ -171,6 +171,7 @@ impl Dsi for Posix {
             .with_durable(self.sync)
             .with_modes(true)
             .with_shared_uploads(true)
+            .with_space(true)
     }
 
     fn identity(&self) -> Option<String> {
@@ -182,6 +183,20 @@ impl Dsi for Posix {
             visible(path)?;
             Ok(stat::look(root, path)?)
         })
+        .await
+    }
+
+    async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
+        self.on(
+            user,
+            Work::Brief,
+            "ask for free space",
+            path,
+            |root, path| {
+                visible(path)?;
+                Ok(stat::free_space(root, path)?)
+            },
+        )
         .await
     }
 

@@ -71,3 +71,10 @@ pub(crate) fn through(root: &Root, path: &DsiPath, link: Stat, target: Vec<u8>) 
     stat.target = Some(target);
     stat
 }
+
+/// Bytes of the file system of the object at `path` that users without privileges can fill.
+pub(crate) fn free_space(root: &Root, path: &DsiPath) -> Result<u64, Errno> {
+    let fd = root.get(path, OFlags::PATH, Mode::empty())?;
+    let room = rustix::fs::fstatvfs(fd)?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+}

@@ -197,6 +197,7 @@ impl From<&Capabilities> for proto::Description {
             identity: String::new(),
             exclusive: can.exclusive,
             durable: can.durable,
+            tells_space: can.tells_space,
         }
     }
 }
@@ -223,6 +224,7 @@ impl proto::Description {
             .with_keeps(!self.discards)
             .with_exclusive(self.exclusive)
             .with_durable(self.durable)
+            .with_space(self.tells_space)
     }
 }
 

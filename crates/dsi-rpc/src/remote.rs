@@ -108,6 +108,12 @@ impl<P: Peers> Dsi for Remote<P> {
         Ok(stat(asking.await?, path.name()))
     }
 
+    async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
+        let at = At("ask for free space", user, path);
+        let asking = call!(self, at, Rule::SAFE, place(user, path), free);
+        Ok(asking.await?.bytes)
+    }
+
     async fn list(&self, user: &User, path: &DsiPath) -> Result<RemoteListing> {
         let at = At("list", user, path);
         let asking = self.shared.call(

@@ -21,7 +21,7 @@ use crate::proto::storage_server::Storage;
 use crate::proto::{
     Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply, DataRequest,
     DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest,
-    OpenRequest, Opened, Place, RangeList, ReadRequest, RenameRequest, SetMetaRequest,
+    OpenRequest, Opened, Place, RangeList, ReadRequest, RenameRequest, SetMetaRequest, Space,
     StageRequest, Staged, SymlinkRequest, Token, TruncateRequest, WriteRequest,
 };
 use crate::table::{Open, Opening, Table, closed};
@@ -304,6 +304,12 @@ impl Storage for Served {
         let staged = self.dsi.stage(&user, &path, &request.task, within).await;
         let here = staged.map_err(told)? == Staging::Here;
         Ok(Response::new(Staged { here }))
+    }
+
+    async fn free(&self, request: Request<Place>) -> Answer<Response<Space>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let bytes = self.dsi.free_space(&user, &path).await.map_err(told)?;
+        Ok(Response::new(Space { bytes }))
     }
 
     async fn held(&self, request: Request<Place>) -> Answer<Response<RangeList>> {

@@ -291,6 +291,10 @@ impl<D: Dsi> Dsi for Staged<D> {
         self.ended(retrieval, path, within).await
     }
 
+    async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
+        self.below.free_space(user, path).await
+    }
+
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         self.below.held(user, path).await
     }

@@ -150,6 +150,8 @@ pub struct Capabilities {
     pub exclusive: bool,
     /// Whether a finished file is on the medium, its name included, and outlives a power cut.
     pub durable: bool,
+    /// Whether it tells its free space: [`Dsi::free_space`](crate::Dsi::free_space).
+    pub tells_space: bool,
 }
 
 impl Capabilities {
@@ -172,6 +174,7 @@ impl Capabilities {
             stages: false,
             exclusive: false,
             durable: false,
+            tells_space: false,
         }
     }
 
@@ -264,6 +267,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_durable(mut self, durable: bool) -> Self {
         self.durable = durable;
+        self
+    }
+
+    /// Sets whether it tells its free space.
+    #[must_use]
+    pub fn with_space(mut self, tells_space: bool) -> Self {
+        self.tells_space = tells_space;
         self
     }
 }

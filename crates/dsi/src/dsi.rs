@@ -38,6 +38,20 @@ pub trait Dsi: Send + Sync + 'static {
     /// Facts of one object, links followed; a dangling link is described itself.
     fn stat(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<Stat>> + Send;
 
+    /// Bytes that are free for the user's files where an object is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] of a backend without
+    /// [`tells_space`](crate::Capabilities::tells_space).
+    fn free_space(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<u64>> + Send {
+        let _ = user;
+        std::future::ready(Err(Error::new(
+            ErrorKind::Unsupported,
+            "ask for free space",
+        )
+        .at(path)))
+    }
+
     /// Opens a directory to be listed in batches.
     fn list(
         &self,

@@ -150,6 +150,8 @@ pub enum Names {
     SetModified(FtpPath, TimeVal),
     /// Make a symbolic link: target text, then the link.
     Symlink(FtpPath, FtpPath),
+    /// The free space where an object is. Answered by [`Outcome::Free`].
+    Free(FtpPath),
     /// Retrieve a file from an archive, and wait so long for it. Answered by [`Outcome::Staged`].
     Stage(FtpPath, Duration),
     /// The ranges kept of a broken upload. Answered by [`Outcome::Held`].
@@ -177,7 +179,11 @@ impl Names {
     /// Says whether it changes nothing, so that users who may only read may have it done.
     pub const fn is_read(&self) -> bool {
         match self {
-            Self::Stat(_) | Self::Lines(..) | Self::Checksum { .. } | Self::Stage(..) => true,
+            Self::Stat(_)
+            | Self::Lines(..)
+            | Self::Checksum { .. }
+            | Self::Stage(..)
+            | Self::Free(_) => true,
             Self::MakeDir(_)
             | Self::RemoveDir(_)
             | Self::Delete(_)
@@ -434,6 +440,8 @@ pub enum Outcome {
     Held(RangeSet),
     /// Where the time of the transfers went.
     Waits(Box<Waits>),
+    /// Free space, in bytes.
+    Free(u64),
     /// Whether the data of a file is at hand; if not, it is being retrieved from an archive.
     Staged(bool),
     /// The transfer ended well.

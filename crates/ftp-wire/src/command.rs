@@ -119,6 +119,9 @@ pub enum Command {
         digest: String,
     },
 
+    /// `AVBL path`: the free space there (draft-peterson-streamlined-ftp-command-extensions §4).
+    Avbl(FtpPath),
+
     // RFC 959 §4.1.3, RFC 2389, RFC 2640: service.
     /// `HELP [verb]`.
     Help(Option<String>),

@@ -91,6 +91,7 @@ const VERBS: &[(&str, &str, Parser)] = &[
         cksm,
     ),
     ("SCKS", "SCKS <sp> algorithm <sp> digest", scks),
+    ("AVBL", "AVBL <sp> path", |a| a.path().map(Command::Avbl)),
     ("HELP", "HELP [<sp> command]", |a| {
         a.optional_word("command").map(Command::Help)
     }),
@@ -142,9 +143,8 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// Verbs of the specifications that are not implemented.
 const ABSENT: &[&str] = &[
-    "ABUF", "AVBL", "CCC", "CLNT", "CONF", "ENC", "HASH", "HOST", "LPRT", "LPSV", "MAIL", "MFF",
-    "MIC", "MLFL", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "RANG", "REIN", "SMNT", "STOU", "GET",
-    "PUT",
+    "ABUF", "CCC", "CLNT", "CONF", "ENC", "HASH", "HOST", "LPRT", "LPSV", "MAIL", "MFF", "MIC",
+    "MLFL", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "RANG", "REIN", "SMNT", "STOU", "GET", "PUT",
 ];
 
 /// The verbs and their syntax, for HELP.

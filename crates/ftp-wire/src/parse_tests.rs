@@ -146,6 +146,7 @@ const LINES: &[(&str, &str)] = &[
     ("SITE HELD a b", ""),
     ("SITE STAGE 30 a b", ""),
     ("SITE DELHELD a b", ""),
+    ("AVBL a b", ""),
     ("SITE WHOAMI", ""),
     ("SITE WAITS", ""),
     ("SITE VERSION", ""),

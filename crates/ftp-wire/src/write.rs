@@ -59,6 +59,7 @@ impl Command {
             Self::Mfmt(..) => "MFMT",
             Self::Cksm { .. } => "CKSM",
             Self::Scks { .. } => "SCKS",
+            Self::Avbl(_) => "AVBL",
             Self::Help(_) => "HELP",
             Self::Noop => "NOOP",
             Self::Feat => "FEAT",
@@ -129,7 +130,8 @@ impl Command {
             | Self::Rmd(path)
             | Self::Mkd(path)
             | Self::Size(path)
-            | Self::Mdtm(path) => line.path(path),
+            | Self::Mdtm(path)
+            | Self::Avbl(path) => line.path(path),
             Self::Mlsd(path) | Self::Mlsr(path) | Self::Mlst(path) | Self::Mlsc(path) => {
                 path.iter().for_each(|path| line.path(path));
             }

@@ -305,6 +305,11 @@ impl<D: Dsi> Dsi for Chaos<D> {
         self.below.stage(user, path, task, within).await
     }
 
+    async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
+        self.faults.step("ask for free space").await?;
+        self.below.free_space(user, path).await
+    }
+
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         self.faults.step("open").await?;
         self.below.held(user, path).await

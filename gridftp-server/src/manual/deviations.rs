@@ -63,6 +63,9 @@
 //! - `DURABLE` in `FEAT` is an extension: a stored file is on the medium, its name and the
 //!   directories made for it included, before the final reply to it. A server with `--sync-writes` has
 //!   it, as front ends do by default, and one over an object store; one with `--in-place` has not.
+//! - `AVBL path`, of a draft, is answered `213` and the bytes that are free where `path` is, and named
+//!   in `FEAT` where every storage of the tree tells its free space: directories of this machine do, and
+//!   processes may. Other storages answer `504`.
 //! - `NODES` in `FEAT` is an extension: data connections are on other hosts than the control
 //!   connection, those that `SPAS` tells, for transfers with a single address as well.
 //! - `NLST` with a pattern answers with paths, which `RETR` accepts as they are; the Globus server

@@ -31,6 +31,7 @@ pub trait DynDsi: Send + Sync + 'static {
     fn capabilities_dyn(&self) -> Capabilities;
     fn identity_dyn(&self) -> Option<String>;
     fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, Stat>;
+    fn free_space_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, u64>;
     fn list_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxListing>;
     fn read_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxSource>;
     fn write_dyn<'a>(
@@ -105,6 +106,10 @@ impl<D: Dsi> DynDsi for D {
 
     fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, Stat> {
         Box::pin(self.stat(user, path))
+    }
+
+    fn free_space_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, u64> {
+        Box::pin(self.free_space(user, path))
     }
 
     fn list_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxListing> {
@@ -235,6 +240,10 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
         (**self).stat_dyn(user, path).await
+    }
+
+    async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
+        (**self).free_space_dyn(user, path).await
     }
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<BoxListing> {

@@ -231,6 +231,7 @@ impl Dsi for Mounts {
             tree.stages |= one.stages;
             tree.exclusive &= one.exclusive;
             tree.durable &= one.durable;
+            tree.tells_space &= one.tells_space;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);
                 *cost = other.map_or(*cost, |(_, other)| (*cost).max(*other));
@@ -255,6 +256,12 @@ impl Dsi for Mounts {
             _ if self.above.contains(path) => Ok(Self::leading(path)),
             found => told(found, path),
         }
+    }
+
+    async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
+        let place = self.place(user, path, "ask for free space")?;
+        let storage = &place.mount.storage;
+        told(storage.free_space_dyn(&place.user, &place.path).await, path)
     }
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<MountedListing> {

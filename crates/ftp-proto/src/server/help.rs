@@ -63,6 +63,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.durable {
         lines.push("DURABLE".to_owned());
     }
+    if settings.space {
+        lines.push("AVBL".to_owned());
+    }
     if settings.data_elsewhere {
         lines.push("NODES".to_owned());
     }

@@ -36,6 +36,8 @@ pub(super) enum NameJob {
     Rnfr(FtpPath),
     Size,
     Mdtm,
+    /// `AVBL`.
+    Free,
     /// `MLST`: the path as requested.
     Mlst(FtpPath),
     /// `STAT path`: the path as requested.
@@ -163,6 +165,13 @@ impl LoggedIn {
         // Nothing changes, but only a client that may store can use the answer.
         if let Some(found) = self.find(Some(path), Access::Write, cx) {
             self.work(Names::Held(found.real), NameJob::Held, cx);
+        }
+    }
+
+    /// `AVBL`.
+    pub(super) fn print_free(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(path), Access::Metadata, cx) {
+            self.work(Names::Free(found.real), NameJob::Free, cx);
         }
     }
 
@@ -384,6 +393,7 @@ impl LoggedIn {
                     cx.out.say::<450>(text);
                 }
             }
+            (NameJob::Free, Outcome::Free(bytes)) => cx.out.say::<213>(bytes.to_string()),
             (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
             (_, outcome) => super::unexpected(outcome, cx),
         }

@@ -44,6 +44,8 @@ pub struct Settings {
     pub exclusive: bool,
     /// Whether the reply to a stored file tells that it is on the medium.
     pub durable: bool,
+    /// Whether free space is told (`AVBL`).
+    pub space: bool,
     /// The most stripes of a transfer, of a server whose data connections are on several hosts:
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
@@ -156,6 +158,7 @@ impl Settings {
             times: true,
             exclusive: false,
             durable: false,
+            space: false,
             stripes: None,
             shares_uploads: true,
             data_elsewhere: false,

@@ -182,6 +182,7 @@ impl LoggedIn {
             Command::Mlst(path) => self.print_facts(path, cx),
             Command::Mlsc(path) => self.print_contents(path, cx),
             Command::Stat(path) => self.print_status(path, cx),
+            Command::Avbl(path) => self.print_free(&path, cx),
             // No parser makes one.
             Command::Raw(_) => cx.out.say::<500>("Command not supported."),
             Command::Cksm {

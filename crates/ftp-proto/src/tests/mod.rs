@@ -45,6 +45,7 @@ pub(crate) fn settings() -> Settings {
     settings.keeps = true;
     settings.exclusive = true;
     settings.durable = true;
+    settings.space = true;
     settings
 }
 

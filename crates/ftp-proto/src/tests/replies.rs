@@ -239,6 +239,7 @@ fn replies_that_need_facts() {
             Outcome::Held(byte_ranges::RangeSet::new()),
             "213 Range Marker\r\n",
         ),
+        ("AVBL d", Outcome::Free(1 << 40), "213 1099511627776\r\n"),
         ("SITE CHROOT /home", dir(), "250 OK.\r\n"),
         (
             "CKSM MD5 0 -1 f",
@@ -443,6 +444,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " WAITS",
         " EXCLUSIVE",
         " DURABLE",
+        " AVBL",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");
     }

@@ -60,6 +60,17 @@ pub(super) async fn files_are_truncated_but_not_extended<D: Dsi>(bench: &Bench<'
     Ok(())
 }
 
+pub(super) async fn free_space_is_that_of_an_object<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    bench.put("file", b"x").await?;
+    for path in [&bench.dir, &bench.at("file")] {
+        let free = bench.dsi.free_space(&bench.user, path).await?;
+        assert!(free > 0, "{path}");
+    }
+    let absent = bench.dsi.free_space(&bench.user, &bench.at("absent")).await;
+    refused(absent, &[ErrorKind::NotFound]);
+    Ok(())
+}
+
 pub(super) async fn modes_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user, path) = (bench.dsi, &bench.user, bench.at("file"));
     bench.put("file", b"old").await?;

@@ -129,8 +129,8 @@ fn shown(bytes: u64, human: bool) -> String {
 /// The options of `gridftp df`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The server is asked by AVBL, which few servers know; of one that does not, this is told, and the exit \
-status is 1.
+The server is asked by AVBL, which gridftp-server knows and few others do; of one that does not, this is \
+told, and the exit status is 1.
 
 JSON: an object each, with event \"free\" and the fields url and bytes.")]
 pub(crate) struct DfArgs {
