@@ -28,6 +28,8 @@ pub struct Abilities {
     pub durable: bool,
     /// `SITE WAITS` tells where the time of transfers went there.
     pub waits: bool,
+    /// Files have extended attributes (`SITE XATTR`).
+    pub xattrs: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
@@ -63,6 +65,7 @@ impl Abilities {
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),
             waits: known.has("WAITS").is_yes(),
+            xattrs: known.has("XATTR").is_yes(),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             dcsc: known

@@ -206,6 +206,8 @@ pub struct CopyOptions {
     pub no_clobber: bool,
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
+    /// Whether extended attributes of files are carried over, those of the namespace `user.`.
+    pub xattrs: bool,
     /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
     /// Warns about uploads to servers that do not do that.
     pub sync_writes: bool,
@@ -251,6 +253,7 @@ impl Default for CopyOptions {
             backoff: Duration::from_millis(500),
             no_clobber: false,
             preserve: false,
+            xattrs: false,
             sync_writes: false,
             sparse: false,
             dry_run: false,

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ftp_proto::types::{Event, ListForm, Names, Outcome};
+use ftp_wire::attribute::Attribute;
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::{ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, Staging, User};
 use tokio::sync::mpsc;
@@ -65,6 +66,19 @@ pub(crate) async fn run<D: Dsi>(
                 ChecksumAlgorithm::from_name(algorithm.as_bytes()).ok_or(Error::NoSuchChecksum)?;
             let region = (offset, length);
             return checksum(dsi, user, &path, algorithm, region, markers, events).await;
+        }
+        Names::Attributes(path) => {
+            let all = dsi.attributes(user, &dsi_path(&path)?).await?;
+            // Those that the wire has no form for were never set by it.
+            let all = all
+                .into_iter()
+                .filter_map(|(name, value)| Attribute::new(name, value));
+            return Ok(Outcome::Attributes(all.collect()));
+        }
+        Names::SetAttribute(path, attribute) => {
+            let attribute = attribute.into_parts();
+            dsi.set_attribute(user, &dsi_path(&path)?, attribute)
+                .await?;
         }
         Names::Free(path) => {
             return Ok(Outcome::Free(

@@ -449,6 +449,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     settings.durable = capabilities.durable && syncs && !config.in_place;
     settings.exclusive = capabilities.exclusive && !config.in_place;
     settings.space = capabilities.tells_space;
+    settings.attributes = capabilities.attributes;
     (settings.tls, settings.gssapi) = (policy.tls.is_some(), policy.grid.is_some());
     if let Some(front) = &config.front {
         settings.stripes = Some(front.stripes);

@@ -43,6 +43,7 @@ mod tagged;
 mod third;
 mod uploads;
 mod verified;
+mod xattrs;
 
 use std::process::Command;
 use std::time::Duration;

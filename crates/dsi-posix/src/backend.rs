@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use gridftp_dsi::{
-    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
-    Result, Stat, User, WriteModel,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta,
+    Progress, Result, Stat, User, WriteModel,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::attributes;
 use crate::blocking::{Work, run_until_dropped};
 use crate::checksum::{COSTS, in_turns};
 use crate::error::{Fault, Outcome};
@@ -172,6 +173,7 @@ impl Dsi for Posix {
             .with_modes(true)
             .with_shared_uploads(true)
             .with_space(true)
+            .with_attributes(true)
     }
 
     fn identity(&self) -> Option<String> {
@@ -339,6 +341,28 @@ impl Dsi for Posix {
             visible(path)?;
             ops::set_meta(root, path, &meta)
         })
+        .await
+    }
+
+    async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
+        self.on(user, Work::Brief, "read attributes", path, |root, path| {
+            visible(path)?;
+            attributes::all(root.get_file(path, OFlags::RDONLY)?.0)
+        })
+        .await
+    }
+
+    async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
+        self.change(
+            user,
+            Work::Brief,
+            "set attribute",
+            path,
+            move |root, path| {
+                visible(path)?;
+                attributes::set(root.get_file(path, OFlags::RDONLY)?.0, &attribute)
+            },
+        )
         .await
     }
 

@@ -48,6 +48,7 @@ mod uninterrupted;
 mod unnamed;
 mod whole;
 
+pub mod attributes;
 pub mod checksum;
 pub mod error;
 pub mod file;

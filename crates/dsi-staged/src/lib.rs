@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 
 use byte_ranges::RangeSet;
 use gridftp_dsi::{
-    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
-    Result, Staging, Stat, User,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta,
+    Progress, Result, Staging, Stat, User,
 };
 
 use crate::hook::Hook;
@@ -293,6 +293,14 @@ impl<D: Dsi> Dsi for Staged<D> {
 
     async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
         self.below.free_space(user, path).await
+    }
+
+    async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
+        self.below.attributes(user, path).await
+    }
+
+    async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
+        self.below.set_attribute(user, path, attribute).await
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {

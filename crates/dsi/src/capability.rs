@@ -152,6 +152,8 @@ pub struct Capabilities {
     pub durable: bool,
     /// Whether it tells its free space: [`Dsi::free_space`](crate::Dsi::free_space).
     pub tells_space: bool,
+    /// Whether files have extended attributes: [`Dsi::attributes`](crate::Dsi::attributes).
+    pub attributes: bool,
 }
 
 impl Capabilities {
@@ -175,6 +177,7 @@ impl Capabilities {
             exclusive: false,
             durable: false,
             tells_space: false,
+            attributes: false,
         }
     }
 
@@ -274,6 +277,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_space(mut self, tells_space: bool) -> Self {
         self.tells_space = tells_space;
+        self
+    }
+
+    /// Sets whether files have extended attributes.
+    #[must_use]
+    pub fn with_attributes(mut self, attributes: bool) -> Self {
+        self.attributes = attributes;
         self
     }
 }

@@ -8,7 +8,8 @@ use byte_ranges::RangeSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Listing, Sink, Source};
 use crate::types::{
-    Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat, User,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat,
+    User,
 };
 
 /// Longest token of a shared upload, in bytes.
@@ -171,6 +172,39 @@ pub trait Dsi: Send + Sync + 'static {
         path: &DsiPath,
         meta: Meta,
     ) -> impl Future<Output = Result<()>> + Send;
+
+    /// The extended attributes of a file, those of the namespace `user.`: at most
+    /// [`MAX_ATTRIBUTES`](crate::types::MAX_ATTRIBUTES), each of at most
+    /// [`MAX_VALUE`](crate::types::MAX_VALUE) bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] for a file with more; [`ErrorKind::Unsupported`] of a backend without
+    /// [`attributes`](crate::Capabilities::attributes).
+    fn attributes(
+        &self,
+        user: &User,
+        path: &DsiPath,
+    ) -> impl Future<Output = Result<Vec<Attribute>>> + Send {
+        let _ = user;
+        let error = Error::new(ErrorKind::Unsupported, "read attributes").at(path);
+        std::future::ready(Err(error))
+    }
+
+    /// Sets one extended attribute of a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] in another namespace; [`ErrorKind::Unsupported`] as by
+    /// [`attributes`](Self::attributes), and on a file system that keeps none.
+    fn set_attribute(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        attribute: Attribute,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (user, attribute);
+        let error = Error::new(ErrorKind::Unsupported, "set attribute").at(path);
+        std::future::ready(Err(error))
+    }
 
     /// Truncates a file to `length` bytes; refuses to grow it.
     fn truncate(

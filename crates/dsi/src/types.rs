@@ -8,6 +8,15 @@ use zeroize::Zeroizing;
 
 pub use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 
+/// An extended attribute of a file: its name, `user.` at the beginning, and its value.
+pub type Attribute = (Vec<u8>, Vec<u8>);
+
+/// Most extended attributes of a file that are told.
+pub const MAX_ATTRIBUTES: usize = 64;
+
+/// Longest value of an extended attribute that is told, in bytes.
+pub const MAX_VALUE: usize = 4096;
+
 /// A path within the exported tree: absolute, normalised, bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DsiPath(Vec<u8>);

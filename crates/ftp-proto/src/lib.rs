@@ -57,7 +57,7 @@
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD, and AVBL of a draft |
 //! | GFD.20 and GCT | SPAS SPOR (several stripes where the settings have them) ERET P, checksum and tar, ESTO A and checksum, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
-//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD STAGE TRNC WAITS WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
+//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD XATTR SETXATTR STAGE TRNC WAITS WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
 //! The machine sees plain lines: the edge runs the handshake of an upgrade, ADAT included, and
@@ -103,7 +103,8 @@
 //!   [receipt](ftp_wire::receipt). `HELD` is another: `SITE HELD` lists the ranges kept of a broken
 //!   upload, as a 111 would, and `SITE DELHELD` removes the partial file: 250, or 550 where nothing
 //!   is kept. `EXCLUSIVE` is a third: after `SITE STORATTR x.exclusive=1` the next `STOR`, tagged or
-//!   not, replaces nothing, and is refused with 550 where something has the name. `NODES` says that
+//!   not, replaces nothing, and is refused with 550 where something has the name. `XATTR` is a
+//!   fourth: `SITE XATTR path` lists extended attributes, and `SITE SETXATTR` sets one. `NODES` says that
 //!   data connections are on other hosts, those that `SPAS` tells. `WAITS` is `SITE WAITS`: the first
 //!   one has the transfers of the session measured, and each tells their [waits](ftp_wire::waits).
 //! - `OPTS SPAS Stripes=n;`, an extension: at most `n` hosts listen for each `SPAS` from then on.

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use byte_ranges::{Layout, RangeSet};
+use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Tag, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK;
@@ -158,6 +159,10 @@ pub enum Names {
     Held(FtpPath),
     /// Remove the partial file of a broken upload.
     DropHeld(FtpPath),
+    /// The extended attributes of a file. Answered by [`Outcome::Attributes`].
+    Attributes(FtpPath),
+    /// Set an extended attribute of a file.
+    SetAttribute(FtpPath, Attribute),
     /// Cut a file to a length that is not above its present one.
     Truncate(FtpPath, u64),
     /// Hash a region. Answered by [`Outcome::Checksum`]; [`Event::Hashed`] on the way.
@@ -183,7 +188,8 @@ impl Names {
             | Self::Lines(..)
             | Self::Checksum { .. }
             | Self::Stage(..)
-            | Self::Free(_) => true,
+            | Self::Free(_)
+            | Self::Attributes(_) => true,
             Self::MakeDir(_)
             | Self::RemoveDir(_)
             | Self::Delete(_)
@@ -195,6 +201,7 @@ impl Names {
             | Self::Symlink(..)
             | Self::Held(_)
             | Self::DropHeld(_)
+            | Self::SetAttribute(..)
             | Self::Truncate(..) => false,
         }
     }
@@ -440,6 +447,8 @@ pub enum Outcome {
     Held(RangeSet),
     /// Where the time of the transfers went.
     Waits(Box<Waits>),
+    /// The extended attributes of a file.
+    Attributes(Vec<Attribute>),
     /// Free space, in bytes.
     Free(u64),
     /// Whether the data of a file is at hand; if not, it is being retrieved from an archive.

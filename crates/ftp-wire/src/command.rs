@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use byte_ranges::RangeSet;
 use zeroize::Zeroizing;
 
+use crate::attribute::Attribute;
 use crate::facts::TimeVal;
 use crate::opts::Opts;
 use crate::path::FtpPath;
@@ -191,6 +192,10 @@ pub enum SiteCommand {
     Stage(u64, FtpPath),
     /// `SITE TRNC length path`.
     Trnc(u64, FtpPath),
+    /// `SITE XATTR path`, ours: list the extended attributes of a file.
+    Xattr(FtpPath),
+    /// `SITE SETXATTR attribute path`, ours: set one of them.
+    SetXattr(Attribute, FtpPath),
     /// `SITE WHOAMI`.
     Whoami,
     /// `SITE WAITS`, ours: measure the transfers of the session from now on, and tell where their

@@ -9,6 +9,7 @@
 //! | [`opts`] | `OPTS` | RFC 2389 §4, RFC 3659 §7.9, GFD.20 |
 //! | [`reply`], [`reply_parser`] | replies | RFC 959 §4.2 |
 //! | [`addr`] | addresses in commands and replies | RFC 959 §4.1.2, RFC 2428, GFD.20 |
+//! | [`attribute`] | extended attributes | |
 //! | [`facts`] | times, facts, listing lines | RFC 3659 §2.3, §7 |
 //! | [`feat`] | `FEAT` | RFC 2389 §3 |
 //! | [`marker`] | 111, 112 and 113 | GFD.20 |
@@ -38,6 +39,7 @@
 
 pub mod addr;
 mod args;
+pub mod attribute;
 pub mod command;
 pub mod error;
 pub mod facts;

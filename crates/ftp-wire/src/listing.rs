@@ -61,7 +61,7 @@ fn is_line_end(byte: &u8) -> bool {
     matches!(byte, 0 | b'\r' | b'\n')
 }
 
-fn url_encode(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             out.push(byte);
@@ -72,7 +72,7 @@ fn url_encode(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Decodes `%XX`; any other `%` stays.
-fn url_decode(text: &[u8]) -> Vec<u8> {
+pub(crate) fn url_decode(text: &[u8]) -> Vec<u8> {
     let hex = |b: u8| {
         char::from(b)
             .to_digit(16)

@@ -147,6 +147,8 @@ const LINES: &[(&str, &str)] = &[
     ("SITE STAGE 30 a b", ""),
     ("SITE DELHELD a b", ""),
     ("AVBL a b", ""),
+    ("SITE XATTR a b", ""),
+    ("SITE SETXATTR user.a%20b=AA== a b", ""),
     ("SITE WHOAMI", ""),
     ("SITE WAITS", ""),
     ("SITE VERSION", ""),

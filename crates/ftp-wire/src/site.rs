@@ -1,6 +1,7 @@
 //! `SITE`: the table of subcommands and the parsers of their arguments (GFD.20, GCT).
 
 use crate::args::{Args, digest};
+use crate::attribute::Attribute;
 use crate::command::{BufferSide, SiteCommand, StackSide, StorAttr};
 use crate::error::BadCommandKind;
 use crate::facts::TimeVal;
@@ -74,6 +75,14 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ("SITE TRNC", "SITE TRNC <sp> length <sp> path", |a| {
         Ok(SiteCommand::Trnc(a.number("length")?, a.path()?))
     }),
+    ("SITE XATTR", "SITE XATTR <sp> path", |a| {
+        a.path().map(SiteCommand::Xattr)
+    }),
+    (
+        "SITE SETXATTR",
+        "SITE SETXATTR <sp> user.name=base64 <sp> path",
+        set_xattr,
+    ),
     ("SITE WHOAMI", "SITE WHOAMI", |_| Ok(SiteCommand::Whoami)),
     ("SITE WAITS", "SITE WAITS", |_| Ok(SiteCommand::Waits)),
     ("SITE VERSION", "SITE VERSION", |_| Ok(SiteCommand::Version)),
@@ -152,6 +161,12 @@ fn symlink(args: &mut Args<'_>) -> Parsed<SiteCommand> {
     let target = crate::path::FtpPath::new(target);
     let target = target.ok_or((BadCommandKind::BadArgument("target"), at))?;
     Ok(SiteCommand::Symlink(target, args.path()?))
+}
+
+fn set_xattr(args: &mut Args<'_>) -> Parsed<SiteCommand> {
+    let (text, at) = args.require()?;
+    let attribute = Attribute::parse(text).ok_or((BadCommandKind::BadArgument("attribute"), at))?;
+    Ok(SiteCommand::SetXattr(attribute, args.path()?))
 }
 
 fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {

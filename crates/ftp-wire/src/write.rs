@@ -235,6 +235,10 @@ impl SiteCommand {
             Self::Rdel(path) => line.on_path("RDEL", path),
             Self::Stage(seconds, path) => line.on_path(format_args!("STAGE {seconds}"), path),
             Self::Trnc(length, path) => line.on_path(format_args!("TRNC {length}"), path),
+            Self::Xattr(path) => line.on_path("XATTR", path),
+            Self::SetXattr(attribute, path) => {
+                line.on_path(format_args!("SETXATTR {attribute}"), path);
+            }
             Self::Whoami => line.word("WHOAMI"),
             Self::Waits => line.word("WAITS"),
             Self::Version => line.word("VERSION"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
-    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Finish, Listing, Meta,
-    Progress, Result, Sink, Source, Staging, Stat, User, WriteModel,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Finish,
+    Listing, Meta, Progress, Result, Sink, Source, Staging, Stat, User, WriteModel,
 };
 
 use crate::random::Random;
@@ -308,6 +308,16 @@ impl<D: Dsi> Dsi for Chaos<D> {
     async fn free_space(&self, user: &User, path: &DsiPath) -> Result<u64> {
         self.faults.step("ask for free space").await?;
         self.below.free_space(user, path).await
+    }
+
+    async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
+        self.faults.step("read attributes").await?;
+        self.below.attributes(user, path).await
+    }
+
+    async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
+        self.faults.step("set attribute").await?;
+        self.below.set_attribute(user, path, attribute).await
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod algorithm;
+mod attributes;
 mod between;
 mod digests;
 mod dirs;

@@ -11,6 +11,7 @@ use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 use tokio_util::sync::CancellationToken;
 
+use super::attributes::Unkept;
 use super::between::Between;
 use super::digests::Undigested;
 use super::hidden::HiddenNames;
@@ -65,6 +66,7 @@ pub(crate) struct CopyState {
     pub(super) reach: Mutex<Reach>,
     pub(super) between: Mutex<Between>,
     pub(super) undigested: Undigested,
+    pub(super) unkept: Unkept,
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
     pub(crate) hiding: HiddenNames,
@@ -116,6 +118,7 @@ impl CopyState {
             reach: Mutex::default(),
             between: Mutex::default(),
             undigested: Undigested::default(),
+            unkept: Unkept::default(),
             gone: AtomicBool::new(false),
             hiding: HiddenNames::default(),
             links: LinkState::default(),

@@ -287,6 +287,13 @@ impl CopyOptions {
         self
     }
 
+    /// Sets [`xattrs`](field@Self::xattrs).
+    #[must_use]
+    pub fn xattrs(mut self, xattrs: bool) -> Self {
+        self.xattrs = xattrs;
+        self
+    }
+
     /// Sets [`sync_writes`](field@Self::sync_writes).
     #[must_use]
     pub fn sync_writes(mut self, sync_writes: bool) -> Self {

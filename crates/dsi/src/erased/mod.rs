@@ -14,7 +14,8 @@ pub use self::open::{BoxListing, BoxSink, BoxSource};
 use crate::dsi::Dsi;
 use crate::error::Result;
 use crate::types::{
-    Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat, User,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat,
+    User,
 };
 
 /// A boxed future that borrows for `'a`.
@@ -77,6 +78,17 @@ pub trait DynDsi: Send + Sync + 'static {
         user: &'a User,
         path: &'a DsiPath,
         meta: Meta,
+    ) -> BoxResult<'a, ()>;
+    fn attributes_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+    ) -> BoxResult<'a, Vec<Attribute>>;
+    fn set_attribute_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+        attribute: Attribute,
     ) -> BoxResult<'a, ()>;
     fn truncate_dyn<'a>(
         &'a self,
@@ -203,6 +215,23 @@ impl<D: Dsi> DynDsi for D {
         Box::pin(self.set_meta(user, path, meta))
     }
 
+    fn attributes_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+    ) -> BoxResult<'a, Vec<Attribute>> {
+        Box::pin(self.attributes(user, path))
+    }
+
+    fn set_attribute_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+        attribute: Attribute,
+    ) -> BoxResult<'a, ()> {
+        Box::pin(self.set_attribute(user, path, attribute))
+    }
+
     fn truncate_dyn<'a>(
         &'a self,
         user: &'a User,
@@ -310,6 +339,14 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn set_meta(&self, user: &User, path: &DsiPath, meta: Meta) -> Result<()> {
         (**self).set_meta_dyn(user, path, meta).await
+    }
+
+    async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
+        (**self).attributes_dyn(user, path).await
+    }
+
+    async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
+        (**self).set_attribute_dyn(user, path, attribute).await
     }
 
     async fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> Result<()> {

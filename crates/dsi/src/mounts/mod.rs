@@ -14,7 +14,7 @@ use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 use crate::dsi::Dsi;
 use crate::erased::{BoxSink, BoxSource, DynDsi};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Create, DsiPath, Kind, Meta, Progress, Staging, Stat, User};
+use crate::types::{Attribute, Create, DsiPath, Kind, Meta, Progress, Staging, Stat, User};
 
 /// A tree of several storages.
 ///
@@ -232,6 +232,7 @@ impl Dsi for Mounts {
             tree.exclusive &= one.exclusive;
             tree.durable &= one.durable;
             tree.tells_space &= one.tells_space;
+            tree.attributes &= one.attributes;
             tree.checksums.retain_mut(|(known, cost)| {
                 let other = one.checksums.iter().find(|(name, _)| name == known);
                 *cost = other.map_or(*cost, |(_, other)| (*cost).max(*other));
@@ -410,6 +411,19 @@ impl Dsi for Mounts {
         let storage = &place.mount.storage;
         let set = storage.set_meta_dyn(&place.user, &place.path, meta).await;
         told(set, path)
+    }
+
+    async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
+        let place = self.place(user, path, "read attributes")?;
+        let storage = &place.mount.storage;
+        told(storage.attributes_dyn(&place.user, &place.path).await, path)
+    }
+
+    async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
+        let place = self.place(user, path, "set attribute")?;
+        let storage = &place.mount.storage;
+        let set = storage.set_attribute_dyn(&place.user, &place.path, attribute);
+        told(set.await, path)
     }
 
     async fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> Result<()> {

@@ -59,6 +59,8 @@ fn is_gridftp(command: &Command) -> bool {
                 | SiteCommand::Held(_)
                 | SiteCommand::Waits
                 | SiteCommand::DropHeld(_)
+                | SiteCommand::Xattr(_)
+                | SiteCommand::SetXattr(..)
                 | SiteCommand::ClientInfo(_)
                 | SiteCommand::TaskId(_)
                 | SiteCommand::StorAttr(_)

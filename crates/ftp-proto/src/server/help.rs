@@ -66,6 +66,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.space {
         lines.push("AVBL".to_owned());
     }
+    if settings.attributes {
+        lines.push("XATTR".to_owned());
+    }
     if settings.data_elsewhere {
         lines.push("NODES".to_owned());
     }

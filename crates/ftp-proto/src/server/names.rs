@@ -51,6 +51,8 @@ pub(super) enum NameJob {
     Held,
     /// `SITE STAGE`: the path as requested.
     Stage(FtpPath),
+    /// `SITE XATTR`: the path as requested.
+    Attributes(FtpPath),
 }
 
 impl NameJob {
@@ -172,6 +174,14 @@ impl LoggedIn {
     pub(super) fn print_free(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
         if let Some(found) = self.find(Some(path), Access::Metadata, cx) {
             self.work(Names::Free(found.real), NameJob::Free, cx);
+        }
+    }
+
+    /// `SITE XATTR`.
+    pub(super) fn print_attributes(&mut self, path: FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(&path), Access::Read, cx) {
+            let names = Names::Attributes(found.real);
+            self.work(names, NameJob::Attributes(path), cx);
         }
     }
 
@@ -392,6 +402,12 @@ impl LoggedIn {
                     text.extend_from_slice(b": is being retrieved from the archive...");
                     cx.out.say::<450>(text);
                 }
+            }
+            (NameJob::Attributes(path), Outcome::Attributes(all)) => {
+                let first = [b"Attributes of ", path.as_bytes()].concat();
+                let lines = all.iter().map(ToString::to_string);
+                let code = Code::of::<250>();
+                cx.out.reply(Reply::indented(code, first, lines, "End."));
             }
             (NameJob::Free, Outcome::Free(bytes)) => cx.out.say::<213>(bytes.to_string()),
             (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),

@@ -46,6 +46,8 @@ pub struct Settings {
     pub durable: bool,
     /// Whether free space is told (`AVBL`).
     pub space: bool,
+    /// Whether files have extended attributes (`SITE XATTR`).
+    pub attributes: bool,
     /// The most stripes of a transfer, of a server whose data connections are on several hosts:
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
     /// that has all of them itself.
@@ -159,6 +161,7 @@ impl Settings {
             exclusive: false,
             durable: false,
             space: false,
+            attributes: false,
             stripes: None,
             shares_uploads: true,
             data_elsewhere: false,

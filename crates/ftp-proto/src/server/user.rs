@@ -286,6 +286,10 @@ impl LoggedIn {
             }
             SiteCommand::Rdel(path) => self.remove_tree(&path, cx),
             SiteCommand::Held(path) => self.print_held(&path, cx),
+            SiteCommand::Xattr(path) => self.print_attributes(path, cx),
+            SiteCommand::SetXattr(attribute, path) => {
+                self.change(&path, |path| Names::SetAttribute(path, attribute), cx);
+            }
             SiteCommand::Stage(seconds, path) => self.stage(seconds, path, cx),
             SiteCommand::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
             SiteCommand::Symlink(target, link) => {

@@ -46,6 +46,7 @@ pub(crate) fn settings() -> Settings {
     settings.exclusive = true;
     settings.durable = true;
     settings.space = true;
+    settings.attributes = true;
     settings
 }
 

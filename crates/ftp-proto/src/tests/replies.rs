@@ -1,5 +1,6 @@
 //! The literal replies of the server, one row a command.
 
+use ftp_wire::attribute::Attribute;
 use ftp_wire::facts::EntryKind;
 
 use super::{Rig, entry, listening, refused, settings};
@@ -240,6 +241,12 @@ fn replies_that_need_facts() {
             "213 Range Marker\r\n",
         ),
         ("AVBL d", Outcome::Free(1 << 40), "213 1099511627776\r\n"),
+        (
+            "SITE XATTR f",
+            Outcome::Attributes(Attribute::new("user.a b", "x").into_iter().collect()),
+            "250-Attributes of f\r\n user.a%20b=eA==\r\n250 End.\r\n",
+        ),
+        ("SITE SETXATTR user.a=eA== f", Outcome::Done, "250 OK.\r\n"),
         ("SITE CHROOT /home", dir(), "250 OK.\r\n"),
         (
             "CKSM MD5 0 -1 f",
@@ -445,6 +452,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " EXCLUSIVE",
         " DURABLE",
         " AVBL",
+        " XATTR",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");
     }

@@ -71,6 +71,35 @@ pub(super) async fn free_space_is_that_of_an_object<D: Dsi>(bench: &Bench<'_, D>
     Ok(())
 }
 
+pub(super) async fn attributes_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let (dsi, user, path) = (bench.dsi, &bench.user, bench.at("file"));
+    bench.put("file", b"x").await?;
+    assert_eq!(dsi.attributes(user, &path).await?, []);
+    let of = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
+    for value in [&b"first"[..], b"\0\xff"] {
+        match dsi.set_attribute(user, &path, of("user.one", value)).await {
+            // The file system of the test has none.
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
+            done => done?,
+        }
+    }
+    dsi.set_attribute(user, &path, of("user.two", b"")).await?;
+    let mut all = dsi.attributes(user, &path).await?;
+    all.sort();
+    assert_eq!(all, [of("user.one", b"\0\xff"), of("user.two", b"")]);
+    let trusted = dsi.set_attribute(user, &path, of("trusted.one", b"")).await;
+    refused(trusted, &[ErrorKind::Denied]);
+    let dir = dsi.attributes(user, &bench.dir).await;
+    refused(dir, &[ErrorKind::IsDirectory]);
+    let absent = dsi.attributes(user, &bench.at("absent")).await;
+    refused(absent, &[ErrorKind::NotFound]);
+    let mut reader = user.clone();
+    reader.may_write = false;
+    let set = dsi.set_attribute(&reader, &path, of("user.one", b"")).await;
+    refused(set, &[ErrorKind::Denied]);
+    Ok(())
+}
+
 pub(super) async fn modes_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user, path) = (bench.dsi, &bench.user, bench.at("file"));
     bench.put("file", b"old").await?;

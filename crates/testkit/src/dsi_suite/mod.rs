@@ -89,6 +89,8 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             files::writing_requires_permission;
         can.keeps && can.modes =>
             meta::modes_are_kept;
+        can.keeps && can.attributes =>
+            meta::attributes_are_kept;
         can.keeps && can.tells_space =>
             meta::free_space_is_that_of_an_object;
         can.keeps && can.exclusive =>

@@ -172,6 +172,11 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
+    /// Carry over extended attributes of whole files, those named user.*, at most 64 of at most 4 KiB
+    /// each; a server that keeps none is warned about
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+
     /// Sync each downloaded file, name included, to the medium before it counts as copied; warn
     /// about uploads to servers that do not do that
     #[arg(long)]
@@ -387,6 +392,7 @@ impl Flags {
         options.retry_for = Duration::from_secs(self.retry_for);
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
+        options.xattrs = self.xattrs;
         options.sync_writes = self.sync_writes;
         options.sparse = self.sparse;
         options.dry_run = self.dry_run;

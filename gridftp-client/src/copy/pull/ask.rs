@@ -69,6 +69,7 @@ impl Asker<'_> {
             tag: None,
             checksum: None,
             after: None,
+            attributes: None,
             _under_way: self.window.enter(0),
         })
     }
@@ -122,6 +123,7 @@ impl Asker<'_> {
         let needed_digest = self.algorithm.or(recalled).or(beside);
         let checksum =
             DigestQuery::send(control, needed_digest, optional, self.part(), from.clone());
+        let attributes = shared.ask_attributes((control, self.abilities), from);
         Ok(Sent {
             again,
             rest,
@@ -130,6 +132,7 @@ impl Asker<'_> {
             tag,
             checksum,
             after,
+            attributes,
             _under_way: self.window.enter(job.facts.size.unwrap_or(1 << 20)),
         })
     }

@@ -117,6 +117,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         proven,
         checksum,
         after,
+        attributes,
         ..
     } = landed;
     let job = taken.file();
@@ -148,6 +149,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     let published = async {
         finish(shared, job, sink, size, &verified).await?;
         compare_part(shared, job, size, verified.as_ref()).await?;
+        shared.land_attributes(attributes, &job.to).await?;
         Ok(verified.or(proven))
     };
     match published.await {

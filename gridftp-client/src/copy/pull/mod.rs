@@ -65,6 +65,7 @@ struct Sent {
     tag: Option<Tag>,
     checksum: Option<DigestQuery>,
     after: Option<After>,
+    attributes: Option<Replies>,
     _under_way: UnderWay,
 }
 
@@ -84,6 +85,7 @@ struct Landed {
     proven: Option<Digest>,
     checksum: Option<DigestQuery>,
     after: Option<After>,
+    attributes: Option<Replies>,
     /// Whether the session is of no use behind it.
     is_last: bool,
 }

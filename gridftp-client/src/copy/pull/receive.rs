@@ -310,6 +310,7 @@ pub(super) async fn end(
                 proven,
                 checksum: asked.sent.checksum,
                 after: asked.sent.after,
+                attributes: asked.sent.attributes,
                 is_last: false,
             }));
         }

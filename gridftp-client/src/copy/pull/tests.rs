@@ -38,6 +38,7 @@ async fn next(shared: &CopyState, rest: Option<Replies>, transfer: Transfer) -> 
             tag: None,
             checksum: None,
             after: None,
+            attributes: None,
             _under_way: Window::default().enter(0),
         },
     }

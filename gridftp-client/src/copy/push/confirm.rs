@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ftp_wire::attribute::Attribute;
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
@@ -115,7 +116,13 @@ pub(super) async fn confirm_one(
         shared.fail(file.store.taken, &TransferError::Changed { path });
         return Ok(None);
     }
-    Ok(prove(asker, file, proof.digest).await)
+    match shared.local_attributes(&file.store.taken.file().from).await {
+        Ok(attributes) => Ok(prove(asker, file, proof.digest, &attributes).await),
+        Err(error) => {
+            shared.fail(file.store.taken, &error);
+            Ok(None)
+        }
+    }
 }
 
 /// Ends the attempt at a file that the server did not take.
@@ -153,7 +160,12 @@ fn compare(asker: &Asker<'_>, file: &Sent, taken: Option<Receipt>) -> Result<Pro
 }
 
 /// Asks for the proofs of a store, and sets its metadata.
-async fn prove(asker: &Asker<'_>, mut file: Sent, proven: Option<Digest>) -> Option<Following> {
+async fn prove(
+    asker: &Asker<'_>,
+    mut file: Sent,
+    proven: Option<Digest>,
+    attributes: &[Attribute],
+) -> Option<Following> {
     let Asker {
         control, shared, ..
     } = *asker;
@@ -189,6 +201,7 @@ async fn prove(asker: &Asker<'_>, mut file: Sent, proven: Option<Digest>) -> Opt
     let part = (store.base, shared.is_partial().then_some(size));
     let checksum = DigestQuery::send(control, needed, optional, part, at.clone());
     Some(Following {
+        attributes: shared.send_attributes((control, asker.abilities), attributes, &at),
         meta: shared.send_meta(control, job, at),
         taken: file.store.taken,
         size,
@@ -237,6 +250,7 @@ pub(super) async fn settle_following(
         checksum,
         verified,
         meta,
+        attributes,
     } = next;
     let job = taken.file();
     let named = async {
@@ -268,6 +282,7 @@ pub(super) async fn settle_following(
             },
             renaming,
             meta,
+            attributes,
         }),
         Err(error) => {
             let job = taken.file_mut();
@@ -318,6 +333,7 @@ pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publish
         success,
         renaming,
         meta,
+        attributes,
     } = next;
     if let Some(renaming) = renaming {
         match renaming.publish(control, shared, taken).await {
@@ -325,7 +341,11 @@ pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publish
             None => return,
         }
     }
-    match shared.settle_meta(meta).await {
+    let settled = async {
+        shared.settle_attributes(attributes).await?;
+        shared.settle_meta(meta).await
+    };
+    match settled.await {
         Ok(()) => shared.succeed(taken, &success),
         Err(error) => shared.fail(taken, &error.into()),
     }

@@ -109,6 +109,8 @@ struct Following {
     verified: Option<Digest>,
     /// Commands that set metadata.
     meta: Vec<Replies>,
+    /// Commands that set extended attributes.
+    attributes: Vec<Replies>,
 }
 
 /// A store that is proven as far as was asked, and may still be under another name.
@@ -118,6 +120,8 @@ struct Publishing {
     renaming: Option<Renaming>,
     /// Commands that set metadata.
     meta: Vec<Replies>,
+    /// Commands that set extended attributes.
+    attributes: Vec<Replies>,
 }
 
 /// Copies from the queue until nothing is left.

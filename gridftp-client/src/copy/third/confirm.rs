@@ -304,6 +304,7 @@ impl Pair<'_> {
         let expected = job.facts.size.filter(|_| !shared.is_partial());
         let size = (needed.is_none() && expected.is_some())
             .then(|| self.destination.send(Command::Size(to.clone())));
+        let attributes = shared.ask_attributes((self.source, self.abilities.0), from.clone());
         let ask = |control, path| DigestQuery::send(control, needed, optional, part, path);
         let asked = match passed {
             Some(_) => None,
@@ -337,7 +338,11 @@ impl Pair<'_> {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
+        let attributes = shared.told_attributes(attributes).await?;
+        let destination = (self.destination, self.abilities.1);
+        let attributes = shared.send_attributes(destination, &attributes, &to);
         let meta = shared.send_meta(self.destination, job, to);
+        shared.settle_attributes(attributes).await?;
         shared.settle_meta(meta).await?;
         Ok((verified, sized))
     }

@@ -1,0 +1,122 @@
+//! `--xattrs`: extended attributes of files, in every direction.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::fs::XattrFlags;
+use workspace_tests::{Host, Tree};
+
+use crate::{Bed, cp_in, fails};
+
+const VALUE: &[u8] = b"a value\0\xff\r\n";
+
+fn set(path: &Path, name: &str, value: &[u8]) -> Result<()> {
+    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).context("setxattr")
+}
+
+fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = [0; 8192];
+    let len = rustix::fs::getxattr(path, name, value.as_mut_slice()).ok()?;
+    value.get(..len).map(<[u8]>::to_vec)
+}
+
+/// Whether the file system of a tree keeps attributes.
+#[expect(clippy::print_stderr, reason = "a test without its subject says so")]
+fn keeps(tree: &Tree) -> Result<bool> {
+    tree.file("probe", 1, 1)?;
+    let is_kept = set(&tree.path("probe"), "user.probe", b"").is_ok();
+    if !is_kept {
+        eprintln!("SKIPPED: the file system of the tests keeps no extended attributes");
+    }
+    Ok(is_kept)
+}
+
+/// Gives a new file attributes.
+fn dress(tree: &Tree, name: &str) -> Result<()> {
+    tree.file(name, 100_000, 7)?;
+    let path = tree.path(name);
+    set(&path, "user.one", VALUE)?;
+    set(&path, "user.two words = x", b"")
+}
+
+fn is_dressed(tree: &Tree, name: &str, wanted: bool) -> Result<()> {
+    let path = tree.path(name);
+    let one = get(&path, "user.one");
+    let expected = wanted.then(|| VALUE.to_vec());
+    ensure!(one == expected, "{name}: {one:?}");
+    let two = get(&path, "user.two words = x");
+    ensure!(two == wanted.then(Vec::new), "{name}: {two:?}");
+    Ok(())
+}
+
+#[test]
+fn attributes_are_carried_in_every_direction() -> Result<()> {
+    let (bed, far) = (Bed::new()?, Tree::new()?);
+    if !keeps(&bed.here)? {
+        return Ok(());
+    }
+    let other = Host::ours(far.root())?;
+    dress(&bed.here, "source/a")?;
+    dress(&bed.here, "source/b")?;
+    for mode in ["extended", "stream"] {
+        for (flags, wanted) in [(&["--xattrs"][..], true), (&[], false)] {
+            let to = format!("{mode}-{wanted}/");
+            let (near, beyond) = (bed.url(&to), other.url(&to));
+            let relayed = other.url(&format!("relayed-{to}"));
+            let back = format!("back-{to}");
+            for (from, to, more) in [
+                ("source/", &near, &[][..]),
+                (&near, &beyond, &[]),
+                (&near, &relayed, &["--relay", "always"]),
+                (&beyond, &back, &[]),
+            ] {
+                let args = [&["-r", "--mode", mode], flags, more, &[from, to]].concat();
+                bed.cp(&args)?.ok().with_context(|| format!("{args:?}"))?;
+            }
+            for file in ["a", "b"] {
+                is_dressed(&bed.there, &format!("{to}{file}"), wanted)?;
+                is_dressed(&far, &format!("{to}{file}"), wanted)?;
+                is_dressed(&far, &format!("relayed-{to}{file}"), wanted)?;
+                is_dressed(&bed.here, &format!("{back}{file}"), wanted)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_keeps_none_is_warned_about_once() -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    if !keeps(&here)? {
+        return Ok(());
+    }
+    dress(&here, "source/a")?;
+    dress(&here, "source/b")?;
+    let server = Host::ours_with(there.root(), &["--storage", "memory"])?;
+    for (from, to) in [
+        ("source/", server.url("copy/").as_str()),
+        (server.url("copy/").as_str(), "back/"),
+    ] {
+        let said = cp_in(&here, &["-r", "--xattrs", from, to])?.ok()?;
+        let warnings = said
+            .stderr
+            .matches("the server keeps no extended attributes")
+            .count();
+        ensure!(warnings == 1, "{}", said.report());
+    }
+    is_dressed(&here, "back/a", false)
+}
+
+#[test]
+fn attributes_that_cannot_be_carried_are_failures() -> Result<()> {
+    let bed = Bed::new()?;
+    if !keeps(&bed.here)? {
+        return Ok(());
+    }
+    bed.there.file("many", 10, 1)?;
+    for n in 0..65 {
+        set(&bed.there.path("many"), &format!("user.{n}"), b"")?;
+    }
+    let said = bed.cp(&["--xattrs", &bed.url("many"), "copy"])?;
+    fails(&said, 1, &["more than 64 attributes"])
+}
