@@ -310,3 +310,28 @@ fn output_to_a_full_disk_is_a_failure() -> Result<()> {
     }
     bed.same("copy", "file")
 }
+
+/// The bound on the rate makes the copy last for two periods at least.
+#[test]
+fn progress_is_a_line_each_period_without_a_terminal() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", 2_700_000, 3)?;
+    let to = bed.url("copy");
+    let lines = |flags: &[&str]| -> Result<(usize, usize)> {
+        let slow = ["--bwlimit", "1M", "file", &to];
+        let said = bed.cp(&[flags, &slow].concat())?.ok()?;
+        let of_text = |line: &&str| line.contains(" of 2.57 MiB, ");
+        let of_json = |line: &&str| line.contains("\"event\":\"progress\"");
+        let texts = said.stderr.lines().filter(of_text).count();
+        Ok((texts, said.stdout.lines().filter(of_json).count()))
+    };
+    let (texts, none) = lines(&["--stats=1"])?;
+    ensure!(texts >= 2 && none == 0, "{texts} lines, {none} objects");
+    let (none, objects) = lines(&["--stats=1", "--json"])?;
+    ensure!(objects >= 2 && none == 0, "{none} lines, {objects} objects");
+    for flags in [&[][..], &["--stats=1", "--quiet"]] {
+        let told = lines(flags)?;
+        ensure!(told == (0, 0), "{flags:?}: {told:?}");
+    }
+    Ok(())
+}
