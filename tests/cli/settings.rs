@@ -96,6 +96,25 @@ fn the_command_line_wins_over_the_environment_a_place_and_the_defaults() -> Resu
 }
 
 #[test]
+fn the_defaults_may_have_flags_of_either_program() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("up", 100, 1)?;
+    configure(
+        &bed.here,
+        "[defaults]\nhuman = true\nretry-for = 7\nall = true\n",
+    )?;
+    let to = bed.url("file");
+    cp(&bed.here, &[], &["up", &to])?.ok()?;
+    let mut du = std::process::Command::new(binary("gridftp")?);
+    du.args(["du", &to])
+        .env("HOME", bed.here.root())
+        .env_remove("XDG_CONFIG_HOME");
+    let told = run(&mut du, LIMIT)?.ok()?;
+    ensure!(told.stdout.starts_with("100 B\t"), "{}", told.report());
+    Ok(())
+}
+
+#[test]
 fn a_mistake_in_a_setting_is_named_with_its_place() -> Result<()> {
     let tree = Tree::new()?;
     tree.file("a", 1, 1)?;

@@ -1,6 +1,6 @@
 //! Settings of the configuration file and the environment, as words of the command line.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -15,6 +15,12 @@ use toml::{Table, Value};
 use super::exit::Status;
 use super::report::Report;
 use crate::url::Location;
+
+/// Flags of `gridftp` beside those of connections. The file is that of both programs, and
+/// `gridftp-cp` takes no flag of the other one for a mistake.
+pub const SIBLING: &str = "algorithm all bytes checksum compare depth force human lines long \
+    no-clobber no-create parallel parents read recursive seconds size summarize symbolic time times \
+    unsigned";
 
 /// Largest configuration file, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -92,7 +98,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses names that are flags of none of the commands.
+    /// Refuses names that are flags of neither program.
     fn check(&self, command: &Command) -> anyhow::Result<()> {
         let tables = (self.places.iter())
             .map(|(name, place)| (format!("place.{name}"), &place.flags))
@@ -100,8 +106,8 @@ impl Config {
         for (table, flags) in tables {
             for flag in flags.keys() {
                 ensure!(
-                    is_flag(command, flag),
-                    "{}: [{table}]: {flag}: {} has no flag --{flag}",
+                    is_flag(command, flag) || SIBLING.split(' ').any(|known| known == flag),
+                    "{}: [{table}]: {flag}: {} has no flag --{flag}, and neither has gridftp",
                     self.path.display(),
                     command.get_name(),
                 );
@@ -180,6 +186,12 @@ pub fn parse<F: Parser>(program: &'static str) -> Result<F, (Status, Option<Erro
         }
         (status, Some(error.kind()))
     })
+}
+
+/// Parses the words of a command line with its settings, without a word about mistakes.
+pub fn parse_silently<F: Parser>(given: Vec<OsString>) -> Option<F> {
+    let words = words(&F::command(), given).ok()?;
+    F::try_parse_from(words.all).ok()
 }
 
 /// Returns the words of a command line with the settings that they leave open: those of the
@@ -295,6 +307,15 @@ fn environment(command: &Command) -> Values {
         Some((name.to_owned(), vec![value]))
     };
     command.get_arguments().filter_map(read).collect()
+}
+
+/// Names of the flags of a command, and of those in it, that settings may give.
+pub fn flags(command: &Command) -> BTreeSet<String> {
+    let names = command.get_arguments().filter_map(Arg::get_long);
+    let own = names.filter(|name| settable(command, name).is_some());
+    let mut all: BTreeSet<_> = own.map(str::to_owned).collect();
+    all.extend(command.get_subcommands().flat_map(flags));
+    all
 }
 
 /// Returns whether a command, or one in it, has a flag that settings may give.

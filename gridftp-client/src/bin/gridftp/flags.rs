@@ -107,12 +107,31 @@ pub(crate) enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use std::collections::BTreeSet;
+
+    use clap::{Args as _, CommandFactory as _};
+    use gridftp_client::program::connection::ConnectionFlags;
+    use gridftp_client::program::settings;
 
     use super::*;
 
     #[test]
     fn definitions_are_consistent() {
         Flags::command().debug_assert();
+    }
+
+    /// Those of the commands that `gridftp-cp` has too are known to it.
+    #[test]
+    fn the_other_program_knows_the_flags_of_this_one() {
+        let shared = ConnectionFlags::augment_args(clap::Command::new("connection"));
+        let (mut own, mut shared) = (settings::flags(&Flags::command()), settings::flags(&shared));
+        for command in Flags::command().get_subcommands() {
+            if matches!(command.get_name(), "doctor" | "proxy") {
+                shared.extend(settings::flags(command));
+            }
+        }
+        own.retain(|flag| !shared.contains(flag));
+        let known = settings::SIBLING.split(' ').map(str::to_owned);
+        assert_eq!(own, known.collect::<BTreeSet<_>>());
     }
 }
