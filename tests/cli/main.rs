@@ -4,6 +4,7 @@
 mod bwlimit;
 mod check;
 mod choice;
+mod complete;
 mod copies;
 mod delete;
 mod doctor;

@@ -16,6 +16,8 @@ use crate::program::connection::ConnectionFlags;
 pub struct Accounts<'a> {
     flags: &'a ConnectionFlags,
     prompted: HashMap<(String, String), Secret>,
+    /// Whether a password may be asked for.
+    asks: bool,
 }
 
 impl<'a> Accounts<'a> {
@@ -23,6 +25,15 @@ impl<'a> Accounts<'a> {
         Self {
             flags,
             prompted: HashMap::new(),
+            asks: true,
+        }
+    }
+
+    /// Asks for no password: one that is nowhere else is missing.
+    pub fn silent(flags: &'a ConnectionFlags) -> Self {
+        Self {
+            asks: false,
+            ..Self::new(flags)
         }
     }
 
@@ -63,6 +74,9 @@ impl<'a> Accounts<'a> {
         if let Some(known) = self.prompted.get(&key) {
             site.password = Some(known.clone());
             return Ok(());
+        }
+        if !self.asks {
+            bail!("login: {user} at {site}: no password");
         }
         let prompt = format!("Password of {} at {site}: ", user.escape_default());
         let Ok(typed) = rpassword::prompt_password(prompt) else {

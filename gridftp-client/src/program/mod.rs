@@ -9,6 +9,7 @@
 
 pub mod accounts;
 mod bar;
+pub mod complete;
 pub mod connection;
 pub mod doctor;
 pub mod exit;

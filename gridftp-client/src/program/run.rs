@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::Location;
 use crate::error::TransferError;
 use crate::program::accounts::Accounts;
+use crate::program::complete::with_names;
 use crate::program::exit::Status;
 use crate::program::report::Report;
 
@@ -53,8 +54,9 @@ pub fn ended(status: Status, report: &Report) -> ExitCode {
 pub fn print_completions(shell: Shell, mut command: clap::Command, report: &Report) -> Status {
     let mut text = Vec::new();
     let name = command.get_name().to_owned();
-    clap_complete::generate(shell, &mut command, name, &mut text);
-    print(&text, report)
+    clap_complete::generate(shell, &mut command, &name, &mut text);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    print(with_names(shell, &name, text).as_bytes(), report)
 }
 
 /// Writes the man pages of a program to standard output.

@@ -10,8 +10,9 @@ mod list;
 mod manner;
 mod partials;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use gridftp_client::options::{RateLimit, Relay};
 use gridftp_client::program::accounts::Accounts;
+use gridftp_client::program::complete;
+use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::receipts::Receipts;
 use gridftp_client::program::records::Records;
@@ -39,6 +42,12 @@ fn main() -> ExitCode {
     gridftp_data::forbid_core_dumps();
     if let Some(words) = globus::words() {
         return globus::run(words);
+    }
+    if let Some(line) = line_to_complete() {
+        let report = Report::of_lines(PROGRAM, false, false);
+        let words = complete::words(&line, connection_of);
+        words.iter().for_each(|word| report.out(word));
+        return Status::Done.into();
     }
     let flags = match settings::parse::<Flags>(PROGRAM) {
         Ok(flags) => flags,
@@ -81,6 +90,21 @@ fn main() -> ExitCode {
     });
     let status = wait_for(run(&flags, &report), &report);
     ended(status, &report)
+}
+
+/// The command line of `--complete=LINE`, which the functions of shells ask to complete.
+fn line_to_complete() -> Option<OsString> {
+    let first = std::env::args_os().nth(1)?;
+    let line = first.as_bytes().strip_prefix(b"--complete=")?;
+    Some(OsStr::from_bytes(line).to_owned())
+}
+
+/// The flags of connections to `dir`, a URL or a place, and its URL.
+fn connection_of(dir: &OsStr) -> Option<(ConnectionFlags, OsString)> {
+    let words = [OsStr::new(PROGRAM), dir, OsStr::new("-")].map(OsStr::to_owned);
+    let mut flags: Flags = settings::parse_silently(words.to_vec())?;
+    let url = std::mem::take(flags.locations.first_mut()?);
+    Some((flags.connection, url))
 }
 
 /// The report in the form that the flags choose.
