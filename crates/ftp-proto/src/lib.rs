@@ -139,6 +139,7 @@ pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod modules;
+mod names;
 pub mod security;
 pub mod server;
 pub mod ssh;

@@ -20,9 +20,12 @@ use crate::url::show;
 /// Longest arguments of a command that a server takes, in bytes.
 const LONGEST_LINE: usize = 8000;
 
-/// Whether it was told that an end keeps no attributes.
+/// Whether it was told that an end does not keep this.
 #[derive(Debug, Default)]
-pub(super) struct Unkept(AtomicBool);
+pub(super) struct Unkept {
+    attributes: AtomicBool,
+    pub(super) times: AtomicBool,
+}
 
 impl CopyState {
     /// Says whether attributes are carried over; a part of a file has none.
@@ -31,7 +34,7 @@ impl CopyState {
     }
 
     fn warn_unkept(&self, what: &str) {
-        if !self.unkept.0.swap(true, Ordering::Relaxed) {
+        if !self.unkept.attributes.swap(true, Ordering::Relaxed) {
             self.warn(&format!(
                 "{what} keeps no extended attributes; files are copied without them"
             ));

@@ -54,8 +54,6 @@ pub(crate) struct CopyState {
     inventory: OnceLock<Option<Inventory>>,
     /// Cancelled when no more files are to be copied.
     pub(crate) stopped: CancellationToken,
-    /// Whether it was told that times are not kept.
-    timeless: AtomicBool,
     /// Destinations of other sources, where there are any.
     targets: Option<Arc<Targets>>,
     /// The source directories, where the others at the destination are to go.
@@ -104,7 +102,6 @@ impl CopyState {
             root: Vec::new(),
             inventory: OnceLock::new(),
             stopped: CancellationToken::new(),
-            timeless: AtomicBool::new(false),
             targets,
             queue: Queue::default(),
             totals,
@@ -307,7 +304,7 @@ impl CopyState {
             match replies.finish().await {
                 Ok(_) => {}
                 Err(error) if error.reply().is_some() && !self.preserves() => {
-                    if !self.timeless.swap(true, Ordering::Relaxed) {
+                    if !self.unkept.times.swap(true, Ordering::Relaxed) {
                         let text = format!(
                             "{error}; the next run copies these files again, use --checksum"
                         );
