@@ -90,7 +90,8 @@ pub(crate) fn abandoned(
     // Its last writer may have written to it or published it before; with the lock it cannot
     // change.
     let stat = rustix::fs::fstat(&file)?;
-    let [held, next] = names::records_of(name);
+    let records = names::records_of(name);
+    let [held, ..] = &records;
     if let Some(before) = before {
         let recorded = rustix::fs::statat(dir, held.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if !before.is_old(modified(&stat), recorded) {
@@ -100,7 +101,7 @@ pub(crate) fn abandoned(
     if !is_at(dir, name, &stat) {
         return Ok(Removal::Missing);
     }
-    journal::remove(dir, &[&held, &next])?;
+    journal::remove(dir, &records)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
     Ok(Removal::Removed)
 }
@@ -118,7 +119,7 @@ fn record(
     let partial = names::partial_of(name);
     match rustix::fs::statat(dir, partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {
-            journal::remove(dir, &[name])?;
+            journal::remove(dir, &[name.to_vec()])?;
             Ok(Removal::Removed)
         }
         done => Ok(done.map(|_| Removal::Recent)?),

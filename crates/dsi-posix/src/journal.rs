@@ -262,9 +262,9 @@ fn is_name(field: &str, name: Option<&[u8]>) -> bool {
 }
 
 /// Removes the records of a partial file, if there are any.
-pub(crate) fn remove(dir: BorrowedFd<'_>, records: &[&[u8]]) -> Result<(), Errno> {
+pub(crate) fn remove(dir: BorrowedFd<'_>, records: &[Vec<u8>]) -> Result<(), Errno> {
     for record in records {
-        match rustix::fs::unlinkat(dir, *record, AtFlags::empty()) {
+        match rustix::fs::unlinkat(dir, record.as_slice(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }

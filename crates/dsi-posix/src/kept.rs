@@ -163,7 +163,7 @@ fn recorded(dir: &OwnedFd, name: &[u8]) -> Option<(rustix::fs::Stat, Option<Reco
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    let [held, _next] = names::records_of(name);
+    let [held, ..] = names::records_of(name);
     let record = journal::read_any(dir, &held, stat.st_ino);
     Some((stat, record))
 }

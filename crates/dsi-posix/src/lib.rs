@@ -44,6 +44,7 @@ mod remove;
 mod root;
 mod shared;
 mod stat;
+mod sums;
 mod uninterrupted;
 mod unnamed;
 mod whole;

@@ -9,6 +9,9 @@ const HELD: &str = ".gridftp-held";
 /// Suffix of the next record before it replaces the last one.
 const NEXT: &str = ".gridftp-next";
 
+/// Suffix of the values of its groups.
+const SUMS: &str = ".gridftp-sums";
+
 /// The directory with the index of partial files, at the top of a served tree.
 pub(crate) const INDEX: &[u8] = b".gridftp-index";
 
@@ -21,6 +24,7 @@ pub(crate) struct Names {
     pub(crate) partial: Vec<u8>,
     pub(crate) held: Vec<u8>,
     pub(crate) next: Vec<u8>,
+    pub(crate) sums: Vec<u8>,
 }
 
 impl Names {
@@ -31,7 +35,13 @@ impl Names {
             partial: hidden(&stem, PART),
             held: hidden(&stem, HELD),
             next: hidden(&stem, NEXT),
+            sums: hidden(&stem, SUMS),
         }
+    }
+
+    /// The names of the records of the partial file, that of its ranges first.
+    pub(crate) fn records(&self) -> [Vec<u8>; 3] {
+        records_of(&self.partial)
     }
 
     /// A name for a partial file that is never continued.
@@ -66,7 +76,7 @@ fn hidden(stem: &[u8], suffix: &str) -> Vec<u8> {
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name == INDEX
         || name.first() == Some(&b'.')
-            && [PART, HELD, NEXT]
+            && [PART, HELD, NEXT, SUMS]
                 .iter()
                 .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
@@ -83,17 +93,14 @@ pub(crate) fn target_of(partial: &[u8]) -> &[u8] {
 }
 
 /// The names of the records of the partial file `partial`.
-pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 2] {
+pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 3] {
     let stem = partial.strip_suffix(PART.as_bytes()).unwrap_or(partial);
-    [
-        [stem, HELD.as_bytes()].concat(),
-        [stem, NEXT.as_bytes()].concat(),
-    ]
+    [HELD, NEXT, SUMS].map(|end| [stem, end.as_bytes()].concat())
 }
 
 /// The name of the partial file of the record `name`.
 pub(crate) fn partial_of(name: &[u8]) -> Vec<u8> {
-    let stem = [HELD, NEXT]
+    let stem = [HELD, NEXT, SUMS]
         .iter()
         .find_map(|suffix| name.strip_suffix(suffix.as_bytes()))
         .unwrap_or(name);
@@ -118,13 +125,17 @@ mod tests {
                 &names.partial,
                 &names.held,
                 &names.next,
+                &names.sums,
                 &Names::once(&name, u64::MAX),
             ] {
                 assert!(hidden.len() <= LONGEST, "{}", hidden.len());
                 assert!(is_reserved(hidden));
             }
             assert_eq!(names.partial, Names::of(&name).partial);
-            assert_eq!(records_of(&names.partial), [names.held, names.next]);
+            assert_eq!(
+                records_of(&names.partial),
+                [names.held, names.next, names.sums]
+            );
         }
         assert_eq!(Names::of(b"file").partial, b".file.gridftp-part");
         assert!(is_partial(b".file.gridftp-part") && !is_partial(b".file.gridftp-held"));

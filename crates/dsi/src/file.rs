@@ -56,6 +56,9 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
+/// The number of an aligned group of 1 MiB of a file, and its BLAKE3 chaining value.
+pub type GroupValue = (u64, [u8; 32]);
+
 /// An object open for writing.
 ///
 /// Dropping a sink without `finish` leaves a partial object that a later restart can continue; it
@@ -80,6 +83,25 @@ pub trait Sink: Send + Sync + 'static {
 
     /// The ranges that this sink already holds from an earlier attempt.
     fn held(&self) -> RangeSet;
+
+    /// The values of the groups in `held` that are [noted](Self::note_groups), in order, also those
+    /// that an earlier attempt recorded; `None` if the sink records none.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    fn groups(
+        &self,
+        held: &RangeSet,
+    ) -> impl Future<Output = Result<Option<Vec<GroupValue>>>> + Send {
+        let _ = held;
+        async { Ok(None) }
+    }
+
+    /// Has [`checkpoint`](Self::checkpoint) record the values of groups once it names all bytes of
+    /// them, so that a later attempt need not read these again.
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        drop(values);
+    }
 
     /// The order of writes that this object accepts.
     fn order(&self) -> WriteModel {

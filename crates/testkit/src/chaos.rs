@@ -9,6 +9,7 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
     Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Finish,
+    GroupValue,
     Listing, Meta, Progress, Result, Sink, Source, Staging, Stat, User, WriteModel,
 };
 
@@ -186,6 +187,15 @@ impl<S: Sink> Sink for Chaotic<S> {
 
     fn held(&self) -> RangeSet {
         self.object.held()
+    }
+
+    async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        self.faults.step("read").await?;
+        self.object.groups(held).await
+    }
+
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        self.object.note_groups(values);
     }
 
     fn order(&self) -> WriteModel {

@@ -6,6 +6,7 @@
 //! - `.NAME.gridftp-held` records the ranges held. It names the inode of the partial file, is
 //!   always replaced as a whole, and is removed before that file is removed or published, so that
 //!   it never applies to other bytes.
+//! - `.NAME.gridftp-sums` has the [values of its groups](crate::sums), and is removed with the record.
 //! - A partial file without a record has no value: a new upload replaces it, an update is refused.
 //!   It gets no other bytes, since a process that shared the earlier upload may still write to it.
 //! - A second writer that starts anew gets a unique name, without a record, which is never
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_ranges::{Range64, RangeSet};
-use gridftp_dsi::ErrorKind;
+use gridftp_dsi::{ErrorKind, GroupValue};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -34,6 +35,7 @@ use crate::journal::{self, Origin, Over, Record};
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::shared::Place;
+use crate::sums::Sums;
 
 /// Most attempts to open a file that another writer renames between opening and locking.
 pub(crate) const ATTEMPTS: u32 = 64;
@@ -75,6 +77,7 @@ pub(crate) struct PartialFile {
     other_removed: bool,
     /// Its entry in the index of the tree, if any.
     entry: Option<Entry>,
+    sums: Sums,
     /// Whether the medium has no space for it, so that the partial file is removed.
     no_space: AtomicBool,
     /// Whether a record on disk makes the partial file worth keeping.
@@ -160,6 +163,7 @@ impl PartialFile {
                 origin: origin.as_deref().cloned(),
                 other_removed,
                 entry,
+                sums: Sums::default(),
                 no_space: AtomicBool::new(false),
                 recorded: AtomicBool::new(false),
                 empty: AtomicBool::new(false),
@@ -210,6 +214,8 @@ impl PartialFile {
             {
                 self.recorded.store(true, Ordering::Relaxed);
                 self.over = record.over;
+                let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
+                self.without_sums(reopened)?;
                 return Ok(Some(record.held.clone()));
             }
             let origin = record.as_ref().and_then(|record| record.origin.as_ref());
@@ -224,7 +230,7 @@ impl PartialFile {
                     "an interrupted upload to this name is kept: continue or remove it first",
                 ));
             }
-            journal::remove(dir, &[&self.names.held])?;
+            journal::remove(dir, &self.names.records())?;
             if self.stat.st_size > 0 {
                 rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty())?;
                 return Ok(None);
@@ -309,6 +315,8 @@ impl PartialFile {
                 "there is no space for the whole file, so its partial file is removed",
             ));
         }
+        let place = (self.dir.as_fd(), &*self.names.sums, self.stat.st_ino);
+        self.without_sums(self.sums.record(place, held, durable))?;
         let record = Record {
             held: held.clone(),
             over: self.over,
@@ -328,6 +336,42 @@ impl PartialFile {
         Ok(())
     }
 
+    /// Goes on without the values of groups where they cannot be kept: the bytes are read again.
+    fn without_sums(&self, kept: Result<(), Errno>) -> Result<(), Errno> {
+        let Err(error) = kept else {
+            return Ok(());
+        };
+        tracing::debug!(%error, "the values of groups are not kept");
+        self.drop_sums()
+    }
+
+    /// Drops the values of groups, as others write to the partial file as well.
+    pub(crate) fn drop_sums(&self) -> Result<(), Errno> {
+        self.sums.close();
+        if self.once.is_some() {
+            return Ok(());
+        }
+        journal::remove(self.dir.as_fd(), std::slice::from_ref(&self.names.sums))
+    }
+
+    /// Has the next record include these values of groups.
+    pub(crate) fn note_groups(&self, values: Vec<GroupValue>) {
+        if self.once.is_none() {
+            self.sums.note(values);
+        }
+    }
+
+    /// The values of groups in `held`.
+    pub(crate) fn groups(&self, held: &RangeSet) -> Result<Vec<GroupValue>, Errno> {
+        self.sums.values(self.stat.st_ino, held)
+    }
+
+    /// Forgets the values of groups of which a write changes bytes.
+    pub(crate) fn changes(&self, offset: u64, length: usize) -> Result<(), Errno> {
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        self.sums.forget(offset, length)
+    }
+
     /// Removes the partial file and its records.
     fn discard(&self) {
         if self.gone.swap(true, Ordering::Relaxed) {
@@ -336,7 +380,7 @@ impl PartialFile {
         let dir = self.dir.as_fd();
         // Best effort: the expiry removes a leftover.
         if self.recorded.swap(false, Ordering::Relaxed)
-            && journal::remove(dir, &[&self.names.held, &self.names.next]).is_err()
+            && journal::remove(dir, &self.names.records()).is_err()
         {
             return self.leave();
         }

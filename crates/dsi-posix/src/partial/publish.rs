@@ -88,7 +88,7 @@ impl PartialFile {
         // Remove the record first: a leftover record could apply to another file.
         let recorded = self.recorded.swap(false, Ordering::Relaxed);
         if recorded {
-            journal::remove(dir, &[&self.names.held, &self.names.next])?;
+            journal::remove(dir, &self.names.records())?;
         }
         let (temp, name) = (self.temp.as_slice(), self.name.as_slice());
         let named = match exclusive {

@@ -1,6 +1,11 @@
-//! The partial file of a `FileSink`: its origin, and its fate when the sink is dropped.
+//! The part of a `FileSink` that outlives it: its source, its fate when the sink is dropped, and the
+//! values of its groups.
 
-use super::{FileSink, Way};
+use byte_ranges::RangeSet;
+use gridftp_dsi::GroupValue;
+
+use super::{FileSink, Inner, Way};
+use crate::error::Outcome;
 use crate::journal::Origin;
 
 impl FileSink {
@@ -33,6 +38,33 @@ impl FileSink {
     pub fn give_up(&self) {
         if let Way::Whole(whole) = &self.inner.way {
             whole.give_up();
+        }
+    }
+}
+
+impl Inner {
+    /// Forgets the recorded values of bytes that a write changes.
+    pub(super) fn changes(&self, offset: u64, length: usize) -> Outcome<()> {
+        match &self.way {
+            Way::Whole(whole) => Ok(whole.partial()?.changes(offset, length)?),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
+        }
+    }
+
+    /// The values of the groups in `held`.
+    pub(super) fn groups(&self, held: &RangeSet) -> Outcome<Option<Vec<GroupValue>>> {
+        match &self.way {
+            Way::Whole(whole) => Ok(Some(whole.partial()?.groups(held)?)),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(None),
+        }
+    }
+
+    /// Has the next record include these values of groups.
+    pub(super) fn note_groups(&self, values: Vec<GroupValue>) {
+        if let Way::Whole(whole) = &self.way
+            && let Ok(partial) = whole.partial()
+        {
+            partial.note_groups(values);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use byte_ranges::RangeSet;
 use bytes::Bytes;
-use gridftp_dsi::{Error, ErrorKind, Finish, Progress, Result, Sink, Stat, WriteModel};
+use gridftp_dsi::{Error, ErrorKind, Finish, GroupValue, Progress, Result, Sink, Stat, WriteModel};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -121,8 +121,10 @@ impl Inner {
 
     /// Writes the withheld block.
     fn catch_up(&self) -> Outcome<()> {
-        self.first
-            .catch_up(|offset, data| Ok(write_all(self.file()?, data, offset)?))
+        self.first.catch_up(|offset, data| {
+            self.changes(offset, data.len())?;
+            Ok(write_all(self.file()?, data, offset)?)
+        })
     }
 
     /// Locks out `finish` during an operation; fails once the sink is closed.
@@ -191,6 +193,7 @@ impl Inner {
             return Ok(());
         }
         self.catch_up()?;
+        self.changes(offset, data.len())?;
         match self.leaves_holes() {
             Some(holes) => Ok(holes.write(self.file()?, data, offset)?),
             None => Ok(write_all(self.file()?, data, offset)?),
@@ -203,6 +206,7 @@ impl Inner {
             return Err(IN_ORDER);
         }
         self.catch_up()?;
+        self.changes(offset, len)?;
         Ok(splice_all(pipe, self.file()?, offset, len)?)
     }
 
@@ -260,7 +264,12 @@ impl Inner {
     fn share(&self, user: &str) -> Outcome<Vec<u8>> {
         let _open = self.enter()?;
         let place = match &self.way {
-            Way::Whole(whole) => whole.partial()?.place(),
+            Way::Whole(whole) => {
+                let partial = whole.partial()?;
+                // The writes of others do not clear the values of the bytes that they change.
+                partial.drop_sums()?;
+                partial.place()
+            }
             Way::InPlace(file) if file.has_name() => Place::Itself,
             Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => {
                 return Err(Fault::Rule(
@@ -393,6 +402,18 @@ impl Sink for FileSink {
             Way::InOrder(..) => WriteModel::Sequential,
             Way::Whole(_) | Way::InPlace(_) | Way::Joined(_) => WriteModel::Random,
         }
+    }
+
+    async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        let (inner, held) = (Arc::clone(&self.inner), held.clone());
+        run(Work::Brief, "read back", move || {
+            inner.with_room("read back", || inner.groups(&held))
+        })
+        .await
+    }
+
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        self.inner.note_groups(values);
     }
 
     async fn finish(self, mut done: Finish) -> Result<Stat> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use gridftp_dsi::{ChecksumAlgorithm, Create};
 
 use super::*;
+use crate::journal::Origin;
 
 #[tokio::test]
 async fn a_small_file_replaces_a_large_one_on_a_blocking_thread() {
@@ -95,4 +96,58 @@ async fn a_file_is_removed_if_finish_is_dropped_while_it_is_hashed() {
             std::thread::yield_now();
         }
     }
+}
+
+/// The names of the files in `dir`, in order.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn values_of_groups_outlive_the_sink_and_not_the_bytes() {
+    const GROUP: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let open = async |time| {
+        let origin = Origin::new(b"ftp://host/file", 4 * GROUP as u64, (time, 0)).unwrap();
+        FileSink::resume(&path, origin, false).await.unwrap()
+    };
+    let values: Vec<GroupValue> = (0..4).map(|number| (number, [7; 32])).collect();
+    let all = RangeSet::up_to(4 * GROUP as u64);
+    let sink = open(1).await;
+    for number in 0..4 {
+        let block = Bytes::from(vec![1; GROUP]);
+        sink.write_at((number * GROUP) as u64, block).await.unwrap();
+    }
+    sink.note_groups(values.clone());
+    sink.checkpoint(&RangeSet::up_to(3 * GROUP as u64), true)
+        .await
+        .unwrap();
+    drop(sink);
+    let sums = ".file.gridftp-sums".to_owned();
+    assert!(names(dir.path()).contains(&sums));
+    let sink = open(1).await;
+    assert_eq!(sink.groups(&all).await.unwrap().unwrap(), values[..3]);
+    // The record of the ranges is the older one, as after a kill.
+    let other = Bytes::from(vec![2; 100_000]);
+    sink.write_at(GROUP as u64 + 9, other).await.unwrap();
+    drop(sink);
+    let sink = open(1).await;
+    assert_eq!(
+        sink.groups(&all).await.unwrap().unwrap(),
+        [values[0], values[2]]
+    );
+    drop(sink);
+    let sink = open(2).await;
+    assert!(sink.is_other_removed());
+    assert_eq!(sink.groups(&all).await.unwrap().unwrap(), []);
+    assert!(!names(dir.path()).contains(&sums));
+    sink.write_at(0, Bytes::from_static(b"anew")).await.unwrap();
+    sink.finish(Finish::whole(4)).await.unwrap();
+    assert_eq!(names(dir.path()), ["file"]);
 }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use super::BoxResult;
 use crate::capability::{ChecksumAlgorithm, WriteModel};
 use crate::error::Result;
-use crate::file::{Finish, Listing, Sink, Source};
+use crate::file::{Finish, GroupValue, Listing, Sink, Source};
 use crate::types::Stat;
 
 /// Any [`Source`] in a box.
@@ -108,6 +108,8 @@ trait DynSink: Send + Sync {
     fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxResult<'_, ()>;
     fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool) -> BoxResult<'a, ()>;
     fn held_dyn(&self) -> RangeSet;
+    fn groups_dyn<'a>(&'a self, held: &'a RangeSet) -> BoxResult<'a, Option<Vec<GroupValue>>>;
+    fn note_groups_dyn(&self, values: Vec<GroupValue>);
     fn order_dyn(&self) -> WriteModel;
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
@@ -129,6 +131,14 @@ impl<S: Sink> DynSink for S {
 
     fn held_dyn(&self) -> RangeSet {
         self.held()
+    }
+
+    fn groups_dyn<'a>(&'a self, held: &'a RangeSet) -> BoxResult<'a, Option<Vec<GroupValue>>> {
+        Box::pin(self.groups(held))
+    }
+
+    fn note_groups_dyn(&self, values: Vec<GroupValue>) {
+        self.note_groups(values);
     }
 
     fn order_dyn(&self) -> WriteModel {
@@ -182,6 +192,14 @@ impl Sink for BoxSink {
 
     fn held(&self) -> RangeSet {
         self.0.held_dyn()
+    }
+
+    async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        self.0.groups_dyn(held).await
+    }
+
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        self.0.note_groups_dyn(values);
     }
 
     fn order(&self) -> WriteModel {

@@ -12,7 +12,7 @@ use super::told;
 use crate::capability::{ChecksumAlgorithm, WriteModel};
 use crate::erased::BoxListing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::{Finish, Listing, Sink, Source};
+use crate::file::{Finish, GroupValue, Listing, Sink, Source};
 use crate::types::{DsiPath, Stat};
 
 /// A source or a sink, and its path in the tree.
@@ -70,6 +70,14 @@ impl<S: Sink> Sink for Placed<S> {
 
     fn held(&self) -> RangeSet {
         self.object.held()
+    }
+
+    async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        told(self.object.groups(held).await, &self.path)
+    }
+
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        self.object.note_groups(values);
     }
 
     fn order(&self) -> WriteModel {
