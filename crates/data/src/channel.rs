@@ -372,7 +372,7 @@ impl DataChannel {
         let extended = plan.mode == Mode::Extended;
         let senders = plan.stripes.unwrap_or(NonZero::<u32>::MIN);
         *watch.arrived() = Gather::new(self.options.limits()).with_senders(senders);
-        watch.prove(plan.tag, plan.start);
+        watch.prove(plan.tag, plan.start, 0);
         let pool = self.pool.clone();
         let job = Job::new(write, delivery, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
@@ -433,7 +433,7 @@ impl DataChannel {
     }
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
-        watch.prove(plan.tag, plan.first().map_or(0, |range| range.start()));
+        watch.prove(plan.tag, plan.start(), plan.base);
         // One closed connection makes the whole set useless: marks are counted by connection.
         let sending = self.idle.served != Some(Direction::Receive);
         if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {

@@ -2,22 +2,47 @@
 
 use digest_tree::{Piece, Tree};
 use ftp_wire::receipt::Extent;
+use gridftp_dsi::GroupValue;
+
+use crate::earlier::Earlier;
 
 /// Digest of the bytes of one transfer in the extent of its receipt.
+///
+/// That of [`Extent::Whole`] is of the whole file: with the bytes of earlier attempts, where these
+/// are known.
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     /// Offset of the first byte, and the extent; `None` when no digest is needed.
     of: Option<(u64, Extent)>,
-    tree: Tree,
+    /// The bytes of earlier attempts, before the transfer begins.
+    earlier: Option<Earlier>,
+    /// Number of those bytes.
+    before: u64,
+    /// `None` when bytes before the first one are not known.
+    tree: Option<Tree>,
 }
 
 impl Digest {
-    /// Computes the digest of the bytes from `from` on.
-    pub(crate) fn new(from: u64, extent: Extent) -> Self {
-        Self {
+    /// Counts the bytes of earlier attempts in the digest of the next transfer.
+    pub(crate) fn go_on(&mut self, earlier: Earlier) {
+        self.earlier = Some(earlier);
+    }
+
+    /// Begins the digest of a transfer of the bytes from `start` on, in a file that begins at
+    /// `base`.
+    pub(crate) fn begin(&mut self, extent: Extent, start: u64, base: u64) {
+        let (from, earlier) = match extent {
+            Extent::Head => (start, None),
+            Extent::Whole => (base, self.earlier.take()),
+        };
+        let is_known = earlier.is_some() || start <= from;
+        let Earlier { tree, bytes } = earlier.unwrap_or_default();
+        *self = Self {
             of: Some((from, extent)),
-            tree: Tree::new(),
-        }
+            earlier: None,
+            before: bytes,
+            tree: is_known.then_some(tree),
+        };
     }
 
     /// Whether a digest is needed.
@@ -31,15 +56,27 @@ impl Digest {
         let (from, extent) = self.of?;
         let at = offset.checked_sub(from)?;
         let left = extent.most().saturating_sub(at);
-        (left > 0 && !self.tree.is_lost()).then_some((at, left))
+        let tree = self.tree.as_ref()?;
+        (left > 0 && !tree.is_lost()).then_some((at, left))
     }
 
     /// Adds a block to the digest.
     pub(crate) fn add(&mut self, piece: Piece) {
-        self.tree.insert(piece);
+        if let Some(tree) = &mut self.tree {
+            tree.insert(piece);
+        }
     }
 
-    /// The digest of all `bytes` bytes, where all are to be proven; `None` when it is not known.
+    /// The values of groups that were completed since the last call.
+    pub(crate) fn take_groups(&mut self) -> Vec<GroupValue> {
+        self.tree
+            .as_mut()
+            .map(Tree::take_groups)
+            .unwrap_or_default()
+    }
+
+    /// The digest of the whole file after a transfer of `bytes` bytes, where all are to be proven;
+    /// `None` when it is not known.
     pub(crate) fn whole(&self, bytes: u64) -> Option<[u8; 32]> {
         let is_whole = self.of.is_some_and(|(_, extent)| extent == Extent::Whole);
         self.value(bytes).filter(|_| is_whole)
@@ -48,7 +85,8 @@ impl Digest {
     /// The digest of a transfer of `bytes` bytes; `None` when it is not known.
     pub(crate) fn value(&self, bytes: u64) -> Option<[u8; 32]> {
         let (_, extent) = self.of?;
-        let digest = self.tree.digest(bytes.min(extent.most())).ok()?;
+        let length = self.before.saturating_add(bytes).min(extent.most());
+        let digest = self.tree.as_ref()?.digest(length).ok()?;
         Some(digest.into())
     }
 }

@@ -26,6 +26,7 @@ mod channel;
 mod conn;
 mod descriptors;
 mod digest;
+mod earlier;
 mod error;
 mod listener;
 mod memory;
@@ -44,6 +45,7 @@ mod watch;
 
 pub use channel::DataChannel;
 pub use descriptors::{Descriptors, Permit};
+pub use earlier::Earlier;
 pub use error::{Error, ErrorKind, Result, Wait};
 pub use memory::{PartMemory, PartRoom};
 pub use network::{BadNetwork, Network};

@@ -77,13 +77,16 @@ impl SendPlan {
         stripe.share(&self.ranges.shift_down(self.base))
     }
 
-    /// The first range that this end sends.
-    pub(crate) fn first(&self) -> Option<Range64> {
-        if self.stripe.is_none() {
-            return self.ranges.first();
-        }
-        let first = self.share().next()?;
-        Range64::from_len(first.start().saturating_add(self.base), first.len())
+    /// Offset of the first byte that this end sends.
+    pub(crate) fn start(&self) -> u64 {
+        let first = match self.stripe {
+            None => self.ranges.first().map(Range64::start),
+            Some(_) => self
+                .share()
+                .next()
+                .map(|first| first.start().saturating_add(self.base)),
+        };
+        first.unwrap_or(self.base)
     }
 
     /// Sets the tag of the transfer in MODE E, which must be higher than earlier ones.

@@ -5,15 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use digest_tree::Piece;
+use digest_tree::{Hash, Piece};
 use ftp_wire::command::Tag;
 use ftp_wire::receipt::Receipt;
+use gridftp_dsi::GroupValue;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use xio_core::PathStats;
 
 use crate::digest::Digest;
+use crate::earlier::Earlier;
 use crate::error::{Error, Result, Wait};
 
 const CLOSED: u8 = 0;
@@ -250,6 +252,26 @@ impl Watch {
             .then(|| Receipt::new(bytes, digest.value(bytes)))
     }
 
+    /// Counts the bytes of an earlier attempt in the digest of the tagged transfer that begins now,
+    /// which is then that of the whole file.
+    pub fn go_on(&self, earlier: Earlier) {
+        self.digest().go_on(earlier);
+    }
+
+    /// The values of groups of the file that were completed since the last call, in a transfer that
+    /// [goes on](Self::go_on). Those of bytes that are [received](Self::received) are among them.
+    pub fn take_groups(&self) -> Vec<GroupValue> {
+        self.digest().take_groups()
+    }
+
+    /// The BLAKE3 digest of the whole file after a transfer that proves all bytes
+    /// ([`Extent::Whole`](ftp_wire::receipt::Extent::Whole)), where it is known; in lower-case
+    /// hexadecimal.
+    pub fn file_digest(&self) -> Option<String> {
+        let digest = self.whole(self.bytes());
+        digest.map(|digest| Hash::from(digest).to_string())
+    }
+
     /// Reports that the data connections are open; `reused` if they served before.
     ///
     /// With [`connected`](Self::connected), [`moved`](Self::moved) and [`record`](Self::record) this
@@ -292,10 +314,11 @@ impl Watch {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// Begins the receipt of a tagged transfer from offset `from` on.
-    pub(crate) fn prove(&self, tag: Option<Tag>, from: u64) {
+    /// Begins the receipt of a tagged transfer from offset `start` on, in a file that begins at
+    /// `base`.
+    pub(crate) fn prove(&self, tag: Option<Tag>, start: u64, base: u64) {
         if let Some(tag) = tag {
-            *self.digest() = Digest::new(from, tag.extent);
+            self.digest().begin(tag.extent, start, base);
         }
     }
 
@@ -314,7 +337,8 @@ impl Watch {
         }
     }
 
-    /// The digest of `bytes` bytes, where all of them are to be proven and it is known.
+    /// The digest of the whole file after `bytes` bytes, where all of them are to be proven and it
+    /// is known.
     pub(crate) fn whole(&self, bytes: u64) -> Option<[u8; 32]> {
         self.digest().whole(bytes)
     }

@@ -245,7 +245,7 @@ fn check(inode: u64, number: u64, value: &Value) -> u32 {
     let parts = [inode, number].map(u64::to_le_bytes);
     let sum = parts
         .iter()
-        .fold(!0, |sum, part| crc32c::crc32c_append(sum, part));
+        .fold(0, |sum, part| crc32c::crc32c_append(sum, part));
     crc32c::crc32c_append(sum, value)
 }
 

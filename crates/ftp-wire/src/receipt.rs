@@ -11,7 +11,7 @@ pub enum Extent {
     /// The first [`HEAD`] ones: every byte of a small file, and of a large one as many as detect
     /// mixed-up files.
     Head,
-    /// All of them.
+    /// All of them, and those of the file that earlier transfers moved.
     Whole,
 }
 
@@ -35,7 +35,7 @@ pub struct Receipt {
     /// Payload bytes.
     pub bytes: u64,
     /// BLAKE3 of those in the extent, in order of offset; `None` where they arrived in too many
-    /// pieces, with holes, or twice.
+    /// pieces, with holes, or twice, and where this end does not know the bytes of earlier transfers.
     pub blake3: Option<[u8; 32]>,
 }
 

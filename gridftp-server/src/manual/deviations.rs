@@ -97,10 +97,10 @@
 //!   is discarded; data without the tag fails with `426`. A store that fails for another reason
 //!   keeps the connections. `ERET tag=n path` (`tag=n,P,offset,length`) sends such blocks. The
 //!   `226` of both ends with `Bytes=…;BLAKE3=…;`, the digest of the first 131,072 bytes. With
-//!   `digest=n` in place of `tag=n` it is the digest of all bytes, which the sender of a file also
-//!   sends ahead of its end-of-file mark, in two blocks with the descriptor 0x02 and 16 bytes of it
-//!   each in their count and offset fields. A store whose bytes have another digest fails with
-//!   `426`, and nothing of it is published or told by `SITE HELD`; bytes written into a file in
+//!   `digest=n` in place of `tag=n` it is the digest of the whole file, with the bytes of earlier
+//!   transfers; an end that does not know those tells none. The sender of a file also sends it
+//!   ahead of its end-of-file mark, in two blocks with the descriptor 0x02 and 16 bytes of it each in
+//!   their count and offset fields. A store whose bytes have another digest fails with `426`, and nothing of it is published or told by `SITE HELD`; bytes written into a file in
 //!   place (`digest=n,A`, `digest=n,E`, `in-place`) stay there.
 //! - `ERET` and `ESTO` have the modules `checksum` and `tar`, see [modules](super::modules), and
 //!   `FEAT` lists them. Another module is answered `504`; the Globus server answers `500`.

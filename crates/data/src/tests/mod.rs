@@ -23,7 +23,8 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 use ftp_wire::command::{Mode, Type};
 use gridftp_dsi::{
-    Error as StorageError, ErrorKind as StorageKind, Finish, Sink, Source, Stat, WriteModel,
+    Error as StorageError, ErrorKind as StorageKind, Finish, GroupValue, Sink, Source, Stat,
+    WriteModel,
 };
 use tokio::net::TcpStream;
 use xio_core::{DynStack, Pool, Target};
@@ -127,6 +128,10 @@ pub(super) struct Kept {
     reading: AtomicUsize,
     /// Most of them at a time.
     pub(super) most_read: AtomicUsize,
+    /// All bytes read back.
+    pub(super) all_read: AtomicUsize,
+    /// Values of groups, where it records such.
+    pub(super) groups: Option<Vec<GroupValue>>,
 }
 
 impl Kept {
@@ -171,6 +176,10 @@ impl Sink for Kept {
         self.earlier.clone()
     }
 
+    async fn groups(&self, _: &RangeSet) -> Result<Option<Vec<GroupValue>>, StorageError> {
+        Ok(self.groups.clone())
+    }
+
     fn order(&self) -> WriteModel {
         match self.part {
             Some(part) => WriteModel::Parts(part),
@@ -186,6 +195,7 @@ impl Sink for Kept {
             tokio::task::yield_now().await;
         }
         self.reading.fetch_sub(len, Ordering::Relaxed);
+        self.all_read.fetch_add(len, Ordering::Relaxed);
         let from = offset as usize;
         Ok(Bytes::copy_from_slice(&self.data()[from..from + len]))
     }

@@ -1,12 +1,13 @@
 //! Tagged transfers: data never counts for another file, whether earlier files failed or not.
 
+use byte_ranges::Range64;
 use ftp_wire::command::Tag;
 use ftp_wire::receipt::{Extent, HEAD};
 use mode_e::Header;
 use tokio::io::AsyncWriteExt as _;
 
 use super::*;
-use crate::ErrorKind;
+use crate::{Earlier, ErrorKind};
 
 fn tagged(tag: u64) -> ReceivePlan {
     incoming(Mode::Extended).tag(Some(Tag::new(tag, Extent::Head)))
@@ -207,4 +208,89 @@ async fn the_file_behind_a_lost_one_is_refused_if_every_connection_needs_a_mark(
         assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed, "kept: {kept}");
         assert!(!to.is_set(), "the channel must be set up again");
     }
+}
+
+/// Receives `ranges` of `content` into `sink`, which has the rest, while both ends know as much of
+/// that as `knows` says; returns the receipts and the result.
+async fn go_on(
+    (content, sink): (&[u8], &Kept),
+    held: &RangeSet,
+    knows: [Option<&[GroupValue]>; 2],
+) -> (Result<Received>, [Watch; 2]) {
+    let tag = Some(Tag::new(1, Extent::Whole));
+    let (mut from, mut to) = pair().await;
+    let watches = [Watch::new(), Watch::new()];
+    for (watch, groups) in watches.iter().zip(knows) {
+        let known = Kept {
+            data: Mutex::new(content.to_vec()),
+            groups: groups.map(<[_]>::to_vec),
+            ..Kept::default()
+        };
+        if let Some(earlier) = Earlier::of_sink(&known, held).await {
+            let most = (2 * held.len()) << 20;
+            assert!(known.all_read.into_inner() <= most, "the groups are read");
+            watch.go_on(earlier);
+        }
+    }
+    let missing = held.complement(content.len() as u64);
+    let plan = SendPlan::new(Mode::Extended, Type::Image, missing)
+        .parallelism(3)
+        .tag(tag);
+    let taken = incoming(Mode::Extended).tag(tag).start(held.first_hole());
+    let source = Disk::new(content);
+    let [sending, receiving] = &watches;
+    let (sent, received) = tokio::join!(
+        from.send(&source, &plan, sending),
+        to.receive(sink, &taken, receiving)
+    );
+    sent.unwrap();
+    (received, watches)
+}
+
+#[tokio::test]
+async fn a_transfer_that_goes_on_proves_the_whole_file() {
+    const GROUP: usize = 1 << 20;
+    let content = bytes(6 * GROUP + 777);
+    let sink = || Kept {
+        data: Mutex::new(content.clone()),
+        ..Kept::default()
+    };
+    // An empty record has all values taken.
+    let (received, [_, all]) =
+        go_on((&content, &sink()), &RangeSet::new(), [None, Some(&[])]).await;
+    received.unwrap();
+    let mut groups = all.take_groups();
+    groups.sort_unstable();
+    assert_eq!(groups.len(), 6);
+    let held: RangeSet = [(0, 2 * GROUP + 5), (3 * GROUP - 9, 5 * GROUP + 1)]
+        .into_iter()
+        .filter_map(|(start, end)| Range64::new(start as u64, end as u64))
+        .collect();
+    let of_held = [groups[0], groups[1], groups[3], groups[4]];
+    let digest = Some(blake3::hash(&content).into());
+    for (knows, known) in [
+        ([None, Some(&of_held[..])], [None, digest]),
+        ([Some(&of_held[..]), Some(&of_held)], [digest, digest]),
+        ([None, None], [None, None]),
+    ] {
+        let (received, watches) = go_on((&content, &sink()), &held, knows).await;
+        received.unwrap();
+        let text = |digest: [u8; 32]| blake3::Hash::from(digest).to_string();
+        let texts = known.map(|digest| digest.map(text));
+        assert_eq!(watches.each_ref().map(Watch::file_digest), texts);
+        let receipts = watches.each_ref().map(|watch| watch.receipt().unwrap());
+        assert_eq!(receipts.map(|receipt| receipt.blake3), known);
+        // The others are those of the record, or lack their beginning.
+        let new = watches[1].take_groups();
+        let number = |(number, _): &GroupValue| *number;
+        let mut new: Vec<_> = new.iter().map(number).collect();
+        new.sort_unstable();
+        let expected: &[u64] = if known[1].is_some() { &[2, 5] } else { &[] };
+        assert_eq!(new, expected);
+    }
+    // A wrong value is found by the sender's digest.
+    let mut wrong = of_held;
+    wrong[2].1[31] ^= 1;
+    let (received, _) = go_on((&content, &sink()), &held, [Some(&of_held), Some(&wrong)]).await;
+    assert_eq!(received.unwrap_err().kind(), ErrorKind::Corrupt);
 }

@@ -1,0 +1,91 @@
+//! `Earlier`: the values of bytes that an earlier attempt moved, for the digest of the whole file.
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
+use digest_tree::{GROUP, Piece, Tree};
+use gridftp_dsi::{GroupValue, Result, Sink};
+
+/// Most bytes that are read again before a transfer goes on; a digest that needs more is not known.
+const MOST: u64 = 64 << 20;
+
+/// Bytes read at once.
+const BLOCK: u64 = 256 << 10;
+
+/// The values of bytes that an earlier attempt moved, and a tree that hands out those of further
+/// groups.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    pub(crate) tree: Tree,
+    pub(crate) bytes: u64,
+}
+
+impl Earlier {
+    /// The values of the ranges `held` of `sink`: it knows those of complete groups, and only the
+    /// bytes at the ends of ranges are read back. `None` for a sink that records no values.
+    ///
+    /// Without the values of most groups the digest of the whole file is not known, but that of each
+    /// further group is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives nothing and changes nothing.
+    pub async fn of_sink<S: Sink>(sink: &S, held: &RangeSet) -> Option<Self> {
+        let groups = match sink.groups(held).await {
+            Ok(groups) => groups?,
+            Err(error) => {
+                tracing::debug!(%error, "the values of groups cannot be read");
+                Vec::new()
+            }
+        };
+        let read = |offset, len| sink.read_back(offset, len);
+        Some(Self::new(groups, held, read).await)
+    }
+
+    /// The values of the ranges `held`, of which `groups` are known, and `read` gives the rest.
+    async fn new<F>(
+        groups: Vec<GroupValue>,
+        held: &RangeSet,
+        read: impl Fn(u64, usize) -> F,
+    ) -> Self
+    where
+        F: Future<Output = Result<Bytes>>,
+    {
+        let mut tree = Tree::with_groups();
+        let mut rest = held.clone();
+        for (number, value) in groups {
+            tree.insert_group(number, value);
+            let bytes = number.checked_mul(GROUP);
+            if let Some(bytes) = bytes.and_then(|start| Range64::from_len(start, GROUP)) {
+                rest.remove(bytes);
+            }
+        }
+        // They are recorded already.
+        drop(tree.take_groups());
+        if rest.total() <= MOST
+            && let Err(error) = read_again(&mut tree, rest, read).await
+        {
+            tracing::debug!(%error, "the bytes of an earlier attempt cannot be read back");
+        }
+        let bytes = held.total();
+        Self { tree, bytes }
+    }
+}
+
+/// Adds the ranges `rest` to the tree.
+async fn read_again<F>(
+    tree: &mut Tree,
+    mut rest: RangeSet,
+    read: impl Fn(u64, usize) -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<Bytes>>,
+{
+    while let Some(next) = rest.take_first(BLOCK) {
+        let len = usize::try_from(next.len()).unwrap_or(0);
+        let block = read(next.start(), len).await?;
+        tree.insert(Piece::of(next.start(), &block));
+        if block.len() < len {
+            break;
+        }
+    }
+    Ok(())
+}
