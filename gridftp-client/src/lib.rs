@@ -211,7 +211,11 @@
 //! a source that has changed is read from its start. A digest of the whole file proves
 //! the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says; where the
 //! server offers none, size and time have to do, only with `Resume::All` and of a source that has
-//! not changed for an hour. Where the server tells no time of the source, and with
+//! not changed for an hour. From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto),
+//! `.NAME.gridftp-sums` has the BLAKE3 value of each MiB, 36 bytes, written once the MiB is synced: the
+//! next run reads back the ends of the ranges alone, and a value that is wrong has the whole file read
+//! and, where that differs, copied again. The server reads its file for the digest. Bytes that change
+//! on the medium between two runs are found by [`Verify::Disk`](options::Verify::Disk). Where the server tells no time of the source, and with
 //! [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the

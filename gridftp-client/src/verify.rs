@@ -188,6 +188,13 @@ pub(crate) fn receipt(
     }
 }
 
+/// Says whether `digest` is the one that was computed, with BLAKE3.
+pub(crate) fn is(digest: &Digest, computed: Option<&str>) -> bool {
+    let (algorithm, told) = digest;
+    let is_equal = |computed: &str| computed.eq_ignore_ascii_case(told);
+    *algorithm == ChecksumAlgorithm::Blake3 && computed.is_some_and(is_equal)
+}
+
 /// A digest in hexadecimal, in lower case.
 fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()

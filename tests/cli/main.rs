@@ -17,6 +17,7 @@ mod hidden;
 mod hostile;
 mod idle;
 mod itself;
+mod journal;
 mod library;
 mod links;
 mod memory;

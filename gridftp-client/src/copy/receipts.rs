@@ -16,8 +16,8 @@ use crate::verify;
 pub(crate) struct Proof {
     /// The digest of all bytes of the file, on which both ends agree.
     pub(crate) digest: Option<Digest>,
-    /// The algorithm for digests of the stored files, when the bytes arrived in too many pieces for
-    /// a receipt with a digest.
+    /// The algorithm for digests of the stored files, when a receipt has none: the bytes arrived in
+    /// too many pieces, or an end does not know those of earlier transfers.
     pub(crate) beside: Option<ChecksumAlgorithm>,
 }
 
@@ -30,15 +30,15 @@ impl CopyState {
         }
     }
 
-    /// Compares the receipts of the sender and the receiver of a transfer. `resumes` tells that the
-    /// transfer continues an earlier one; `replies` are those of the server that owes a receipt.
+    /// Compares the receipts of the sender and the receiver of a transfer between `servers` and this
+    /// end; `replies` are those of the server that owes a receipt.
     ///
     /// # Errors
     /// When they differ, or one is missing.
     pub(crate) fn judge_receipts(
         &self,
         receipts: [Option<&Receipt>; 2],
-        (servers, resumes): (&[&Abilities], bool),
+        servers: &[&Abilities],
         replies: &Replies,
         path: impl FnOnce() -> String,
     ) -> Result<Proof, TransferError> {
@@ -52,8 +52,7 @@ impl CopyState {
                 beside,
             });
         };
-        // The receipts of a transfer that goes on are of its own bytes alone.
-        let is_whole = !resumes && self.extent() == Extent::Whole;
+        let is_whole = self.extent() == Extent::Whole;
         Ok(Proof {
             digest: is_whole.then_some(digest),
             beside: None,

@@ -83,6 +83,8 @@ struct Landed {
     size: u64,
     /// The digest that both ends computed while the bytes passed.
     proven: Option<Digest>,
+    /// The BLAKE3 digest of the received bytes with those of earlier attempts, where it is known.
+    received: Option<String>,
     checksum: Option<DigestQuery>,
     after: Option<After>,
     attributes: Option<Replies>,

@@ -9,6 +9,7 @@ use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
 use ftp_wire::receipt::Receipt;
 use gridftp_data::Watch;
+use gridftp_dsi::Sink as _;
 use gridftp_dsi_posix::FileSink;
 use tokio::time::timeout;
 
@@ -67,6 +68,7 @@ impl Receiver<'_> {
             .stripes(self.stripes);
         let watch = self.shared.watch(Way::Download);
         let before = resume::before(self.shared, job, &sink);
+        resume::go_on((&sink, &watch), before.as_ref(), asked.sent.tag).await;
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
         let work = transfer.run_with(&watch, data, |reply| {
@@ -80,7 +82,7 @@ impl Receiver<'_> {
             let proof = match watch.receipt() {
                 Some(taken) => self.shared.judge_receipts(
                     [Receipt::parse(&reply.text()).as_ref(), Some(&taken)],
-                    (&[self.abilities], !job.held.is_empty()),
+                    &[self.abilities],
                     asked.sent.transfer.replies(),
                     || self.shared.name_source(job),
                 ),
@@ -290,6 +292,7 @@ pub(super) async fn end(
 ) -> Result<Option<Landed>, Stop> {
     let job = asked.taken.file_mut();
     job.held.extend(&watch.received());
+    sink.note_groups(watch.take_groups());
     let judged = ended.and_then(|proven| {
         let path = shared.name_source(job);
         let judged = match job.changed {
@@ -308,6 +311,7 @@ pub(super) async fn end(
                 sink,
                 size,
                 proven,
+                received: watch.file_digest(),
                 checksum: asked.sent.checksum,
                 after: asked.sent.after,
                 attributes: asked.sent.attributes,

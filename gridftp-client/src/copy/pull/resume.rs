@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
-use gridftp_data::Watch;
+use ftp_wire::command::Tag;
+use ftp_wire::receipt::Extent;
+use gridftp_data::{Earlier, Watch};
 use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{ErrorKind, Result, Sink as _};
 use gridftp_dsi_posix::kept::expire_in;
@@ -152,6 +154,20 @@ pub(super) fn before(shared: &CopyState, job: &FileJob, sink: &FileSink) -> Opti
     is_true(shared, job, sink).then(|| job.held.clone())
 }
 
+/// Counts the bytes `before` a tagged transfer in the digest of the file, which is then that of both.
+pub(super) async fn go_on(
+    (sink, watch): (&FileSink, &Watch),
+    before: Option<&RangeSet>,
+    tag: Option<Tag>,
+) {
+    let proves = tag.is_some_and(|tag| tag.extent == Extent::Whole);
+    if let Some(before) = before.filter(|_| proves)
+        && let Some(earlier) = Earlier::of_sink(sink, before).await
+    {
+        watch.go_on(earlier);
+    }
+}
+
 /// Runs the transfer `work` to a file that held the bytes `before`, and records those that arrive:
 /// at most those of the last second, or the last 64 MiB, are not recorded where that is more.
 pub(super) async fn recorded<T>(
@@ -196,6 +212,8 @@ impl Recorder<'_> {
             let mut held = self.before.clone();
             held.extend(&self.watch.received());
             let bytes = held.total();
+            // In this order: the values of all groups in those ranges are there.
+            self.sink.note_groups(self.watch.take_groups());
             if bytes < self.recorded.saturating_add(STEP) {
                 continue;
             }

@@ -153,7 +153,7 @@ fn compare(asker: &Asker<'_>, file: &Sent, taken: Option<Receipt>) -> Result<Pro
     let copy = || asker.shared.name_destination(file.store.taken.file());
     asker.shared.judge_receipts(
         [file.receipt.as_ref(), taken.as_ref()],
-        (&[asker.abilities], file.store.resumes),
+        &[asker.abilities],
         file.store.transfer.replies(),
         copy,
     )

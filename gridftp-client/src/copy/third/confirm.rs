@@ -113,7 +113,7 @@ impl Pair<'_> {
         match (source, destination) {
             (Some(Ok(sent)), Some(Ok(taken))) if *tagged => {
                 let receipts = [sent.as_ref(), taken.as_ref()];
-                let ends: (&[_], _) = (&[self.abilities.0, self.abilities.1], *resumes);
+                let ends = &[self.abilities.0, self.abilities.1];
                 let judged = (self.shared).judge_receipts(receipts, ends, store, || copy);
                 match judged {
                     Ok(proof) => {

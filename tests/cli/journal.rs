@@ -1,0 +1,145 @@
+//! Copies that go on by the values of groups in the journal of a partial file: what is on the medium
+//! is not read again, and is proven all the same.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use workspace_tests::{Break, Relay};
+
+use crate::{Bed, LIMIT, command};
+
+/// Bytes of the file, no multiple of a group.
+const SIZE: u64 = (150 << 20) + 12_345;
+/// Bytes a second of each of four data connections.
+const RATE: u64 = 16_000_000;
+/// Bytes of a group.
+const GROUP: u64 = 1 << 20;
+/// Bytes of a slot in the journal.
+const SLOT: usize = 36;
+/// Most bytes that a program reads by itself: its libraries, and the ends of some ranges.
+const FEW: u64 = 16 << 20;
+
+/// The partial file of `file`, and its journal.
+const PARTIAL: &str = ".file.gridftp-part";
+const SUMS: &str = ".file.gridftp-sums";
+
+/// Bytes that a process has read from files.
+fn bytes_read(pid: u32) -> Result<u64> {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    Ok(line.context("no rchar")?.parse()?)
+}
+
+/// Runs a copy that has to succeed; returns the bytes that it read, and what it said.
+fn reads(bed: &Bed, args: &[&str]) -> Result<(u64, String)> {
+    let child = command(&bed.here, args)?
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // It stays in the table until it is waited for.
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(&child)), how)?;
+    let bytes = bytes_read(child.id())?;
+    let said = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    ensure!(said.status.success(), "{text}");
+    Ok((bytes, text))
+}
+
+/// Kills a copy once `is_recorded`.
+fn kill_midway(bed: &Bed, args: &[&str], is_recorded: impl Fn() -> bool) -> Result<()> {
+    let mut copy = command(&bed.here, args)?.stderr(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    while !is_recorded() {
+        if begun.elapsed() > LIMIT || copy.try_wait()?.is_some() {
+            copy.kill()?;
+            anyhow::bail!("no record is written");
+        }
+        std::thread::yield_now();
+    }
+    copy.kill()?;
+    copy.wait()?;
+    Ok(())
+}
+
+/// Kills a download over several connections once it has a record; returns the relay and the URL.
+fn killed_download(bed: &Bed) -> Result<(Relay, String)> {
+    bed.there.file("file", SIZE, 7)?;
+    // Slow enough that it does not end before the first record.
+    let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let held = bed.here.path(".file.gridftp-held");
+    kill_midway(bed, &["-p", "4", &url, "file"], || held.exists())?;
+    let sums = std::fs::metadata(bed.here.path(SUMS))?;
+    ensure!(sums.len() >= 50 * SLOT as u64, "{} bytes", sums.len());
+    Ok((relay, url))
+}
+
+#[test]
+fn a_killed_download_reads_the_ends_of_ranges_again() -> Result<()> {
+    let bed = Bed::new()?;
+    let (_relay, url) = killed_download(&bed)?;
+    let (read, said) = reads(&bed, &["-p", "4", &url, "file"])?;
+    ensure!(said.contains("file: continuing at"), "{said}");
+    ensure!(read < FEW, "{read} bytes are read: {said}");
+    bed.same("file", "file")?;
+    ensure!(bed.here.names("")? == ["file"], "{:?}", bed.here.names("")?);
+    Ok(())
+}
+
+#[test]
+fn a_wrong_value_has_the_whole_file_read() -> Result<()> {
+    let bed = Bed::new()?;
+    let (_relay, url) = killed_download(&bed)?;
+    // A slot with a value that another content would have, and its checksum.
+    let sums = File::options()
+        .read(true)
+        .write(true)
+        .open(bed.here.path(SUMS))?;
+    let inode = std::fs::metadata(bed.here.path(PARTIAL))?.ino();
+    let mut slot = [0; SLOT];
+    sums.read_exact_at(&mut slot, 0)?;
+    slot[31] ^= 1;
+    let parts = [&inode.to_le_bytes()[..], &0_u64.to_le_bytes(), &slot[..32]];
+    let sum = crc32c(&parts.concat());
+    slot[32..].copy_from_slice(&sum.to_le_bytes());
+    sums.write_all_at(&slot, 0)?;
+    let (read, said) = reads(&bed, &["-p", "4", &url, "file"])?;
+    ensure!(read > SIZE, "{read} bytes are read: {said}");
+    bed.same("file", "file")
+}
+
+#[test]
+fn flipped_bits_of_a_partial_file_are_found() -> Result<()> {
+    let bed = Bed::new()?;
+    let (_relay, url) = killed_download(&bed)?;
+    // A slot that fails its checksum has its group read.
+    let sums = File::options().write(true).open(bed.here.path(SUMS))?;
+    sums.write_all_at(&[0x55], 5 * SLOT as u64 + 3)?;
+    let partial = File::options()
+        .read(true)
+        .write(true)
+        .open(bed.here.path(PARTIAL))?;
+    let mut byte = [0];
+    partial.read_exact_at(&mut byte, 5 * GROUP + 99)?;
+    partial.write_all_at(&[byte[0] ^ 4], 5 * GROUP + 99)?;
+    let args = ["-p", "4", &url, "file"];
+    let (_, said) = reads(&bed, &args)?;
+    ensure!(said.contains("BLAKE3"), "{said}");
+    bed.same("file", "file")
+}
+
+/// CRC-32C, bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let sum = bytes.iter().fold(!0_u32, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg())
+        })
+    });
+    !sum
+}
