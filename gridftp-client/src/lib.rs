@@ -211,12 +211,14 @@
 //! a source that has changed is read from its start. A digest of the whole file proves
 //! the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says; where the
 //! server offers none, size and time have to do, only with `Resume::All` and of a source that has
-//! not changed for an hour. From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto),
-//! `.NAME.gridftp-sums` has the BLAKE3 value of each MiB, 36 bytes, written once the MiB is synced: the
-//! next run reads back the ends of the ranges alone, and a value that is wrong has the whole file read
-//! and, where that differs, copied again. The server reads its file for the digest. Bytes that change
-//! on the medium between two runs are found by [`Verify::Disk`](options::Verify::Disk). Where the server tells no time of the source, and with
+//! not changed for an hour. Where the server tells no time of the source, and with
 //! [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
+//!
+//! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is
+//! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
+//! its bytes are synced. The next run reads back the ends of the ranges alone; a value that is wrong has
+//! the whole file read, and copied again where it differs. The server reads all of its file. Bytes that
+//! change on the medium between two runs are found by [`Verify::Disk`](options::Verify::Disk).
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
 //! destination: our server keeps them apart, at others they are under the hidden name of below. A

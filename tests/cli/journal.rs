@@ -134,6 +134,39 @@ fn flipped_bits_of_a_partial_file_are_found() -> Result<()> {
     bed.same("file", "file")
 }
 
+/// Says whether the note of an upload in `bed` has ranges of the file.
+fn is_noted(bed: &Bed) -> bool {
+    let notes = std::fs::read_dir(bed.here.path(".local/state/gridftp/uploads"));
+    let mut notes = notes.into_iter().flatten().flatten();
+    notes.any(|note| {
+        let text = std::fs::read_to_string(note.path()).unwrap_or_default();
+        text.lines().any(|line| line.starts_with("held 0-"))
+    })
+}
+
+#[test]
+fn a_server_reads_the_ends_of_ranges_of_a_killed_upload_again() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", SIZE, 7)?;
+    // The server records every five seconds.
+    let relay = Relay::paced(bed.server.addr(), Break::Never, RATE / 4)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let args = ["-p", "4", "file", &url];
+    kill_midway(&bed, &args, || is_noted(&bed))?;
+    let before = bytes_read(bed.server.pid())?;
+    let (_, said) = reads(&bed, &args)?;
+    ensure!(said.contains("file: continuing at"), "{said}");
+    let read = bytes_read(bed.server.pid())? - before;
+    ensure!(read < FEW, "{read} bytes are read: {said}");
+    bed.same("file", "file")?;
+    let names = bed.there.names("")?;
+    ensure!(
+        names.iter().all(|name| !name.ends_with("-sums")),
+        "{names:?}"
+    );
+    Ok(())
+}
+
 /// CRC-32C, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     let sum = bytes.iter().fold(!0_u32, |sum, byte| {

@@ -6,9 +6,11 @@ use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::facts::TimeVal;
+use ftp_wire::receipt::Extent;
 use gridftp_cluster::StoreRules;
-use gridftp_data::{ReceivePlan, Received, Watch};
-use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
+use gridftp_data::{Earlier, ReceivePlan, Received, Watch};
+use gridftp_dsi::ChecksumAlgorithm::{self, Blake3};
+use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 use tokio::time::{Instant, timeout_at};
 
 use super::modules::{hasher, prove};
@@ -71,9 +73,10 @@ impl<D: Dsi> Mover<'_, D> {
         store: &Store,
         sink: S,
         base: u64,
-        finish: Finish,
+        mut finish: Finish,
     ) -> Result<Stored, Error> {
         let context = &mut self.context;
+        let records = store.go_on_digest(context, &sink).await?;
         self.side.settle(Buffers::from(context.channel));
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(base)
@@ -84,6 +87,9 @@ impl<D: Dsi> Mover<'_, D> {
         let arrived = store
             .receive(context, &sink, base, receiving, trusted)
             .await?;
+        if records {
+            store.prove(context.watch, &mut finish);
+        }
         store.publish(context, sink, finish, arrived).await
     }
 }
@@ -115,6 +121,39 @@ pub(crate) struct Arrived {
 }
 
 impl Store {
+    /// Counts the bytes that are held in the digest of a tagged transfer; says whether the sink
+    /// records the values of groups.
+    async fn go_on_digest<D: Dsi, S: Sink>(
+        &self,
+        context: &mut Context<'_, D>,
+        sink: &S,
+    ) -> Result<bool, Error> {
+        let proves = context.tag.is_some_and(|tag| tag.extent == Extent::Whole);
+        if !proves || !self.into.is_whole() {
+            return Ok(false);
+        }
+        let earlier = async { Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await) };
+        let earlier = context.reporter.run_quietly(earlier).await?;
+        let records = earlier.is_some();
+        earlier
+            .into_iter()
+            .for_each(|earlier| context.watch.go_on(earlier));
+        Ok(records)
+    }
+
+    /// Spares the file a second reading where it was hashed on arrival and has the announced digest.
+    /// One that was not is read, for the digest that its sender told.
+    fn prove(&self, watch: &Watch, finish: &mut Finish) {
+        let told = watch.told_digest().map(|told| (Blake3, told));
+        let expected = finish.checksum.take().or(told);
+        let here = watch.file_digest();
+        let is_proven = |(algorithm, digest): &(ChecksumAlgorithm, String)| {
+            let is_equal = |here: &String| here.eq_ignore_ascii_case(digest);
+            *algorithm == Blake3 && here.as_ref().is_some_and(is_equal)
+        };
+        finish.checksum = expected.filter(|expected| !is_proven(expected));
+    }
+
     /// Runs `receiving`, which writes to the sink, and records its progress. Before each record, and
     /// at its end, `examine` compares the ranges, in wire offsets, with the sink.
     ///
@@ -133,13 +172,16 @@ impl Store {
         X: Future<Output = Result<Verdict, Error>>,
     {
         let mut total = self.held.clone();
-        let examine = &examine;
+        let (examine, watch) = (&examine, context.watch);
         let recorded = |new: RangeSet| {
             total.extend(&new);
             let here = total.shift_up(base).unwrap_or_default();
             async move {
                 match examine(new).await {
-                    Ok(Verdict::Sound) => sink.checkpoint(&here, self.rules.durable).await,
+                    Ok(Verdict::Sound) => {
+                        sink.note_groups(watch.take_groups());
+                        sink.checkpoint(&here, self.rules.durable).await
+                    }
                     // A record outlives this process, which may be killed before the end.
                     Ok(Verdict::False(error)) | Err(error) => {
                         let kind = ErrorKind::Incomplete;
@@ -151,7 +193,6 @@ impl Store {
         if self.proof.is_some() {
             context.reporter.keep_nothing();
         }
-        let watch = context.watch;
         let result = context.reporter.run(watch, receiving, recorded).await;
         let result = match result {
             Err(error) if error.is_corrupt() => {
@@ -396,6 +437,7 @@ impl Store {
             return false;
         }
         let here = here.shift_up(base).unwrap_or_default();
+        sink.note_groups(watch.take_groups());
         self.record(sink, &here, until).await
     }
 

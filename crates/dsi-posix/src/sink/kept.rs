@@ -61,7 +61,8 @@ impl Inner {
 
     /// Has the next record include these values of groups.
     pub(super) fn note_groups(&self, values: Vec<GroupValue>) {
-        if let Way::Whole(whole) = &self.way
+        // A small file has no partial file, and needs none.
+        if let (false, Way::Whole(whole)) = (values.is_empty(), &self.way)
             && let Ok(partial) = whole.partial()
         {
             partial.note_groups(values);

@@ -405,6 +405,9 @@ impl Sink for FileSink {
     }
 
     async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        if held.is_empty() {
+            return Ok(matches!(self.inner.way, Way::Whole(_)).then(Vec::new));
+        }
         let (inner, held) = (Arc::clone(&self.inner), held.clone());
         run(Work::Brief, "read back", move || {
             inner.with_room("read back", || inner.groups(&held))

@@ -151,3 +151,17 @@ async fn values_of_groups_outlive_the_sink_and_not_the_bytes() {
     sink.finish(Finish::whole(4)).await.unwrap();
     assert_eq!(names(dir.path()), ["file"]);
 }
+
+#[tokio::test]
+async fn a_small_file_without_groups_gets_no_partial_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let how = Create::Whole { size: Some(3) };
+    let sink = FileSink::create(&dir.path().join("file"), how, false)
+        .await
+        .unwrap();
+    let none = sink.groups(&RangeSet::new()).await.unwrap();
+    assert_eq!(none, Some(Vec::new()));
+    sink.note_groups(Vec::new());
+    assert!(names(dir.path()).is_empty());
+    sink.finish(Finish::whole(0)).await.unwrap();
+}
