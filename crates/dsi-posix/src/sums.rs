@@ -7,6 +7,7 @@
 //! A slot is written after the bytes of its group are on the medium, and before the record that
 //! names them; it is cleared before any of them changes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,7 +44,7 @@ struct State {
     /// Numbers of the groups whose slots are written.
     written: RangeSet,
     /// Values whose bytes may not be on the medium yet.
-    waiting: Vec<GroupValue>,
+    waiting: BTreeMap<u64, Value>,
     /// Whether no values are kept any more.
     closed: bool,
 }
@@ -101,8 +102,8 @@ impl Sums {
         if state.closed {
             return;
         }
-        state.waiting.extend(values);
-        state.waiting.truncate(MOST);
+        let room = MOST.saturating_sub(state.waiting.len());
+        state.waiting.extend(values.into_iter().take(room));
     }
 
     /// Writes the waiting values of the groups in `held`, whose bytes are on the medium if `durable`
@@ -121,10 +122,12 @@ impl Sums {
             ..
         } = &mut *state;
         let whole = groups_of(held);
-        let mut new: Vec<_> = waiting
-            .extract_if(.., |(number, _)| whole.contains(*number))
-            .collect();
-        new.sort_unstable();
+        let mut new: Vec<GroupValue> = Vec::new();
+        waiting.retain(|number, value| {
+            let is_held = whole.contains(*number);
+            new.extend(is_held.then_some((*number, *value)));
+            !is_held
+        });
         if new.is_empty() || written.len() >= MOST {
             return Ok(());
         }
@@ -152,8 +155,12 @@ impl Sums {
     pub(crate) fn values(&self, inode: u64, held: &RangeSet) -> Result<Vec<GroupValue>, Errno> {
         let state = self.state();
         let whole = groups_of(held);
-        let is_held = |(number, _): &&GroupValue| whole.contains(*number);
-        let mut values: Vec<_> = state.waiting.iter().filter(is_held).copied().collect();
+        let waiting = state
+            .waiting
+            .iter()
+            .map(|(number, value)| (*number, *value));
+        let is_held = |(number, _): &GroupValue| whole.contains(*number);
+        let mut values: Vec<_> = waiting.filter(is_held).collect();
         let (Some(file), known) = (&state.file, state.written.intersect(&whole)) else {
             return Ok(values);
         };
@@ -167,31 +174,40 @@ impl Sums {
                 next += most as u64;
             }
         }
-        values.sort_unstable();
+        // Those that wait are the newer ones, and come first.
+        values.sort_by_key(|(number, _)| *number);
         values.dedup_by_key(|(number, _)| *number);
         Ok(values)
     }
 
-    /// Forgets the values of groups of which the bytes `offset..offset + length` are to change.
+    /// Forgets the values of groups of which the bytes `offset..offset + length` are to change, and of
+    /// those behind them: a client that sends bytes again goes on with the next ones.
     pub(crate) fn forget(&self, offset: u64, length: u64) -> Result<(), Errno> {
         if !self.any.load(Ordering::Acquire) || length == 0 {
             return Ok(());
         }
-        let end = offset.saturating_add(length).div_ceil(GROUP);
-        let Some(changed) = Range64::new(offset / GROUP, end) else {
-            return Ok(());
-        };
+        let (first, end) = (
+            offset / GROUP,
+            offset.saturating_add(length).div_ceil(GROUP),
+        );
         let mut state = self.state();
         let State { file, written, .. } = &mut *state;
-        let known = written.clip(changed);
-        let (Some(file), false) = (file, known.is_empty()) else {
+        let changed = Range64::new(first, end).map(|changed| written.clip(changed));
+        let Some(last) = changed.as_ref().and_then(RangeSet::last) else {
             return Ok(());
         };
-        for range in known.iter() {
+        // One sync for many groups, of one range.
+        let behind = Range64::new(last.start(), last.start().saturating_add(BATCH));
+        let behind = behind.and_then(|behind| written.clip(behind).first());
+        let forgotten = Range64::new(first, behind.map_or(end, Range64::end).max(end));
+        let (Some(file), Some(forgotten)) = (file, forgotten) else {
+            return Ok(());
+        };
+        for range in written.clip(forgotten).iter() {
             clear(file.as_fd(), range)?;
         }
         fdatasync(&**file)?;
-        written.remove(changed);
+        written.remove(forgotten);
         Ok(())
     }
 }
@@ -341,18 +357,23 @@ mod tests {
         let (_guard, dir) = dir();
         let all = held(&[(0, 8)]);
         let sums = Sums::default();
-        sums.note((0..8).map(value_of).collect());
+        sums.note((0..8).filter(|number| *number != 3).map(value_of).collect());
         sums.record((dir.as_fd(), NAME, 7), &all, true).unwrap();
-        sums.forget(3 * GROUP + 5, GROUP).unwrap();
+        sums.forget(GROUP - 1, 2).unwrap();
+        assert_eq!(numbers(&sums.values(7, &all).unwrap()), [4, 5, 6, 7]);
+        sums.note((0..3).map(value_of).collect());
+        sums.record((dir.as_fd(), NAME, 7), &all, true).unwrap();
+        // Those of the same range behind it go as well.
+        sums.forget(GROUP + 5, 1).unwrap();
         sums.forget(8 * GROUP, GROUP).unwrap();
-        assert_eq!(numbers(&sums.values(7, &all).unwrap()), [0, 1, 2, 5, 6, 7]);
+        assert_eq!(numbers(&sums.values(7, &all).unwrap()), [0, 4, 5, 6, 7]);
         // Nor is anything left of those that a record no longer names.
         let reopened = Sums::default();
         reopened
             .reopen(dir.as_fd(), NAME, &held(&[(0, 2), (5, 7)]))
             .unwrap();
         reopened.reopen(dir.as_fd(), NAME, &all).unwrap();
-        assert_eq!(numbers(&reopened.values(7, &all).unwrap()), [0, 1, 5, 6]);
+        assert_eq!(numbers(&reopened.values(7, &all).unwrap()), [0, 5, 6]);
     }
 
     #[test]

@@ -138,10 +138,7 @@ async fn values_of_groups_outlive_the_sink_and_not_the_bytes() {
     sink.write_at(GROUP as u64 + 9, other).await.unwrap();
     drop(sink);
     let sink = open(1).await;
-    assert_eq!(
-        sink.groups(&all).await.unwrap().unwrap(),
-        [values[0], values[2]]
-    );
+    assert_eq!(sink.groups(&all).await.unwrap().unwrap(), [values[0]]);
     drop(sink);
     let sink = open(2).await;
     assert!(sink.is_other_removed());
