@@ -272,12 +272,6 @@ impl Watch {
         digest.map(|digest| Hash::from(digest).to_string())
     }
 
-    /// The digest that the sender of the data told, in lower-case hexadecimal.
-    pub fn told_digest(&self) -> Option<String> {
-        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.map(|digest| Hash::from(digest).to_string())
-    }
-
     /// Reports that the data connections are open; `reused` if they served before.
     ///
     /// With [`connected`](Self::connected), [`moved`](Self::moved) and [`record`](Self::record) this

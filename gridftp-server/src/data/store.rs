@@ -9,8 +9,7 @@ use ftp_wire::facts::TimeVal;
 use ftp_wire::receipt::Extent;
 use gridftp_cluster::StoreRules;
 use gridftp_data::{Earlier, ReceivePlan, Received, Watch};
-use gridftp_dsi::ChecksumAlgorithm::{self, Blake3};
-use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
+use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 use tokio::time::{Instant, timeout_at};
 
 use super::modules::{hasher, prove};
@@ -88,7 +87,7 @@ impl<D: Dsi> Mover<'_, D> {
             .receive(context, &sink, base, receiving, trusted)
             .await?;
         if records {
-            store.prove(context.watch, &mut finish);
+            Store::prove(context.watch, &mut finish);
         }
         store.publish(context, sink, finish, arrived).await
     }
@@ -142,16 +141,12 @@ impl Store {
     }
 
     /// Spares the file a second reading where it was hashed on arrival and has the announced digest.
-    /// One that was not is read, for the digest that its sender told.
-    fn prove(&self, watch: &Watch, finish: &mut Finish) {
-        let told = watch.told_digest().map(|told| (Blake3, told));
-        let expected = finish.checksum.take().or(told);
+    fn prove(watch: &Watch, finish: &mut Finish) {
         let here = watch.file_digest();
-        let is_proven = |(algorithm, digest): &(ChecksumAlgorithm, String)| {
+        finish.checksum.take_if(|(algorithm, digest)| {
             let is_equal = |here: &String| here.eq_ignore_ascii_case(digest);
-            *algorithm == Blake3 && here.as_ref().is_some_and(is_equal)
-        };
-        finish.checksum = expected.filter(|expected| !is_proven(expected));
+            *algorithm == ChecksumAlgorithm::Blake3 && here.as_ref().is_some_and(is_equal)
+        });
     }
 
     /// Runs `receiving`, which writes to the sink, and records its progress. Before each record, and
