@@ -291,7 +291,10 @@ mod tests {
             ("MLST", "250-\r\n type=dir; /a\r\n250 ok"),
             ("DELE", "250 gone"),
         ];
-        let (removed, sent) = at(&replies, async |client| client.remove_all(b"/a/").await).await;
+        let (removed, sent) = at(&replies, async |client| {
+            Box::pin(client.remove_all(b"/a/")).await
+        })
+        .await;
         removed.unwrap();
         assert_eq!(sent, ["MLST /a", "SITE RDEL /a", "DELE /a", "QUIT"]);
     }

@@ -201,7 +201,8 @@ fn the_shell_lines_of_the_readme_succeed() -> Result<()> {
     let tree = Tree::new()?;
     let mut shell = Shell::new(&tree)?;
     let lines = lines(&page("README.md")?, "sh")?;
-    ensure!(lines.len() <= 10, "{} lines are more than ten", lines.len());
+    // Three lines begin, and ten are those that people type.
+    ensure!(lines.len() <= 13, "{} lines are too many", lines.len());
     // The first line builds the programs, which is done already.
     lines.iter().skip(1).try_for_each(|line| shell.run(line))?;
     let arrived = tree.path("shared/skel").is_dir();

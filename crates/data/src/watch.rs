@@ -454,11 +454,6 @@ mod tests {
             assert_eq!(watch.times(), expected);
         }
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn the_last_round_trip_and_the_least_are_told() {

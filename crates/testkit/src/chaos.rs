@@ -9,8 +9,7 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
     Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Finish,
-    GroupValue,
-    Listing, Meta, Progress, Result, Sink, Source, Staging, Stat, User, WriteModel,
+    GroupValue, Listing, Meta, Progress, Result, Sink, Source, Staging, Stat, User, WriteModel,
 };
 
 use crate::random::Random;

@@ -20,7 +20,7 @@ use crate::error::{AbortedBy, Error, NodeFault};
 
 /// Interval of recording an upload without restart markers: at most this much is sent again after
 /// the process is killed.
-const RECORD: Duration = Duration::from_secs(5);
+const RECORD: Duration = Duration::from_secs(1);
 
 /// Longest interval of the signs of life while a file is opened; a client that asks for markers more
 /// often gets signs as often.
