@@ -14,17 +14,19 @@ use crate::earlier::Earlier;
 pub(crate) struct Digest {
     /// Offset of the first byte, and the extent; `None` when no digest is needed.
     of: Option<(u64, Extent)>,
-    /// The bytes of earlier attempts, before the transfer begins.
-    earlier: Option<Earlier>,
+    /// The bytes of earlier attempts, before a transfer that goes on with them begins; `None` within
+    /// where their values are not known.
+    earlier: Option<Option<Earlier>>,
     /// Number of those bytes.
     before: u64,
-    /// `None` when bytes before the first one are not known.
+    /// `None` when the values of bytes that the transfer leaves out are not known.
     tree: Option<Tree>,
 }
 
 impl Digest {
-    /// Counts the bytes of earlier attempts in the digest of the next transfer.
-    pub(crate) fn go_on(&mut self, earlier: Earlier) {
+    /// Has the next transfer go on with the bytes of earlier attempts, which the digest counts; it is
+    /// not known without their values.
+    pub(crate) fn go_on(&mut self, earlier: Option<Earlier>) {
         self.earlier = Some(earlier);
     }
 
@@ -35,8 +37,11 @@ impl Digest {
             Extent::Head => (start, None),
             Extent::Whole => (base, self.earlier.take()),
         };
-        let is_known = earlier.is_some() || start <= from;
-        let Earlier { tree, bytes } = earlier.unwrap_or_default();
+        let is_known = match &earlier {
+            Some(earlier) => earlier.is_some(),
+            None => start <= from,
+        };
+        let Earlier { tree, bytes } = earlier.flatten().unwrap_or_default();
         *self = Self {
             of: Some((from, extent)),
             earlier: None,

@@ -252,9 +252,9 @@ impl Watch {
             .then(|| Receipt::new(bytes, digest.value(bytes)))
     }
 
-    /// Counts the bytes of an earlier attempt in the digest of the tagged transfer that begins now,
-    /// which is then that of the whole file.
-    pub fn go_on(&self, earlier: Earlier) {
+    /// Has the tagged transfer that begins now go on with the bytes of an earlier attempt: with their
+    /// values its digest is that of the whole file, and without them none is told.
+    pub fn go_on(&self, earlier: Option<Earlier>) {
         self.digest().go_on(earlier);
     }
 

@@ -15,7 +15,7 @@ use byte_ranges::{Range64, RangeSet};
 use digest_tree::{GROUP, Value};
 use gridftp_dsi::GroupValue;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::copy::{read_some, write_all};
@@ -33,9 +33,14 @@ const MOST: usize = 1 << 16;
 /// The values of one partial file.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
+    /// Locked across reads and writes of the file, and before the values that wait.
     state: Mutex<State>,
+    /// Values whose bytes may not be on the medium yet; never locked across I/O.
+    waiting: Mutex<BTreeMap<u64, Value>>,
     /// Whether a slot may be written, so that changed bytes must be looked up.
     any: AtomicBool,
+    /// Whether no values are kept any more.
+    closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -43,15 +48,20 @@ struct State {
     file: Option<Arc<OwnedFd>>,
     /// Numbers of the groups whose slots are written.
     written: RangeSet,
-    /// Values whose bytes may not be on the medium yet.
-    waiting: BTreeMap<u64, Value>,
-    /// Whether no values are kept any more.
-    closed: bool,
 }
 
 impl Sums {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Value>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether the file may be there.
+    pub(crate) fn is_there(&self) -> bool {
+        self.state().file.is_some()
     }
 
     /// Opens the values that an earlier attempt left, of which those of groups in `held` count.
@@ -83,27 +93,25 @@ impl Sums {
         *self.state() = State {
             file: Some(Arc::new(file)),
             written,
-            ..State::default()
         };
         Ok(())
     }
 
     /// Keeps no values from now on.
     pub(crate) fn close(&self) {
-        *self.state() = State {
-            closed: true,
-            ..State::default()
-        };
+        self.closed.store(true, Ordering::Release);
+        *self.state() = State::default();
+        self.waiting().clear();
     }
 
     /// Has the next [`record`](Self::record) write `values`.
     pub(crate) fn note(&self, values: Vec<GroupValue>) {
-        let mut state = self.state();
-        if state.closed {
+        if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let room = MOST.saturating_sub(state.waiting.len());
-        state.waiting.extend(values.into_iter().take(room));
+        let mut waiting = self.waiting();
+        let room = MOST.saturating_sub(waiting.len());
+        waiting.extend(values.into_iter().take(room));
     }
 
     /// Writes the waiting values of the groups in `held`, whose bytes are on the medium if `durable`
@@ -115,15 +123,15 @@ impl Sums {
         durable: bool,
     ) -> Result<(), Errno> {
         let mut state = self.state();
-        let State {
-            file,
-            written,
-            waiting,
-            ..
-        } = &mut *state;
+        let State { file, written } = &mut *state;
+        if self.closed.load(Ordering::Acquire) || self.waiting().is_empty() {
+            return Ok(());
+        }
+        // Before values are taken: a write that finds none waiting looks them up on disk.
+        self.any.store(true, Ordering::Release);
         let whole = groups_of(held);
         let mut new: Vec<GroupValue> = Vec::new();
-        waiting.retain(|number, value| {
+        self.waiting().retain(|number, value| {
             let is_held = whole.contains(*number);
             new.extend(is_held.then_some((*number, *value)));
             !is_held
@@ -135,7 +143,6 @@ impl Sums {
             Some(file) => file,
             None => file.insert(Arc::new(create(dir, name)?)),
         };
-        self.any.store(true, Ordering::Release);
         for run in new.chunk_by(|(one, _), (next, _)| one.checked_add(1) == Some(*next)) {
             let Some((first, _)) = run.first() else {
                 continue;
@@ -155,12 +162,14 @@ impl Sums {
     pub(crate) fn values(&self, inode: u64, held: &RangeSet) -> Result<Vec<GroupValue>, Errno> {
         let state = self.state();
         let whole = groups_of(held);
-        let waiting = state
-            .waiting
+        let waiting = self.waiting();
+        let waiting_held = waiting
             .iter()
-            .map(|(number, value)| (*number, *value));
-        let is_held = |(number, _): &GroupValue| whole.contains(*number);
-        let mut values: Vec<_> = waiting.filter(is_held).collect();
+            .filter(|(number, _)| whole.contains(**number));
+        let mut values: Vec<_> = waiting_held
+            .map(|(number, value)| (*number, *value))
+            .collect();
+        drop(waiting);
         let (Some(file), known) = (&state.file, state.written.intersect(&whole)) else {
             return Ok(values);
         };
@@ -183,15 +192,20 @@ impl Sums {
     /// Forgets the values of groups of which the bytes `offset..offset + length` are to change, and of
     /// those behind them: a client that sends bytes again goes on with the next ones.
     pub(crate) fn forget(&self, offset: u64, length: u64) -> Result<(), Errno> {
-        if !self.any.load(Ordering::Acquire) || length == 0 {
+        if length == 0 {
             return Ok(());
         }
         let (first, end) = (
             offset / GROUP,
             offset.saturating_add(length).div_ceil(GROUP),
         );
+        self.waiting()
+            .retain(|number, _| !(first..end).contains(number));
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let mut state = self.state();
-        let State { file, written, .. } = &mut *state;
+        let State { file, written } = &mut *state;
         let changed = Range64::new(first, end).map(|changed| written.clip(changed));
         let Some(last) = changed.as_ref().and_then(RangeSet::last) else {
             return Ok(());
@@ -224,10 +238,13 @@ fn numbers(first: u64, count: u64) -> RangeSet {
 
 /// Creates the file, without slots: one that another partial file left has no value.
 fn create(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let always = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mode = Mode::RUSR | Mode::WUSR;
-    rustix::fs::openat(dir, name, always | careful, mode)
+    // Nor does one that another account put there become ours.
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => {}
+        done => done?,
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)
 }
 
 fn clear(file: BorrowedFd<'_>, groups: Range64) -> Result<(), Errno> {
@@ -380,6 +397,19 @@ mod tests {
     fn values_that_wait_are_bounded() {
         let sums = Sums::default();
         sums.note((0..2 * MOST as u64).map(value_of).collect());
-        assert_eq!(sums.state().waiting.len(), MOST);
+        assert_eq!(sums.waiting().len(), MOST);
+    }
+
+    /// A block is hashed before it is written: the bytes of a group that never was may come anew.
+    #[test]
+    fn a_value_that_waits_does_not_outlive_its_bytes() {
+        let (_guard, dir) = dir();
+        let all = held(&[(0, 4)]);
+        let sums = Sums::default();
+        sums.note([0, 1, 2].map(value_of).to_vec());
+        sums.forget(GROUP, 1).unwrap();
+        assert_eq!(numbers(&sums.values(7, &all).unwrap()), [0, 2]);
+        sums.record((dir.as_fd(), NAME, 7), &all, true).unwrap();
+        assert_eq!(numbers(&sums.values(7, &all).unwrap()), [0, 2]);
     }
 }

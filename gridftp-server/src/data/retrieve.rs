@@ -51,6 +51,9 @@ impl<D: Dsi> Mover<'_, D> {
             // The region lies within the file, so moving its ranges cannot overflow.
             ranges = ranges.shift_up(base).unwrap_or_default();
         }
+        if !held.is_empty() {
+            self.context.watch.go_on(None);
+        }
         let plan = self.plan(self.context.channel.ty, ranges);
         let plan = plan.base(base).stripe(self.stripe);
         let sending = self.side.channel.send(&source, &plan, self.context.watch);

@@ -134,9 +134,9 @@ impl Store {
         let earlier = async { Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await) };
         let earlier = context.reporter.run_quietly(earlier).await?;
         let records = earlier.is_some();
-        earlier
-            .into_iter()
-            .for_each(|earlier| context.watch.go_on(earlier));
+        if records || !self.held.is_empty() {
+            context.watch.go_on(earlier);
+        }
         Ok(records)
     }
 

@@ -369,7 +369,7 @@ impl PartialFile {
     /// Forgets the values of groups of which a write changes bytes.
     pub(crate) fn changes(&self, offset: u64, length: usize) -> Result<(), Errno> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
-        self.sums.forget(offset, length)
+        self.without_sums(self.sums.forget(offset, length))
     }
 
     /// Removes the partial file and its records.
@@ -379,7 +379,8 @@ impl PartialFile {
         }
         let dir = self.dir.as_fd();
         // Best effort: the expiry removes a leftover.
-        if self.recorded.swap(false, Ordering::Relaxed)
+        // The record may have failed behind the values.
+        if (self.recorded.swap(false, Ordering::Relaxed) || self.sums.is_there())
             && journal::remove(dir, &self.names.records()).is_err()
         {
             return self.leave();

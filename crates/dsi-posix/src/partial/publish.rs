@@ -87,7 +87,7 @@ impl PartialFile {
         let dir = self.dir.as_fd();
         // Remove the record first: a leftover record could apply to another file.
         let recorded = self.recorded.swap(false, Ordering::Relaxed);
-        if recorded {
+        if recorded || self.sums.is_there() {
             journal::remove(dir, &self.names.records())?;
         }
         let (temp, name) = (self.temp.as_slice(), self.name.as_slice());

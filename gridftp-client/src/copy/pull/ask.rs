@@ -112,7 +112,7 @@ impl Asker<'_> {
         });
         let (beside, optional) = match (tag, job.held.is_empty()) {
             (Some(_), true) => (None, None),
-            // The receipts of a transfer that goes on are of its own bytes alone.
+            // Where an end does not know the bytes that are held, its receipt has no digest.
             (Some(_), false) => (shared.without_receipt(&[(control, self.abilities)]), None),
             // Some servers refuse commands while they send.
             (None, _) if self.mode == Mode::Stream => (None, None),

@@ -68,7 +68,8 @@ impl Receiver<'_> {
             .stripes(self.stripes);
         let watch = self.shared.watch(Way::Download);
         let before = resume::before(self.shared, job, &sink);
-        resume::go_on((&sink, &watch), before.as_ref(), asked.sent.tag).await;
+        let held = (&job.held, before.as_ref());
+        resume::go_on((&sink, &watch), held, asked.sent.tag).await;
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
         let work = transfer.run_with(&watch, data, |reply| {

@@ -154,16 +154,19 @@ pub(super) fn before(shared: &CopyState, job: &FileJob, sink: &FileSink) -> Opti
     is_true(shared, job, sink).then(|| job.held.clone())
 }
 
-/// Counts the bytes `before` a tagged transfer in the digest of the file, which is then that of both.
+/// Has a tagged transfer go on with the bytes `held`, whose values the sink knows where they are those
+/// `before` it, of a file that outlives the run.
 pub(super) async fn go_on(
     (sink, watch): (&FileSink, &Watch),
-    before: Option<&RangeSet>,
+    (held, before): (&RangeSet, Option<&RangeSet>),
     tag: Option<Tag>,
 ) {
     let proves = tag.is_some_and(|tag| tag.extent == Extent::Whole);
-    if let Some(before) = before.filter(|_| proves)
-        && let Some(earlier) = Earlier::of_sink(sink, before).await
-    {
+    let earlier = match before.filter(|_| proves) {
+        Some(before) => Earlier::of_sink(sink, before).await,
+        None => None,
+    };
+    if earlier.is_some() || !held.is_empty() {
         watch.go_on(earlier);
     }
 }

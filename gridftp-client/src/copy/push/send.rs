@@ -66,6 +66,9 @@ impl Push<'_> {
             .base(asked.base)
             .tag(asked.tag);
         let watch = shared.watch(Way::Upload);
+        if asked.resumes {
+            watch.go_on(None);
+        }
         // Connections that were reset are replaced by others.
         tokio::select! {
             biased;
