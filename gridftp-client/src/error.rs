@@ -10,8 +10,8 @@ pub use crate::connect_error::ConnectError;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
 pub use fields::{Class, Fields};
-pub(crate) use remedies::{APART, Remedy, is_cut_off};
 use remedies::{BAD_NAME, CHANGED, CUT, MISMATCH, SHRUNK, SIZE, UNMARKED, data_remedy, remedy};
+pub(crate) use remedies::{RELAY, Remedy, is_cut_off};
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -235,8 +235,8 @@ pub enum TransferError {
         remedy: &'static str,
     },
     /// Two servers do not move data between them, and it was not to pass this machine.
-    #[error("{cause}; {APART}")]
-    Apart {
+    #[error("{cause}; {RELAY}")]
+    ThirdPartyRefused {
         /// The refusal.
         cause: Box<Self>,
     },
@@ -297,7 +297,7 @@ impl TransferError {
     pub(crate) fn control(&self) -> Option<&ControlError> {
         match self {
             Self::Control(error) => Some(error),
-            Self::Apart { cause } => cause.control(),
+            Self::ThirdPartyRefused { cause } => cause.control(),
             _ => None,
         }
     }
@@ -314,7 +314,7 @@ impl TransferError {
                 .downcast_ref::<gridftp_dsi::Error>()
                 .is_some_and(|error| error.kind() == gridftp_dsi::ErrorKind::Exists),
             Self::Both { destination, .. } => destination.is_taken(),
-            Self::Apart { cause } => cause.is_taken(),
+            Self::ThirdPartyRefused { cause } => cause.is_taken(),
             error => error.reply().map(FailureKind::of) == Some(FailureKind::Exists),
         }
     }
@@ -326,7 +326,7 @@ impl TransferError {
             Self::Control(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Cut { cause, .. } => cause.is_transient_midway(),
-            Self::Apart { cause } => cause.is_transient(),
+            Self::ThirdPartyRefused { cause } => cause.is_transient(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
             Self::Local { .. }
             | Self::Unmarked { .. }
@@ -355,7 +355,7 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_transient_midway() && destination.is_transient_midway(),
-            Self::Apart { cause } => cause.is_transient_midway(),
+            Self::ThirdPartyRefused { cause } => cause.is_transient_midway(),
             // As after connections that broke, when the data of the next file comes in place of
             // this one's.
             Self::Data { cause, .. } if cause.kind() == gridftp_data::ErrorKind::Protocol => true,
@@ -372,7 +372,7 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_corrupt() || destination.is_corrupt(),
-            Self::Apart { cause } => cause.is_corrupt(),
+            Self::ThirdPartyRefused { cause } => cause.is_corrupt(),
             error => error.reply().map(FailureKind::of) == Some(FailureKind::ChecksumMismatch),
         }
     }
@@ -388,7 +388,7 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_gone() || destination.is_gone(),
-            Self::Apart { cause } => cause.is_gone(),
+            Self::ThirdPartyRefused { cause } => cause.is_gone(),
             _ => false,
         }
     }
@@ -423,7 +423,7 @@ impl TransferError {
             Self::BadName { name, .. } => Fields::local("name", name).with_remedy(BAD_NAME),
             Self::Source { path, remedy, .. } => Fields::local("source", path).with_remedy(remedy),
             Self::Cut { cause, .. } => cause.fields(),
-            Self::Apart { cause } => cause.fields().with_remedy(APART),
+            Self::ThirdPartyRefused { cause } => cause.fields().with_remedy(RELAY),
             Self::Request { remedy, .. } => Fields::of(Class::Usage).with_remedy(remedy),
             Self::Both { source, .. } => source.fields(),
         }

@@ -207,7 +207,7 @@ const ROWS: &[Row] = &[
         &["source: d: is a directory", "add --recursive"],
     ),
     (
-        "TransferError::Apart",
+        "TransferError::ThirdPartyRefused",
         on!("PORT" => Reaction::say("500 Illegal PORT command.")),
         &["--relay", "never", "URL", "URL2"],
         1,

@@ -398,12 +398,13 @@ fn flipped(bed: &Bed, part: &std::path::Path, flags: &[&str], up: bool) -> Resul
         .with_context(|| output.into_owned())
 }
 
+/// Without it the server trusts the disk for the groups whose values it has recorded.
 #[test]
-fn a_flipped_bit_in_the_servers_partial_file_is_found_without_verify() -> Result<()> {
+fn a_flipped_bit_in_the_servers_partial_file_is_found_by_verify() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", SIZE, 3)?;
     let part = bed.there.path(".file.gridftp-part");
-    flipped(&bed, &part, &["-p", "1"], true)
+    flipped(&bed, &part, &["--verify", "-p", "1"], true)
 }
 
 #[test]

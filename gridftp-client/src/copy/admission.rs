@@ -72,7 +72,7 @@ impl CopyState {
     async fn decide(&self, job: &mut FileJob, ends: Ends<'_>) -> Result<Decision, TransferError> {
         let manner = &self.options.manner;
         let parent = names::parent(&job.to);
-        self.check_way(parent, ends.destination).await?;
+        self.check_parents(parent, ends.destination).await?;
         let target = self.target(&job.to, ends.destination).await?;
         if let (Target::File(_), None, Some((control, abilities))) =
             (target, job.facts.modified, ends.source)
@@ -166,7 +166,7 @@ impl CopyState {
         // An earlier run may have moved a link there.
         if let Some(root) = self.backup_root(path) {
             let parent = names::parent(&to);
-            self.check_below(&root, parent, destination).await?;
+            self.check_parents_below(&root, parent, destination).await?;
         }
         match destination {
             None => {

@@ -139,7 +139,7 @@ pub(crate) async fn make_dir(
     if job.failures > 0 {
         dirs.told.remove(dir);
     }
-    if let Err(error) = shared.check_way(dir, Some(server)).await {
+    if let Err(error) = shared.check_parents(dir, Some(server)).await {
         return shared.fail(taken, &error);
     }
     let made = Making::send(control, shared, dir, &mut dirs.told);

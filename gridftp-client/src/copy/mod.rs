@@ -3,7 +3,6 @@
 mod admission;
 mod algorithm;
 mod attributes;
-mod between;
 mod digests;
 mod dirs;
 mod ending;
@@ -36,6 +35,7 @@ mod stdio;
 mod surplus;
 mod targets;
 mod third;
+mod third_party;
 mod trees;
 mod tuning;
 mod waits;

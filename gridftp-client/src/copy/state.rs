@@ -12,7 +12,6 @@ use gridftp_data::Watch;
 use tokio_util::sync::CancellationToken;
 
 use super::attributes::Unkept;
-use super::between::Between;
 use super::digests::Undigested;
 use super::hidden::HiddenNames;
 use super::inventory::Inventory;
@@ -26,6 +25,7 @@ use super::reach::Reach;
 use super::same::normal;
 use super::surplus::is_below;
 use super::targets::Targets;
+use super::third_party::ThirdParty;
 use super::tuning::Tuning;
 use crate::control::{Control, Replies};
 use crate::error::{Class, ControlError, TransferError};
@@ -62,7 +62,7 @@ pub(crate) struct CopyState {
     pub(super) worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     pub(super) reach: Mutex<Reach>,
-    pub(super) between: Mutex<Between>,
+    pub(super) third_party: Mutex<ThirdParty>,
     pub(super) undigested: Undigested,
     pub(super) unkept: Unkept,
     /// Whether it was told that a server is gone.
@@ -113,7 +113,7 @@ impl CopyState {
             worst: Mutex::default(),
             dirs: Mutex::default(),
             reach: Mutex::default(),
-            between: Mutex::default(),
+            third_party: Mutex::default(),
             undigested: Undigested::default(),
             unkept: Unkept::default(),
             gone: AtomicBool::new(false),

@@ -37,7 +37,7 @@ pub(crate) async fn list(
             told.remove(&dir);
         }
         let server = Some((&destination.control, &destination.abilities));
-        if let Err(error) = shared.check_way(&dir, server).await {
+        if let Err(error) = shared.check_parents(&dir, server).await {
             shared.fail(taken, &error);
             continue;
         }

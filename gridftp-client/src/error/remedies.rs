@@ -77,5 +77,5 @@ const CORRUPT: &str = "nothing of the copy is kept, copy again";
 pub(super) const BAD_NAME: &str = "it is not copied, rename it there";
 pub(super) const CUT: &str = "read on from there";
 /// The remedy for servers that move no data between them.
-pub(crate) const APART: &str = "--relay always has it pass this machine";
+pub(crate) const RELAY: &str = "--relay always has it pass this machine";
 pub(super) const UNMARKED: &str = "use --mode extended, which tells the end";

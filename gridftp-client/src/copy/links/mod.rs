@@ -187,16 +187,16 @@ impl CopyState {
 
     /// Refuses a directory of the destination that is a link, or in one: a file written there may have
     /// another name too, in the tree or out of it.
-    pub(super) async fn check_way(
+    pub(super) async fn check_parents(
         &self,
         dir: &[u8],
         server: Option<Server<'_>>,
     ) -> Result<(), TransferError> {
-        self.check_below(&self.root, dir, server).await
+        self.check_parents_below(&self.root, dir, server).await
     }
 
-    /// As [`check_way`](Self::check_way), of the directories below `root`.
-    pub(super) async fn check_below(
+    /// As [`check_parents`](Self::check_parents), of the directories below `root`.
+    pub(super) async fn check_parents_below(
         &self,
         root: &[u8],
         dir: &[u8],
@@ -361,7 +361,7 @@ pub(super) async fn settle(shared: &Arc<CopyState>) {
 async fn here(shared: &CopyState, link: &LinkJob) -> Result<Fate, TransferError> {
     let failed = |error| TransferError::local("make link", &link.to, error);
     let parent = names::parent(&link.to);
-    shared.check_way(parent, None).await?;
+    shared.check_parents(parent, None).await?;
     let at = local(&link.to);
     let there = match std::fs::symlink_metadata(at) {
         Ok(meta) if meta.is_symlink() => {
@@ -417,11 +417,11 @@ mod tests {
         shared.root = dir.path().as_os_str().as_encoded_bytes().to_vec();
         let at = |name: &str| names::join(&shared.root, name.as_bytes());
         shared.link((b"src/x".to_vec(), at("x")), b"x", Some(b"..".to_vec()));
-        assert!(shared.check_way(&at("y/z"), None).await.is_ok());
-        assert!(shared.check_way(&at("x/z"), None).await.is_err());
+        assert!(shared.check_parents(&at("y/z"), None).await.is_ok());
+        assert!(shared.check_parents(&at("x/z"), None).await.is_err());
         // A name that was not there may have become a link.
         symlink(".", dir.path().join("y")).unwrap();
-        assert!(shared.check_way(&at("y/z"), None).await.is_err());
+        assert!(shared.check_parents(&at("y/z"), None).await.is_err());
     }
 
     #[test]

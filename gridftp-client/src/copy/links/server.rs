@@ -113,7 +113,7 @@ impl Maker<'_> {
         };
         let server = Some((&self.client.control, &self.client.abilities));
         let parent = names::parent(&link.to);
-        self.shared.check_way(parent, server).await?;
+        self.shared.check_parents(parent, server).await?;
         let told = look.told().await?;
         let there = match told.as_ref().and_then(parse_mlst) {
             None => There::Nothing,

@@ -55,7 +55,7 @@ impl Asker<'_> {
     async fn ask_dir(&self, job: &mut DirJob) -> Result<Sent, TransferError> {
         let from = self.control.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
-        self.shared.check_way(&job.to, None).await?;
+        self.shared.check_parents(&job.to, None).await?;
         if job.is_made() {
             make_dir(self.shared, &job.to).await?;
         }

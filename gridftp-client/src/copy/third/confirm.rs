@@ -66,7 +66,7 @@ impl Pair<'_> {
     ) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
             let Err(failure) = self.confirm_one(&mut file).await else {
-                self.shared.note_together();
+                self.shared.note_third_party_works();
                 let _gone = copied.send(Copied {
                     taken: file.taken,
                     after: file.after,

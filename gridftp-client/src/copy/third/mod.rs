@@ -119,7 +119,7 @@ pub(crate) async fn run(
         // private as the one that was asked for, or it is not chosen unasked.
         Err(Stop::Fatal(error @ TransferError::Request { .. }))
             if source.data_protection() == destination.data_protection()
-                && shared.note_apart(&error) =>
+                && shared.note_third_party_refused(&error) =>
         {
             return Err(Stop::Replace);
         }
@@ -148,7 +148,7 @@ pub(crate) async fn run(
             // The file goes back.
             Err(error) if shared.is_for_relay(&error) => return Err(Stop::Replace),
             Err(error) => {
-                shared.fail(first, &shared.apart(error));
+                shared.fail(first, &shared.with_relay_remedy(error));
                 continue;
             }
         };
@@ -341,7 +341,7 @@ impl Pair<'_> {
         if self.shared.is_for_relay(&failure.error) {
             return Err(Stop::Replace);
         }
-        failure.error = self.shared.apart(failure.error);
+        failure.error = self.shared.with_relay_remedy(failure.error);
         self.shared.fail_transfer(taken, failure)
     }
 

@@ -1,4 +1,4 @@
-//! `Between`: whether two servers move data between them, or through this machine.
+//! `ThirdParty`: whether two servers move data between them, or through this machine.
 
 use ftp_proto::client::FailureKind;
 
@@ -9,47 +9,48 @@ use crate::options::Relay;
 
 /// Knowledge of the data connections between the two servers of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Between {
+pub(crate) enum ThirdParty {
     #[default]
     Unknown,
     /// A file went that way: a later refusal is of another cause.
     Works,
     /// They refuse it.
-    Denied,
+    Refused,
 }
 
 impl CopyState {
     /// Says whether the data of two servers pass this machine.
     pub(crate) fn relays(&self) -> bool {
         match self.options.relay {
-            Relay::Auto => *lock(&self.between) == Between::Denied,
+            Relay::Auto => *lock(&self.third_party) == ThirdParty::Refused,
             relay => relay == Relay::Always,
         }
     }
 
     /// Notes that a file went from server to server.
-    pub(crate) fn note_together(&self) {
-        let mut between = lock(&self.between);
-        if *between == Between::Unknown {
-            *between = Between::Works;
+    pub(crate) fn note_third_party_works(&self) {
+        let mut third_party = lock(&self.third_party);
+        if *third_party == ThirdParty::Unknown {
+            *third_party = ThirdParty::Works;
         }
     }
 
     /// Notes that the two servers refuse to move data between them, as `error` says; tells whether
     /// the data pass this machine from now on.
-    pub(crate) fn note_apart(&self, error: &TransferError) -> bool {
+    pub(crate) fn note_third_party_refused(&self, error: &TransferError) -> bool {
         if self.options.relay != Relay::Auto {
             return false;
         }
         let before = {
-            let mut between = lock(&self.between);
-            let before = *between;
-            if before == Between::Unknown {
-                *between = Between::Denied;
+            let mut third_party = lock(&self.third_party);
+            let before = *third_party;
+            if before == ThirdParty::Unknown {
+                *third_party = ThirdParty::Refused;
             }
             before
         };
-        if let (Between::Unknown, Some(from), Some(to)) = (before, &self.source, &self.destination)
+        if let (ThirdParty::Unknown, Some(from), Some(to)) =
+            (before, &self.source, &self.destination)
         {
             let fact = match error {
                 TransferError::Request { what, .. } => what.clone(),
@@ -59,18 +60,18 @@ impl CopyState {
                 "the data from {from} to {to} pass this machine: {fact}"
             ));
         }
-        before != Between::Works
+        before != ThirdParty::Works
     }
 
-    /// As [`note_apart`](Self::note_apart), of the failure of one file, which may have another cause.
+    /// As [`note_third_party_refused`](Self::note_third_party_refused), of the failure of one file, which may have another cause.
     pub(crate) fn is_for_relay(&self, error: &TransferError) -> bool {
-        lacks_connection(error) && self.note_apart(error)
+        lacks_connection(error) && self.note_third_party_refused(error)
     }
 
     /// The failure of a file, with its remedy where that is to have it pass this machine.
-    pub(crate) fn apart(&self, error: TransferError) -> TransferError {
+    pub(crate) fn with_relay_remedy(&self, error: TransferError) -> TransferError {
         match self.options.relay == Relay::Never && lacks_connection(&error) {
-            true => TransferError::Apart {
+            true => TransferError::ThirdPartyRefused {
                 cause: Box::new(error),
             },
             false => error,
