@@ -49,11 +49,15 @@ impl Holes {
         Ok(())
     }
 
+    /// Says whether the file ends within a hole.
+    fn are_open(&self, file: BorrowedFd<'_>) -> Result<bool, Errno> {
+        Ok(size_of(file)? < self.end.load(Ordering::Relaxed))
+    }
+
     /// Extends the file over a hole at its end; no write may be in progress.
     fn settle(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        let end = self.end.load(Ordering::Relaxed);
-        match size_of(file)? < end {
-            true => crate::uninterrupted::ftruncate(file, end),
+        match self.are_open(file)? {
+            true => crate::uninterrupted::ftruncate(file, self.end.load(Ordering::Relaxed)),
             false => Ok(()),
         }
     }
@@ -98,15 +102,17 @@ impl Inner {
         self.holes.get().filter(|_| self.mark.get().is_none())
     }
 
-    /// Gives the file the size that its holes make, which waits for the writes in progress.
+    /// Gives the file the size that its holes make, which waits for the writes in progress where it
+    /// lacks that size.
     pub(super) fn settle_holes(&self) -> Outcome<()> {
-        match self.holes.get().filter(|holes| holes.exist()) {
-            Some(holes) => {
-                let _alone = self.closed.write().unwrap_or_else(PoisonError::into_inner);
-                Ok(holes.settle(self.file()?)?)
-            }
-            None => Ok(()),
+        let Some(holes) = self.holes.get().filter(|holes| holes.exist()) else {
+            return Ok(());
+        };
+        if holes.are_open(self.file()?)? {
+            let _alone = self.closed.write().unwrap_or_else(PoisonError::into_inner);
+            holes.settle(self.file()?)?;
         }
+        Ok(())
     }
 }
 

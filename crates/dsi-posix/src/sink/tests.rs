@@ -162,3 +162,27 @@ async fn a_small_file_without_groups_gets_no_partial_file() {
     assert!(names(dir.path()).is_empty());
     sink.finish(Finish::whole(0)).await.unwrap();
 }
+
+/// A record of a file whose holes have no data behind them waits for no write.
+#[tokio::test]
+async fn holes_before_data_lock_out_no_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let how = Create::Whole { size: None };
+    let sink = FileSink::create(&dir.path().join("file"), how, false)
+        .await
+        .unwrap();
+    sink.leave_holes();
+    sink.write_at(0, Bytes::from(vec![0; 1 << 20]))
+        .await
+        .unwrap();
+    sink.write_at(1 << 20, Bytes::from_static(b"end"))
+        .await
+        .unwrap();
+    assert!(sink.inner.leaves_holes().is_some_and(Holes::exist));
+    let _write = sink.inner.enter().unwrap();
+    let (settled, ended) = std::sync::mpsc::channel();
+    let inner = Arc::clone(&sink.inner);
+    std::thread::spawn(move || settled.send(inner.settle_holes().is_ok()));
+    let ended = ended.recv_timeout(std::time::Duration::from_secs(10));
+    assert_eq!(ended, Ok(true));
+}
