@@ -1,12 +1,16 @@
 //! `--xattrs`: extended attributes of files, in every direction.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::XattrFlags;
-use workspace_tests::{Host, Tree};
+use workspace_tests::{Host, Tree, binary, is_root, run, skip};
 
-use crate::{Bed, cp_in, fails};
+use crate::{Bed, LIMIT, cp_in, fails};
 
 const VALUE: &[u8] = b"a value\0\xff\r\n";
 
@@ -21,12 +25,12 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Whether the file system of a tree keeps attributes.
-#[expect(clippy::print_stderr, reason = "a test without its subject says so")]
 fn keeps(tree: &Tree) -> Result<bool> {
     tree.file("probe", 1, 1)?;
     let is_kept = set(&tree.path("probe"), "user.probe", b"").is_ok();
     if !is_kept {
-        eprintln!("SKIPPED: the file system of the tests keeps no extended attributes");
+        let why = "the file system of the tests keeps no extended attributes";
+        skip("xattrs", why);
     }
     Ok(is_kept)
 }
@@ -118,5 +122,66 @@ fn attributes_that_cannot_be_carried_are_failures() -> Result<()> {
         set(&bed.there.path("many"), &format!("user.{n}"), b"")?;
     }
     let said = bed.cp(&["--xattrs", &bed.url("many"), "copy"])?;
-    fails(&said, 1, &["more than 64 attributes"])
+    fails(&said, 1, &["more than 64 attributes"])?;
+    ensure!(!bed.here.path("copy").exists(), "it was published");
+    Ok(())
+}
+
+/// The owner of a file without permission to write cannot set its attributes.
+#[test]
+fn a_read_only_file_of_its_user_gets_attributes() -> Result<()> {
+    const USER: u32 = 65_534;
+    let (bed, near) = (Bed::new()?, Tree::new()?);
+    if !keeps(&bed.there)? {
+        return Ok(());
+    }
+    dress(&bed.there, "file")?;
+    let read_only = Permissions::from_mode(0o444);
+    std::fs::set_permissions(bed.there.path("file"), read_only)?;
+    // The program must be found by a user who may not enter the directory of the build.
+    let program = near.path("gridftp-cp");
+    std::fs::copy(binary("gridftp-cp")?, &program)?;
+    for dir in [near.root().to_owned(), near.dir("here")?] {
+        std::fs::set_permissions(dir, Permissions::from_mode(0o777))?;
+    }
+    // The second copy has the mode of the file that it replaces.
+    for flags in [&["--preserve"][..], &[]] {
+        let mut copy = Command::new(&program);
+        copy.arg("--xattrs")
+            .args(flags)
+            .args([bed.url("file").as_str(), "copy"])
+            .current_dir(near.path("here"))
+            .env("HOME", near.path("here"));
+        if is_root() {
+            copy.uid(USER).gid(USER);
+        }
+        run(&mut copy, LIMIT)?.ok()?;
+        is_dressed(&near, "here/copy", true)?;
+        let mode = std::fs::metadata(near.path("here/copy"))?.permissions();
+        ensure!(mode.mode() & 0o777 == 0o444, "{mode:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_attribute_and_a_path_that_fit_no_command_are_failures() -> Result<()> {
+    let (bed, deep) = (Bed::new()?, "d".repeat(250));
+    if !keeps(&bed.here)? {
+        return Ok(());
+    }
+    bed.here.file("file", 10, 1)?;
+    set(&bed.here.path("file"), "user.large", &[7; 3500])?;
+    let to = vec![deep; 14].join("/");
+    let said = bed.cp(&["--xattrs", "file", &bed.url(&to)])?;
+    fails(&said, 1, &["too long for one command"])
+}
+
+#[test]
+fn a_copy_of_a_pipe_says_that_it_has_no_attributes() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("file", 10, 1)?;
+    let said = bed.cp(&["--xattrs", &bed.url("file"), "-"])?.ok()?;
+    let warning = "a pipe or a device keeps no extended attributes";
+    ensure!(said.stderr.contains(warning), "{}", said.report());
+    Ok(())
 }

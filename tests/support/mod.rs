@@ -46,7 +46,7 @@ pub use object_server::{ObjectServer, ObjectServerKind};
 pub use odd::{OddTree, UNNAMEABLE};
 pub use openssl::Openssl;
 pub use ours::{Profile, binaries, binary, peers_folder, programs_folder};
-pub use peers::{Origin, Peer, is_root};
+pub use peers::{Origin, Peer, is_root, skip};
 pub use relay::{Break, Relay};
 pub use rewrite::host_port;
 pub use run::{Finished, run, run_with_input};

@@ -312,8 +312,12 @@ impl Peer {
     }
 }
 
-/// Reports that `suite` is skipped, and panics when `REQUIRE_PEERS=1` is set.
-pub(crate) fn skip(suite: &str, why: &str) {
+/// Reports that `suite` is skipped.
+///
+/// # Panics
+///
+/// Panics when `REQUIRE_PEERS=1` is set.
+pub fn skip(suite: &str, why: &str) {
     let needed = env::var_os("REQUIRE_PEERS").is_some_and(|value| value == OsStr::new("1"));
     assert!(!needed, "{suite}: {why}, and REQUIRE_PEERS=1 is set");
     // The test runner hides the output of `eprintln!` of a test that passes.

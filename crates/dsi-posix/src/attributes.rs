@@ -1,7 +1,7 @@
 //! Extended attributes of files, those of the namespace `user.`.
 
+use gridftp_dsi::ErrorKind;
 use gridftp_dsi::types::{Attribute, MAX_ATTRIBUTES, MAX_VALUE};
-use gridftp_dsi::{ErrorKind, Result};
 use rustix::fd::AsFd;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -14,24 +14,6 @@ const NAMESPACE: &[u8] = b"user.";
 const LIST: usize = 64 * 1024;
 
 /// The attributes of a file; none on a file system that keeps none.
-///
-/// # Errors
-/// [`ErrorKind::TooLarge`] for too many of them, or a value that is too long; errors of the kernel.
-pub fn read(file: impl AsFd) -> Result<Vec<Attribute>> {
-    all(file).map_err(|fault| fault.of("read attributes", ""))
-}
-
-/// Sets attributes of a file; others stay.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`] on a file system that keeps none; errors of the kernel.
-pub fn write(file: impl AsFd, attributes: &[Attribute]) -> Result<()> {
-    for attribute in attributes {
-        set(&file, attribute).map_err(|fault| fault.of("set attribute", ""))?;
-    }
-    Ok(())
-}
-
 pub(crate) fn all(file: impl AsFd) -> Outcome<Vec<Attribute>> {
     let mut names = vec![0; LIST];
     let len = match rustix::fs::flistxattr(&file, names.as_mut_slice()) {
@@ -65,6 +47,7 @@ pub(crate) fn all(file: impl AsFd) -> Outcome<Vec<Attribute>> {
     Ok(attributes)
 }
 
+/// Sets an attribute of a file.
 pub(crate) fn set(file: impl AsFd, (name, value): &Attribute) -> Outcome<()> {
     if !name.starts_with(NAMESPACE) {
         let what = "attributes of users alone are set: user.NAME";

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::BytesMut;
+use gridftp_dsi::types::Attribute;
 use gridftp_dsi::{Error, ErrorKind, Result, Source};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::attributes;
 use crate::blocking::{Work, run};
 use crate::error::Fault;
 use crate::root::must_be_file;
@@ -89,6 +91,22 @@ impl FileSource {
     /// Permission bits at opening, the lowest twelve.
     pub fn mode(&self) -> u32 {
         self.0.mode
+    }
+
+    /// Extended attributes of the file, those named `user.*`; none on a file system that keeps none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] for too many of them, or a value that is too long; errors of the kernel.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn attributes(&self) -> Result<Vec<Attribute>> {
+        let inner = Arc::clone(&self.0);
+        run(Work::Brief, "read attributes", move || {
+            let all = attributes::all(&inner.file);
+            all.map_err(|fault| fault.of("read attributes", &inner.path))
+        })
+        .await
     }
 
     fn error(&self, op: &'static str, errno: Errno) -> Error {

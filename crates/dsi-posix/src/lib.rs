@@ -24,6 +24,7 @@
 //! [`FileSource`] and [`FileSink`] also serve a program's own files, by ordinary paths.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod backend;
 mod blocking;
 mod complete;
@@ -49,7 +50,6 @@ mod uninterrupted;
 mod unnamed;
 mod whole;
 
-pub mod attributes;
 pub mod checksum;
 pub mod error;
 pub mod file;

@@ -1,6 +1,5 @@
 //! Extended attributes of files, read at the source and set at the destination.
 
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ftp_proto::client::FailureKind;
@@ -8,14 +7,12 @@ use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::ErrorKind;
-use gridftp_dsi_posix::attributes;
+use gridftp_dsi_posix::{FileSink, FileSource};
 
 use super::admission::Server;
-use super::pull::local;
 use super::state::CopyState;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
-use crate::url::show;
 
 /// Longest arguments of a command that a server takes, in bytes.
 const LONGEST_LINE: usize = 8000;
@@ -29,11 +26,11 @@ pub(super) struct Unkept {
 
 impl CopyState {
     /// Says whether attributes are carried over; a part of a file has none.
-    fn carries_attributes(&self) -> bool {
+    pub(super) fn carries_attributes(&self) -> bool {
         self.options.xattrs && !self.is_partial()
     }
 
-    fn warn_unkept(&self, what: &str) {
+    pub(super) fn warn_unkept(&self, what: &str) {
         if !self.unkept.attributes.swap(true, Ordering::Relaxed) {
             self.warn(&format!(
                 "{what} keeps no extended attributes; files are copied without them"
@@ -73,60 +70,40 @@ impl CopyState {
         })
     }
 
-    /// Sets the attributes of a source at a server, which was asked for them, on the local copy.
+    /// Sets attributes of a received file, which has its mode and its name afterwards.
     pub(crate) async fn land_attributes(
         &self,
-        asked: Option<Replies>,
-        to: &[u8],
+        told: Vec<Attribute>,
+        (sink, to): (&FileSink, &[u8]),
     ) -> Result<(), TransferError> {
-        let told = self.told_attributes(asked).await?;
-        if told.is_empty() {
-            return Ok(());
-        }
-        let all: Vec<_> = told.into_iter().map(Attribute::into_parts).collect();
-        let path = local(to).to_owned();
-        let set = move || match File::open(path) {
-            Ok(file) => attributes::write(file, &all),
-            Err(error) => Err(gridftp_dsi_posix::error::from_io("open", error)),
-        };
-        match tokio::task::spawn_blocking(set).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if error.kind() == ErrorKind::Unsupported => {
+        let all = told.into_iter().map(Attribute::into_parts).collect();
+        match sink.set_attributes(all).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
                 self.warn_unkept("the file system here");
                 Ok(())
             }
-            Ok(Err(error)) => Err(TransferError::local("set attributes", to, error)),
-            Err(error) => {
-                let error = std::io::Error::other(error);
-                Err(TransferError::local("set attributes", to, error))
-            }
+            set => set.map_err(|error| TransferError::local("set attributes", to, error)),
         }
     }
 
-    /// Reads the attributes of a local source.
+    /// Reads the attributes of a local source, for a copy at `to`.
     pub(crate) async fn local_attributes(
         &self,
-        from: &[u8],
+        (source, from): (&FileSource, &[u8]),
+        (server, to): (Server<'_>, &[u8]),
     ) -> Result<Vec<Attribute>, TransferError> {
         if !self.carries_attributes() {
             return Ok(Vec::new());
         }
-        let path = local(from).to_owned();
-        let read = move || match File::open(path) {
-            Ok(file) => attributes::read(file),
-            Err(error) => Err(gridftp_dsi_posix::error::from_io("open", error)),
-        };
-        let all = match tokio::task::spawn_blocking(read).await {
-            Ok(all) => all.map_err(|error| TransferError::local("read", from, error))?,
-            Err(error) => {
-                let error = std::io::Error::other(error);
-                return Err(TransferError::local("read", from, error));
-            }
-        };
-        let all = all.into_iter();
-        Ok(all
-            .filter_map(|(name, value)| Attribute::new(name, value))
-            .collect())
+        let failed = |error| TransferError::local("read", from, error);
+        let all = source.attributes().await.map_err(failed)?.into_iter();
+        let all: Option<Vec<_>> = all
+            .map(|(name, value)| Attribute::new(name, value))
+            .collect();
+        let all =
+            all.ok_or_else(|| uncarried(to, "an attribute has a name that no command has"))?;
+        must_fit(&all, server, to)?;
+        Ok(all)
     }
 
     /// Sends the commands that set attributes of the copy at `to`.
@@ -140,18 +117,10 @@ impl CopyState {
             return Vec::new();
         }
         let send = |attribute: &Attribute| {
-            let encoded = attribute.name().len() * 3 + attribute.value().len() * 4 / 3;
-            if encoded + to.as_bytes().len() > LONGEST_LINE {
-                let path = show(to.as_bytes());
-                self.warn(&format!(
-                    "{path}: is too long a name for one of its attributes"
-                ));
-                return None;
-            }
             let set = SiteCommand::SetXattr(attribute.clone(), to.clone());
-            Some(server.0.send(Command::Site(set)))
+            server.0.send(Command::Site(set))
         };
-        attributes.iter().filter_map(send).collect()
+        attributes.iter().map(send).collect()
     }
 
     /// Reads the replies to those commands. A file system that keeps none is no failure.
@@ -167,4 +136,26 @@ impl CopyState {
         }
         Ok(())
     }
+}
+
+/// Refuses attributes whose commands would be too long for the server of the copy at `to`.
+pub(crate) fn must_fit(
+    attributes: &[Attribute],
+    (_, abilities): Server<'_>,
+    to: &[u8],
+) -> Result<(), TransferError> {
+    let encoded = |one: &Attribute| one.name().len() * 3 + one.value().len() * 4 / 3;
+    let longest = attributes.iter().map(encoded).max().unwrap_or(0);
+    if !abilities.xattrs || longest + to.len() <= LONGEST_LINE {
+        return Ok(());
+    }
+    Err(uncarried(
+        to,
+        "an attribute and the path are too long for one command",
+    ))
+}
+
+fn uncarried(to: &[u8], why: &'static str) -> TransferError {
+    let error = gridftp_dsi::Error::new(ErrorKind::TooLarge, "attributes").because(why);
+    TransferError::local("send attributes", to, error)
 }

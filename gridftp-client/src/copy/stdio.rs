@@ -105,6 +105,9 @@ async fn copy(
         shared.skip(taken, "it exists");
         return Ok(());
     }
+    if shared.carries_attributes() {
+        shared.warn_unkept("a pipe or a device");
+    }
     let job = taken.file_mut();
     shared.start(job);
     let hash = Hash::new(needed, optional);

@@ -1,5 +1,6 @@
 //! `FileSink`: a file open for writing by position, published whole or written in place.
 
+mod attributes;
 mod holes;
 mod kept;
 mod open;

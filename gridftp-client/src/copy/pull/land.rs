@@ -129,13 +129,14 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        match checksum {
-            Some(asked) => asked.digest(shared, Some(size)).await,
-            None => Ok(None),
-        }
+        let digest = match checksum {
+            Some(asked) => asked.digest(shared, Some(size)).await?,
+            None => None,
+        };
+        Ok((digest, shared.told_attributes(attributes).await?))
     };
-    let verified = match confirmed.await {
-        Ok(verified) => verified,
+    let (verified, attributes) = match confirmed.await {
+        Ok(confirmed) => confirmed,
         Err(error) => {
             // The bytes are here, and only the word on them is missing.
             if leaves_bytes(&error) {
@@ -151,9 +152,10 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         // What was hashed on arrival is not read again; where it does not agree, all of it is.
         let is_read = |told: &Digest| !verify::is(told, received.as_deref());
         let expected = verified.clone().filter(is_read);
+        let into = (&sink, job.to.as_slice());
+        shared.land_attributes(attributes, into).await?;
         finish(shared, job, sink, size, expected).await?;
         compare_part(shared, job, size, verified.as_ref()).await?;
-        shared.land_attributes(attributes, &job.to).await?;
         Ok(verified.or(proven))
     };
     match published.await {

@@ -116,7 +116,11 @@ pub(super) async fn confirm_one(
         shared.fail(file.store.taken, &TransferError::Changed { path });
         return Ok(None);
     }
-    match shared.local_attributes(&file.store.taken.file().from).await {
+    let (job, at) = (file.store.taken.file(), file.store.hidden.as_ref());
+    let at = at.map_or(job.to.as_slice(), FtpPath::as_bytes);
+    let (source, server) = (&file.store.source, (asker.control, asker.abilities));
+    let attributes = shared.local_attributes((source, &job.from), (server, at));
+    match attributes.await {
         Ok(attributes) => Ok(prove(asker, file, proof.digest, &attributes).await),
         Err(error) => {
             shared.fail(file.store.taken, &error);

@@ -17,6 +17,7 @@ use super::growth::Beside;
 use super::{Copied, Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
+use crate::copy::attributes::must_fit;
 use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::facts_query::FactsQuery;
@@ -340,6 +341,7 @@ impl Pair<'_> {
         }
         let attributes = shared.told_attributes(attributes).await?;
         let destination = (self.destination, self.abilities.1);
+        must_fit(&attributes, destination, to.as_bytes())?;
         let attributes = shared.send_attributes(destination, &attributes, &to);
         let meta = shared.send_meta(self.destination, job, to);
         shared.settle_attributes(attributes).await?;
