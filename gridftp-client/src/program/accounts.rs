@@ -105,3 +105,33 @@ fn netrc_path(named: Option<&Path>) -> anyhow::Result<PathBuf> {
         std::env::home_dir().context("netrc: no home directory; name the file: --netrc=FILE")?;
     Ok(home.join(".netrc"))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        connection: ConnectionFlags,
+    }
+
+    #[test]
+    fn silent_accounts_ask_for_no_password() {
+        // With a certificate, an account that is asked for is complete where no terminal is.
+        let line = Line::parse_from(["program", "--cert", "file"]);
+        let mut accounts = Accounts::silent(&line.connection);
+        for (url, complete) in [
+            ("ftp://ann@h/x", Err("login: ann at h:21: no password")),
+            ("ftp://ann:pw@h/x", Ok(())),
+            ("ftp://h/x", Ok(())),
+        ] {
+            let mut location = Location::parse_os(url.as_ref()).unwrap();
+            let done = accounts.complete(&mut location);
+            let done = done.map_err(|error| error.to_string());
+            assert_eq!(done, complete.map_err(str::to_owned), "{url}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Names of servers that complete a word of the command line, for the functions of shells.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::Arc;
@@ -29,9 +30,10 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'+')
     .remove(b',')
+    .remove(b'=')
     .remove(b'@');
 
-/// The word at the end of a command line, in which a backslash makes a blank part of it.
+/// A word to complete, in which a backslash makes a blank part of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Word<'a> {
     /// Its beginning as it is typed, up to the directory whose names complete it.
@@ -43,18 +45,8 @@ struct Word<'a> {
 }
 
 impl<'a> Word<'a> {
-    /// The last word of `line`; `None` for one that names no directory of a server or a place.
-    fn last_of(line: &'a [u8]) -> Option<Self> {
-        let (mut start, mut is_escaped) = (0, false);
-        for (at, byte) in line.iter().enumerate() {
-            match byte {
-                _ if is_escaped => is_escaped = false,
-                b'\\' => is_escaped = true,
-                b' ' | b'\t' => start = at + 1,
-                _ => {}
-            }
-        }
-        let word = line.get(start..)?;
+    /// Divides `word`; `None` for one that names no directory of a server or a place.
+    fn of(word: &'a [u8]) -> Option<Self> {
         let is_plain = !word.iter().any(|byte| b"'\"$`*?[".contains(byte));
         let colon = word.iter().position(|byte| *byte == b':')?;
         let slash = word.iter().rposition(|byte| *byte == b'/');
@@ -72,15 +64,14 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     text.iter().copied().filter(is_kept).collect()
 }
 
-/// The words that the last word of `line` may become; none where that takes too long, or a password.
+/// The words that `word` may become; none where that takes too long, or a password.
 /// `parse` reads the flags that hold for a directory, and the URL that it stands for.
 pub fn words(
-    line: &OsStr,
+    word: &OsStr,
     parse: impl FnOnce(&OsStr) -> Option<(ConnectionFlags, OsString)>,
 ) -> Vec<String> {
     // Without a terminal nothing can ask for a password on it.
-    let Some(word) = Word::last_of(line.as_bytes()).filter(|_| rustix::process::setsid().is_ok())
-    else {
+    let Some(word) = Word::of(word.as_bytes()).filter(|_| rustix::process::setsid().is_ok()) else {
         return Vec::new();
     };
     let names = parse(&word.dir).and_then(|(flags, url)| {
@@ -98,27 +89,33 @@ pub fn words(
     names.unwrap_or_default().into_iter().map(whole).collect()
 }
 
-/// The names in a directory that begin so, encoded.
+/// The names in a directory that begin so, encoded: the first [`MOST`] in their order.
 fn names(flags: &ConnectionFlags, dir: &Remote, begun: Vec<u8>) -> Option<Vec<String>> {
     let mut options = CopyOptions::default().retries(0);
     options.connect = flags.options().ok()?;
     let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-    let (sent, found) = std::sync::mpsc::channel();
-    let listing = list(dir, &options, Arc::new(Silent), move |entry, _| {
+    let mut found = BTreeSet::new();
+    let listing = list(dir, &options, Arc::new(Silent), |entry, _| {
         let is_wanted = entry.name.starts_with(&begun) && !matches!(&*entry.name, b"." | b"..");
         if is_wanted {
             let slash = if entry.kind.is_dir() { "/" } else { "" };
             let name = percent_encode(&entry.name, ENCODED);
-            let _gone = sent.send(format!("{name}{slash}"));
+            keep(&mut found, format!("{name}{slash}"));
         }
     });
     let listed = runtime.block_on(async { timeout(WITHIN, Box::pin(listing)).await });
     // A look-up of a name may still block a thread.
     runtime.shutdown_background();
     listed.ok()?.ok()?;
-    let mut names: Vec<_> = found.try_iter().take(MOST).collect();
-    names.sort();
-    Some(names)
+    Some(found.into_iter().collect())
+}
+
+/// Adds a name to the first [`MOST`]: a server may list any number.
+fn keep(names: &mut BTreeSet<String>, name: String) {
+    names.insert(name);
+    if names.len() > MOST {
+        names.pop_last();
+    }
 }
 
 /// Has the function `script` of a shell ask for the names of servers and places first, for words
@@ -133,14 +130,16 @@ pub(super) fn with_names(shell: Shell, name: &str, script: String) -> String {
     }
 }
 
-/// Bash divides words at colons, so that the part behind the last one is completed.
+/// Bash divides words at more than blanks, colons and `@` among them, and completes the last part.
+/// Other users can see the arguments of a program, so that it gets the one word.
 const BASH: &str = r#"    local typed=${COMP_LINE:0:COMP_POINT}
-    if [[ ${typed##*[[:blank:]]} == *:* ]]; then
-        local cut= names
+    typed=${typed##*[[:blank:]]}
+    if [[ $typed == *:* ]]; then
+        local cut=${typed%"$2"} names
         mapfile -t names < <(gridftp-cp "--complete=$typed" 2>/dev/null </dev/null)
         if (( ${#names[@]} )); then
-            [[ $COMP_WORDBREAKS == *:* ]] && cut=${names[0]%"${names[0]##*:}"}
-            COMPREPLY=("${names[@]#"$cut"}")
+            COMPREPLY=()
+            [[ ${names[0]} == "$cut"* ]] && COMPREPLY=("${names[@]#"$cut"}")
             compopt -o nospace 2>/dev/null
             return 0
         fi
@@ -160,33 +159,43 @@ const FISH: &str = r#"-n 'string match -q "*:*" -- (commandline -ct)' -a '(gridf
 mod tests {
     use super::*;
 
-    fn parts(line: &str) -> Option<(String, String, Vec<u8>)> {
-        let word = Word::last_of(line.as_bytes())?;
+    fn parts(word: &str) -> Option<(String, String, Vec<u8>)> {
+        let word = Word::of(word.as_bytes())?;
         let typed = String::from_utf8(word.typed.to_vec()).unwrap();
         Some((typed, word.dir.into_string().unwrap(), word.begun))
     }
 
     #[test]
-    fn the_last_word_has_a_directory_and_the_beginning_of_a_name() {
+    fn a_word_has_a_directory_and_the_beginning_of_a_name() {
         let some = |typed: &str, dir: &str, begun: &str| {
             Some((typed.to_owned(), dir.to_owned(), begun.as_bytes().to_vec()))
         };
-        for (line, expected) in [
-            ("cp a ftp://h/d/p", some("ftp://h/d/", "ftp://h/d/", "p")),
-            ("cp ftp://h/a%20", some("ftp://h/", "ftp://h/", "a ")),
-            ("cp lab:", some("lab:", "lab:", "")),
-            ("cp lab:/ru", some("lab:/", "lab:/", "ru")),
+        for (word, expected) in [
+            ("ftp://h/d/p", some("ftp://h/d/", "ftp://h/d/", "p")),
+            ("ftp://h/a%20", some("ftp://h/", "ftp://h/", "a ")),
+            ("lab:", some("lab:", "lab:", "")),
+            ("lab:/ru", some("lab:/", "lab:/", "ru")),
             (
-                "cp ftp://h/a\\ b/c",
+                "ftp://h/a\\ b/c",
                 some("ftp://h/a\\ b/", "ftp://h/a b/", "c"),
             ),
-            ("cp ftp://h", some("ftp://", "ftp://", "h")),
-            ("cp file", None),
-            ("cp ", None),
-            ("cp \"ftp://h/a", None),
-            ("cp ftp://h/$x", None),
+            ("ftp://h", some("ftp://", "ftp://", "h")),
+            ("file", None),
+            ("", None),
+            ("\"ftp://h/a", None),
+            ("ftp://h/$x", None),
         ] {
-            assert_eq!(parts(line), expected, "{line}");
+            assert_eq!(parts(word), expected, "{word}");
         }
+    }
+
+    #[test]
+    fn the_first_names_are_kept_of_any_number() {
+        let mut names = BTreeSet::new();
+        for number in (0..3 * MOST).rev() {
+            keep(&mut names, format!("{number:05}"));
+            assert!(names.len() <= MOST);
+        }
+        assert!(names.into_iter().eq((0..MOST).map(|n| format!("{n:05}"))));
     }
 }

@@ -183,7 +183,7 @@ pub(crate) struct Flags {
     pub(crate) sync_writes: bool,
 
     /// Leave whole blocks of zeros out of downloaded files, as holes that take no space; a
-    /// gridftp-server does the same with uploads to its storage posix:sparse=true
+    /// gridftp-server does the same with uploads to its storage posix:sparse=yes
     #[arg(long)]
     pub(crate) sparse: bool,
 
@@ -248,7 +248,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) debug: bool,
 
-    /// Write completions for SHELL to standard output
+    /// Write completions for SHELL to standard output; names of servers are asked for without the
+    /// flags on the command line, with those of the configuration file
     #[arg(long, value_name = "SHELL", value_enum, exclusive = true)]
     pub(crate) completions: Option<Shell>,
 

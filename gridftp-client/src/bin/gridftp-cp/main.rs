@@ -43,9 +43,9 @@ fn main() -> ExitCode {
     if let Some(words) = globus::words() {
         return globus::run(words);
     }
-    if let Some(line) = line_to_complete() {
+    if let Some(word) = word_to_complete() {
         let report = Report::of_lines(PROGRAM, false, false);
-        let words = complete::words(&line, connection_of);
+        let words = complete::words(&word, connection_of);
         words.iter().for_each(|word| report.out(word));
         return Status::Done.into();
     }
@@ -92,11 +92,11 @@ fn main() -> ExitCode {
     ended(status, &report)
 }
 
-/// The command line of `--complete=LINE`, which the functions of shells ask to complete.
-fn line_to_complete() -> Option<OsString> {
+/// The word of `--complete=WORD`, which the functions of shells ask to complete.
+fn word_to_complete() -> Option<OsString> {
     let first = std::env::args_os().nth(1)?;
-    let line = first.as_bytes().strip_prefix(b"--complete=")?;
-    Some(OsStr::from_bytes(line).to_owned())
+    let word = first.as_bytes().strip_prefix(b"--complete=")?;
+    Some(OsStr::from_bytes(word).to_owned())
 }
 
 /// The flags of connections to `dir`, a URL or a place, and its URL.
