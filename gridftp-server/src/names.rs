@@ -4,15 +4,21 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ftp_proto::types::{Event, ListForm, Names, Outcome};
-use ftp_wire::attribute::Attribute;
+use ftp_wire::attribute::{self, Attribute};
 use ftp_wire::path::FtpPath;
-use gridftp_dsi::{ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, Staging, User};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, Staging, User, types,
+};
 use tokio::sync::mpsc;
 
 use crate::data::{every, tenths, tick};
 use crate::error::{Error, Forbidden};
 use crate::listing::{Lister, entry};
 use crate::owners::Owners;
+
+// A storage tells only attributes that a reply can carry; neither crate may name the other.
+const _: () = assert!(types::MAX_ATTRIBUTES == attribute::MAX_ATTRIBUTES);
+const _: () = assert!(types::MAX_VALUE == attribute::MAX_VALUE);
 
 /// Turns a path into the storage's form.
 ///
