@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand, StorAttr};
-use ftp_wire::facts::{EntryKind, Fact};
 use ftp_wire::path::FtpPath;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::abilities::Abilities;
-use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::admission::{Ends, Server};
 use crate::copy::job::FileJob;
@@ -26,6 +24,10 @@ use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::url::show;
+
+mod there;
+
+use there::{Old, There};
 
 /// Longest wait for the file system of the record of a run.
 const RECORDING: Duration = Duration::from_secs(10);
@@ -266,26 +268,6 @@ pub(crate) struct Renaming {
     keeps: bool,
 }
 
-/// The question for the object under a name.
-enum There {
-    /// Nothing but a file of this copy.
-    Nothing,
-    Facts(Replies),
-    /// As `LIST` shows it.
-    Line(Replies),
-}
-
-/// The object under a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Old {
-    Nothing,
-    File,
-    /// The server has no command to tell.
-    Unknown,
-    /// Something that a rename must not replace, or of a kind that the server does not tell.
-    Other,
-}
-
 impl Hidden {
     /// Asks for the object that the file is to replace.
     pub(crate) fn ask(control: &Control, mlst: bool, at: FtpPath, to: FtpPath) -> Self {
@@ -475,53 +457,6 @@ fn is_final(refusal: &ControlError) -> bool {
 /// Says whether a store under a hidden name may have been refused for that name alone.
 pub(crate) fn may_be_for_name(refusal: &ControlError) -> bool {
     is_final(refusal) && refusal.kind() != Some(FailureKind::NoSpace)
-}
-
-impl There {
-    /// The object under the name `to`.
-    async fn old(self, to: &FtpPath) -> Result<Old, ControlError> {
-        let (mut replies, is_facts) = match self {
-            Self::Nothing => return Ok(Old::Nothing),
-            Self::Facts(replies) => (replies, true),
-            Self::Line(replies) => (replies, false),
-        };
-        match replies.finish().await {
-            Ok(told) if is_facts => Ok(match parse_mlst(&told) {
-                Some((entry, known))
-                    if entry.kind == EntryKind::File && !known.contains(Fact::UnixSlink) =>
-                {
-                    Old::File
-                }
-                _ => Old::Other,
-            }),
-            Ok(told) => Ok(by_lines(told.inner(), names::last(to.as_bytes()))),
-            Err(error) if error.kind() == Some(FailureKind::Unsupported) => Ok(Old::Unknown),
-            Err(ControlError::Refused { .. }) => Ok(Old::Nothing),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Reads the lines of `STAT` for a name. Of a directory, also of one behind a symbolic link, they
-/// are the entries.
-fn by_lines(lines: &[Vec<u8>], name: &[u8]) -> Old {
-    let mut lines = lines
-        .iter()
-        .map(|line| line.trim_ascii())
-        .filter(|line| !line.is_empty());
-    match (lines.next(), lines.next()) {
-        (None, _) => Old::Nothing,
-        (Some(line), None) if is_file(line) && line.ends_with(name) => Old::File,
-        _ => Old::Other,
-    }
-}
-
-/// Whether a line of a listing is that of a regular file.
-fn is_file(line: &[u8]) -> bool {
-    let access = line.get(1..10).unwrap_or_default();
-    line.starts_with(b"-")
-        && access.len() == 9
-        && access.iter().all(|bit| b"rwxsStT-".contains(bit))
 }
 
 #[cfg(test)]

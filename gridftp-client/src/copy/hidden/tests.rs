@@ -10,7 +10,7 @@ use crate::played;
 fn only_a_file_of_the_name_is_replaced() {
     let told = |lines: &[&str]| {
         let lines: Vec<_> = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
-        by_lines(&lines, b"name")
+        there::by_lines(&lines, b"name")
     };
     assert_eq!(told(&[]), Old::Nothing);
     assert_eq!(
