@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 use super::job::Item;
 use super::queue::Kind;
 use super::state::CopyState;
+use super::tuning::{self, Worker};
 use super::window::COMMANDS;
-use super::{Stop, pull, push, third, trees, tuning};
+use super::{Stop, pull, push, third, trees};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 use crate::explain::Role;
@@ -117,7 +118,7 @@ fn worth(mode: Mode, round_trip: Duration, most: u32) -> (u32, usize) {
 
 /// The work of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Task {
+pub(super) enum Task {
     Copy,
     /// Lists for third-party copies: their own sessions never send data to us.
     List,
@@ -155,8 +156,10 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
             }
             joined = workers.join_next() => match joined {
                 None => break,
-                Some(Ok((task, done))) => {
+                Some(Ok(Ended { task, left, done })) => {
                     copying -= u32::from(task == Task::Copy);
+                    // The rules may want it again.
+                    started = started.saturating_sub(u32::from(left));
                     if let Err(error) = done {
                         if !workers.is_empty() {
                             shared.note(&format!("one connection less: {error}"));
@@ -188,7 +191,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
                     started += 1;
                     copying += 1;
                 } else {
-                    started = limit;
+                    started = started.max(limit);
                 }
             }
         }
@@ -225,43 +228,50 @@ async fn close<T: 'static>(
     left
 }
 
+/// The end of a worker.
+struct Ended {
+    task: Task,
+    /// Whether it left for others to have less.
+    left: bool,
+    done: Result<(), TransferError>,
+}
+
 /// One worker, counted from now on.
 fn worker(
     shared: Arc<CopyState>,
     session: Option<Session>,
     task: Task,
-) -> impl Future<Output = (Task, Result<(), TransferError>)> + Send {
-    let counted = (task == Task::Copy).then(|| tuning::Worker::of(Arc::clone(&shared)));
+) -> impl Future<Output = Ended> + Send {
+    let worker = Worker::of(shared, task);
     async move {
-        let done = work(shared, session, task).await;
-        drop(counted);
-        (task, done)
+        let done = work(&worker, session).await;
+        let left = worker.has_left();
+        drop(worker);
+        Ended { task, left, done }
     }
 }
 
 /// Gives up every directory, now that nobody can list them: the copying of files must not wait for
 /// lists that will not come.
-async fn list_no_more(
-    shared: Arc<CopyState>,
-    error: TransferError,
-) -> (Task, Result<(), TransferError>) {
+async fn list_no_more(shared: Arc<CopyState>, error: TransferError) -> Ended {
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
         taken.done(|item| shared.give_up_item(&item, &error));
     }
-    (Task::List, Ok(()))
+    Ended {
+        task: Task::List,
+        left: false,
+        done: Ok(()),
+    }
 }
 
 /// One worker: connects, works, and connects again when the session is lost.
-async fn work(
-    shared: Arc<CopyState>,
-    mut session: Option<Session>,
-    task: Task,
-) -> Result<(), TransferError> {
+async fn work(worker: &Worker, mut session: Option<Session>) -> Result<(), TransferError> {
+    let shared = &worker.shared;
     let mut failures = 0;
     let mut since = Instant::now();
     loop {
         if !shared.queue.is_open() {
-            clean(&shared).await;
+            clean(shared).await;
             return Ok(());
         }
         let ended = || {
@@ -269,17 +279,24 @@ async fn work(
             counts.files_done + counts.files_failed
         };
         let before = ended();
-        let error = match next_session(&shared, session.take()).await {
-            Ok(session) => match Box::pin(run_session(session, &shared, task)).await {
-                Ok(()) => {
-                    clean(&shared).await;
-                    return Ok(());
+        let error = match next_session(shared, session.take()).await {
+            Ok(session) => {
+                worker.begin();
+                let ended = Box::pin(run_session(session, worker)).await;
+                if ended.is_err() {
+                    worker.end();
                 }
-                Err(Stop::Fatal(error)) => return Err(error),
-                Err(Stop::Lost(error)) => error,
-                // A file has failed for it and has its own tries, or the mode is another now.
-                Err(Stop::Replace | Stop::Channel | Stop::Unreachable { .. }) => continue,
-            },
+                match ended {
+                    Ok(()) => {
+                        clean(shared).await;
+                        return Ok(());
+                    }
+                    Err(Stop::Fatal(error)) => return Err(error),
+                    Err(Stop::Lost(error)) => error,
+                    // A file has failed for it and has its own tries, or the mode is another now.
+                    Err(Stop::Replace | Stop::Channel | Stop::Unreachable { .. }) => continue,
+                }
+            }
             Err(error) if !error.is_transient() => return Err(error.into()),
             Err(error) => error.into(),
         };
@@ -291,10 +308,13 @@ async fn work(
             .options
             .goes_on(failures, since.elapsed(), error.is_gone())
         {
-            clean(&shared).await;
+            clean(shared).await;
             return Err(error);
         }
         shared.note_gone(&error);
+        if worker.leaves() {
+            return Ok(());
+        }
         // Others may end the work meanwhile.
         shared.queue.sleep(shared.options.pause(failures)).await;
     }
@@ -378,23 +398,24 @@ async fn open(
     Ok(Some(Box::new(client)))
 }
 
-async fn run_session(session: Session, shared: &Arc<CopyState>, task: Task) -> Result<(), Stop> {
+async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {
+    let shared = &worker.shared;
     match session {
         Session::Pull(mut client) => {
             shared.have_measured(&client);
-            pull::run(&mut client, shared).await?;
+            pull::run(&mut client, worker).await?;
             shared.close(client, Role::Sender).await;
         }
         Session::Push(mut client) => {
             shared.have_measured(&client);
-            push::run(&mut client, shared).await?;
+            push::run(&mut client, worker).await?;
             shared.close(client, Role::Receiver).await;
         }
         Session::Third(mut source, mut destination) => {
             shared.have_measured(&source);
             shared.have_measured(&destination);
-            match task {
-                Task::Copy => third::run(&mut source, &mut destination, shared).await?,
+            match worker.task {
+                Task::Copy => third::run(&mut source, &mut destination, worker).await?,
                 Task::List => trees::list(&mut source, &destination, shared).await?,
             }
             tokio::join!(

@@ -175,7 +175,7 @@ impl<'a> Pipeline<'a> {
             let taken = match next.take() {
                 Some(taken) => taken,
                 None if self.depth == Depth::One => return Ok(()),
-                None if self.shared.tuning.has_surplus() => return Ok(()),
+                None if self.shared.tuning.drains() => return Ok(()),
                 None => {
                     let fits = |item: &Item| self.fits(item);
                     let Some(taken) = self.shared.queue.next_of(self.kind, fits).await else {

@@ -20,6 +20,7 @@ use crate::copy::kept::Digest;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
+use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::TransferError;
 use crate::stripes::Width;
@@ -100,10 +101,11 @@ struct After {
 }
 
 /// Copies from the queue until nothing is left.
-pub(crate) async fn run(client: &mut Client, shared: &Arc<CopyState>) -> Result<(), Stop> {
+pub(crate) async fn run(client: &mut Client, worker: &Worker) -> Result<(), Stop> {
+    let shared = &worker.shared;
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
-    while !shared.tuning.leave()
+    while !worker.leaves()
         && let Some(first) = shared.queue.next(|_| true).await
     {
         let settled = settle_reach(client, shared).await;

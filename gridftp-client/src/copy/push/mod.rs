@@ -30,6 +30,7 @@ use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
+use crate::copy::tuning::Worker;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::copy::{Stop, lock};
 use crate::error::ControlError;
@@ -125,11 +126,12 @@ struct Publishing {
 }
 
 /// Copies from the queue until nothing is left.
-pub(crate) async fn run(client: &mut Client, shared: &Arc<CopyState>) -> Result<(), Stop> {
+pub(crate) async fn run(client: &mut Client, worker: &Worker) -> Result<(), Stop> {
+    let shared = &worker.shared;
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
-    while !shared.tuning.leave()
+    while !worker.leaves()
         && let Some(first) = shared.queue.next(|_| true).await
     {
         // The replies for directories are not waited for here.

@@ -30,6 +30,7 @@ use crate::copy::making::make_parents;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::state::CopyState;
+use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
@@ -109,10 +110,11 @@ struct Copied {
 pub(crate) async fn run(
     source: &mut Client,
     destination: &mut Client,
-    shared: &Arc<CopyState>,
+    worker: &Worker,
 ) -> Result<(), Stop> {
+    let shared = &worker.shared;
     if shared.relays() {
-        return relay::run(source, destination, shared).await;
+        return relay::run(source, destination, worker).await;
     }
     match protect::protect(source, destination).await {
         // What one of them was told of the other no longer holds. The way through this machine is as
@@ -128,7 +130,7 @@ pub(crate) async fn run(
     let algorithm = shared.algorithm(&[source, destination]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut told = Known::default();
-    while !shared.tuning.leave()
+    while !worker.leaves()
         && let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await
     {
         if shared.relays() {

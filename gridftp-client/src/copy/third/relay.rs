@@ -24,6 +24,7 @@ use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::known::Known;
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::state::CopyState;
+use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::explain::Way;
@@ -36,8 +37,9 @@ const AHEAD: usize = 1 << 20;
 pub(super) async fn run(
     source: &mut Client,
     destination: &mut Client,
-    shared: &Arc<CopyState>,
+    worker: &Worker,
 ) -> Result<(), Stop> {
+    let shared = &worker.shared;
     // The source's word on digests is needed only where a copy goes on with bytes that did not pass.
     let algorithm = match shared.algorithm(&[source, destination]).await {
         Ok(algorithm) => algorithm,
@@ -48,7 +50,9 @@ pub(super) async fn run(
     };
     source.channel.get().options_mut().ahead = AHEAD;
     let mut told = Known::default();
-    while let Some(taken) = shared.queue.next_of(Kind::Files, |_| true).await {
+    while !worker.leaves()
+        && let Some(taken) = shared.queue.next_of(Kind::Files, |_| true).await
+    {
         // A new session has new tickets.
         if source.guard.is_spent() || destination.guard.is_spent() {
             return Err(Stop::Replace);

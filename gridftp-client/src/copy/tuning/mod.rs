@@ -9,6 +9,7 @@ mod measure;
 mod memory;
 mod polite;
 mod run;
+mod worker;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -20,9 +21,9 @@ use tokio::sync::Notify;
 use self::climb::{Bounds, Climber, Period, Setting};
 use self::measure::Meter;
 use self::polite::Polite;
+pub(super) use self::worker::Worker;
 use super::lock;
 use super::queue::Queue;
-use super::state::CopyState;
 use crate::explain::Way;
 use crate::options::{CopyOptions, RateLimit};
 
@@ -65,9 +66,11 @@ struct State {
     channels: Vec<Option<u32>>,
     /// Whether a channel came or went in this period.
     is_stirred: bool,
-    /// Connections that copy files, and those of them that end for others to have less.
-    workers: u32,
-    leaving: u32,
+    /// Workers with a session, and those on the way to one.
+    working: u32,
+    connecting: u32,
+    /// Workers whose pipelines end so that they can leave.
+    draining: u32,
     /// Files at once; `None` leaves them to the rules.
     files: Option<u32>,
 }
@@ -91,9 +94,6 @@ pub(crate) struct Channel<'a> {
     tuning: &'a Tuning,
     streams: Option<u32>,
 }
-
-/// A connection that copies files.
-pub(super) struct Worker(Arc<CopyState>);
 
 impl Tuning {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -130,17 +130,9 @@ impl Tuning {
         }
     }
 
-    /// Says whether a connection is to end.
-    pub(crate) fn has_surplus(&self) -> bool {
-        self.state().has_surplus()
-    }
-
-    /// Says whether the connection that asks is to end.
-    pub(crate) fn leave(&self) -> bool {
-        let mut state = self.state();
-        let leaves = state.has_surplus();
-        state.leaving += u32::from(leaves);
-        leaves
+    /// Says whether the pipeline that asks is to end, so that its worker can leave.
+    pub(crate) fn drains(&self) -> bool {
+        self.state().drains()
     }
 
     /// Waits until more files at once are wanted than there are connections, and one waits.
@@ -162,7 +154,7 @@ impl Tuning {
         if !state.lacks() {
             return;
         }
-        let most = state.workers.max(1);
+        let most = state.workers().max(1);
         state.files = Some(most);
         if let Some(run) = &mut state.run {
             run.bounds.most.files = most;
@@ -180,13 +172,8 @@ impl Tuning {
 }
 
 impl State {
-    fn has_surplus(&self) -> bool {
-        let stay = self.workers.saturating_sub(self.leaving);
-        self.files.is_some_and(|files| stay > files.max(1))
-    }
-
     fn lacks(&self) -> bool {
-        self.files.is_some_and(|files| self.workers < files)
+        self.files.is_some_and(|files| self.workers() < files)
     }
 
     /// The setting in force; no number of files where channels came or went.
@@ -303,22 +290,6 @@ impl Drop for Channel<'_> {
             state.channels.swap_remove(at);
         }
         state.is_stirred = true;
-    }
-}
-
-impl Worker {
-    /// Counts a connection in until the result is dropped.
-    pub(super) fn of(shared: Arc<CopyState>) -> Self {
-        shared.tuning.state().workers += 1;
-        Self(shared)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let mut state = self.0.tuning.state();
-        state.workers = state.workers.saturating_sub(1);
-        state.leaving = state.leaving.min(state.workers).saturating_sub(1);
     }
 }
 

@@ -1,7 +1,9 @@
 //! A copy that is measured: its channels, its connections, and the memory of its path.
 
 use super::*;
+use crate::copy::engine::Task;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::state::CopyState;
 
 const FAR: Route = Route {
     round_trip: Duration::from_millis(50),
@@ -102,13 +104,16 @@ async fn connections_come_and_go_with_the_files_at_once() {
     let shared = Arc::new(CopyState::plain());
     shared.begin_tuning(FAR).await;
     let tuning = &shared.tuning;
-    let mut workers: Vec<_> = (0..3).map(|_| Worker::of(Arc::clone(&shared))).collect();
-    assert!(!tuning.has_surplus() && !tuning.leave());
+    let mut workers = [(); 3].map(|()| Some(working(&shared)));
+    let leaves = |worker: &Option<Worker>| worker.as_ref().unwrap().leaves();
+    assert!(!tuning.drains() && !workers.iter().any(leaves));
     tuning.state().files = Some(1);
-    let leaving: Vec<bool> = (0..3).map(|_| tuning.leave()).collect();
-    assert_eq!(leaving, [true, true, false]);
-    workers.truncate(1);
-    assert!(!tuning.has_surplus());
+    // As many pipelines end as are too many, and the workers of others may leave in their place.
+    assert_eq!([(); 3].map(|()| tuning.drains()), [true, true, false]);
+    assert_eq!(workers.each_ref().map(leaves), [true, true, false]);
+    assert!(!tuning.drains());
+    assert!(workers[0].take().unwrap().has_left());
+    assert_eq!(tuning.state().workers(), 1);
     tuning.state().files = Some(4);
     wait_in(&shared);
     tuning.lacks(&shared.queue).await;
@@ -118,6 +123,39 @@ async fn connections_come_and_go_with_the_files_at_once() {
     let lacks = tuning.lacks(&shared.queue);
     let waited = tokio::time::timeout(Duration::from_millis(1), lacks).await;
     assert!(waited.is_err());
+}
+
+fn working(shared: &Arc<CopyState>) -> Worker {
+    let worker = Worker::of(Arc::clone(shared), Task::Copy);
+    worker.begin();
+    worker
+}
+
+#[tokio::test]
+async fn the_last_worker_stays_when_another_fails_while_one_leaves() {
+    let shared = Arc::new(CopyState::plain());
+    shared.tuning.state().files = Some(1);
+    let [first, second, third] = [(); 3].map(|()| working(&shared));
+    assert!(first.leaves());
+    drop(second);
+    assert!(!third.leaves());
+    drop(first);
+    assert!(!third.leaves() && !shared.tuning.drains());
+}
+
+#[tokio::test]
+async fn a_worker_without_a_session_leaves_before_those_with_one() {
+    let shared = Arc::new(CopyState::plain());
+    let [first, second] = [(); 2].map(|()| working(&shared));
+    let refused = Worker::of(Arc::clone(&shared), Task::Copy);
+    let lister = Worker::of(Arc::clone(&shared), Task::List);
+    shared.tuning.state().files = Some(2);
+    assert!(!first.leaves() && !lister.leaves() && !shared.tuning.drains());
+    // One that tries again may never have a session again.
+    second.end();
+    shared.tuning.state().files = Some(1);
+    assert!(!first.leaves());
+    assert!(refused.leaves() && second.leaves() && !first.leaves());
 }
 
 #[tokio::test(start_paused = true)]
