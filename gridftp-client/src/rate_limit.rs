@@ -4,74 +4,116 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use xio::rate::Rate;
+use xio::rate::{Limit, Rate};
 use xio_core::{ByteSize, DynLayer, DynStack, Plan};
 
-/// Time between two grants, in microseconds: the bytes of longer ones are a burst that fills the queue
-/// of a slower link.
-const PERIOD: &str = "period=5000";
+/// Least and longest time between two grants.
+const PERIOD: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// Bytes of one grant at least, if the longest period has so many.
+const GRANT: u64 = 16 << 10;
+/// Part of a second whose bytes may be made up for after a pause, as of the scheduler. More of them
+/// would be a burst that fills the queue of a slower link.
+const CREDIT: u64 = 20;
 
 /// A bound on the bytes that all data connections of this end with it, or with a clone of it, send
 /// in a second, and as many that they receive: those that pass the stack, under TLS or Grid security.
 /// It may be changed at any time. Bytes between two servers count where they pass this machine.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
+    bound: Bound,
+    /// That of one copy, which leaves the path to others.
+    yielded: Option<Bound>,
+}
+
+/// A bound of all handles with a layer.
+#[derive(Debug, Clone)]
+struct Bound {
     layer: Rate,
     /// Bytes a second; the greatest number for no bound.
-    bound: Arc<AtomicU64>,
-    /// As `bound`, of a copy that leaves the path to others.
-    yielded: Arc<AtomicU64>,
+    rate: Arc<AtomicU64>,
+}
+
+impl Bound {
+    fn new(rate: Option<u64>) -> Self {
+        let (layer, rate) = (Rate::new().shared(), rate.unwrap_or(u64::MAX));
+        layer.set_limit(limit(rate));
+        Self {
+            layer,
+            rate: Arc::new(AtomicU64::new(rate)),
+        }
+    }
+
+    fn set(&self, rate: Option<u64>) {
+        let rate = rate.unwrap_or(u64::MAX);
+        // The credit of a rate that stays is kept.
+        if self.rate.swap(rate, Ordering::Relaxed) != rate {
+            self.layer.set_limit(limit(rate));
+        }
+    }
+
+    fn get(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+}
+
+/// The grants of a rate in bytes a second.
+fn limit(rate: u64) -> Limit {
+    let micros = (GRANT * 1_000_000).div_ceil(rate.max(1));
+    let (least, longest) = PERIOD;
+    let mut limit = Limit::new(ByteSize::new(rate));
+    limit.period = Duration::from_micros(micros).clamp(least, longest);
+    limit.burst = Some(ByteSize::new((rate / CREDIT).max(2 * GRANT)));
+    limit
 }
 
 impl RateLimit {
     /// At most so many bytes a second; `None` for any number, until it is [set](Self::set).
     pub fn new(rate: Option<u64>) -> Self {
-        let options = PERIOD.parse().unwrap_or_default();
-        let limit = Self {
-            layer: Rate::new().with_options(options).shared(),
-            bound: Arc::default(),
-            yielded: Arc::new(AtomicU64::new(u64::MAX)),
-        };
-        limit.set(rate);
-        limit
+        Self {
+            bound: Bound::new(rate),
+            yielded: None,
+        }
     }
 
     /// Changes the bound, in bytes a second, for open connections too.
     pub fn set(&self, rate: Option<u64>) {
-        self.bound
-            .store(rate.unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.apply();
+        self.bound.set(rate);
+    }
+
+    /// The same bound for one copy alone, which can yield within it.
+    pub(crate) fn of_polite_copy(mut self) -> Self {
+        self.yielded = Some(Bound::new(None));
+        self
     }
 
     /// Leaves the rest of the path to others, within the bound; all of it again for `None`.
     pub(crate) fn yield_to(&self, rate: Option<u64>) {
-        self.yielded
-            .store(rate.unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.apply();
+        if let Some(yielded) = &self.yielded {
+            yielded.set(rate);
+        }
     }
 
     /// The lower of both bounds.
+    #[cfg(test)]
     pub(crate) fn least(&self) -> Option<u64> {
-        let [bound, yielded] = [&self.bound, &self.yielded].map(|it| it.load(Ordering::Relaxed));
-        Some(bound.min(yielded)).filter(|least| *least < u64::MAX)
-    }
-
-    /// Has connections keep to the lower bound.
-    fn apply(&self) {
-        self.layer.set(self.least().map(ByteSize::new));
+        let yielded = self.yielded.as_ref().map_or(u64::MAX, Bound::get);
+        Some(self.bound.get().min(yielded)).filter(|least| *least < u64::MAX)
     }
 
     /// Whether so many bytes in this time are nine tenths of the present bound.
     pub(crate) fn is_reached(&self, bytes: u64, took: Duration) -> bool {
-        let bound = u128::from(self.bound.load(Ordering::Relaxed));
+        let bound = u128::from(self.bound.get());
         u128::from(bytes) * 10_000 >= bound * took.as_millis() * 9
     }
 
-    /// The stack with the bound above it.
+    /// The stack with the bounds above it.
     pub(crate) fn over(&self, stack: DynStack) -> DynStack {
         let plan: Plan = "rate".parse().expect("it is the name of a driver");
         let entry = plan.entries().first().expect("it has one entry");
-        stack.layer(DynLayer::new(self.layer.clone()), entry)
+        let bounds = self.yielded.iter().chain([&self.bound]);
+        bounds.fold(stack, |stack, bound| {
+            stack.layer(DynLayer::new(bound.layer.clone()), entry)
+        })
     }
 }
 
@@ -80,15 +122,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_yields_within_the_bound() {
+    fn a_copy_yields_within_the_bound_and_alone() {
         let limit = RateLimit::new(Some(10));
-        limit.yield_to(Some(5));
-        assert_eq!(limit.least(), Some(5));
+        let [copy, other] = [(); 2].map(|()| limit.clone().of_polite_copy());
+        copy.yield_to(Some(5));
+        assert_eq!(
+            [&limit, &copy, &other].map(RateLimit::least),
+            [10, 5, 10].map(Some)
+        );
         limit.set(Some(3));
-        assert_eq!(limit.least(), Some(3));
+        assert_eq!(copy.least(), Some(3));
         limit.set(None);
-        assert_eq!(limit.least(), Some(5));
-        limit.yield_to(None);
-        assert_eq!(limit.least(), None);
+        assert_eq!(copy.least(), Some(5));
+        copy.yield_to(None);
+        assert_eq!([limit, copy, other].map(|it| it.least()), [None; 3]);
+    }
+
+    #[test]
+    fn grants_are_worth_a_call_and_a_pause_loses_none() {
+        let ms = Duration::from_millis;
+        for (rate, period, burst) in [
+            (100, ms(1000), 32 << 10),
+            (10_000, ms(1000), 32 << 10),
+            (1 << 20, Duration::from_micros(15_625), (1 << 20) / 20),
+            (1 << 30, ms(5), (1 << 30) / 20),
+            (u64::MAX, ms(5), u64::MAX / 20),
+        ] {
+            let limit = limit(rate);
+            assert_eq!(
+                (limit.period, limit.burst),
+                (period, Some(ByteSize::new(burst)))
+            );
+        }
     }
 }

@@ -20,7 +20,7 @@ fn all_files_together_keep_to_the_rate() -> Result<()> {
             let begun = Instant::now();
             let limited = ["-r", "-j", "3", "--bwlimit", "1M", "--relay", "always"];
             bed.cp(&[flags, &limited, &[from, to]].concat())?.ok()?;
-            // Two periods of 5 ms may pass at once.
+            // The bytes of 50 ms may pass at once.
             let least = Duration::from_millis(1_950);
             ensure!(begun.elapsed() > least, "{flags:?}: {:?}", begun.elapsed());
         }

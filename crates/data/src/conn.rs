@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use xio_core::{BoxStream, ErrorKind as Gone, PathStats};
+use xio_core::{BoxStream, ErrorKind as Gone, Info, PathStats};
 
 use crate::descriptors::Permit;
 use crate::error::{Error, Result};
@@ -51,7 +51,8 @@ impl Conn {
         }
     }
 
-    /// Measures the path during a transfer, from time to time, if its watch wants that.
+    /// Measures the path during a transfer, from time to time, if its watch wants that; tells it the
+    /// round trip.
     fn look(&mut self, watch: &Watch) -> Option<PathStats> {
         if !watch.measures() {
             return None;
@@ -61,7 +62,12 @@ impl Conn {
             return None;
         }
         self.looked = Some(now);
-        self.path()
+        let info = self.stream.info();
+        let path = self.since_told(&info)?;
+        if let Some(round_trip) = path.round_trip {
+            watch.note_round_trip(info.peer.map(|peer| peer.ip()), round_trip);
+        }
+        Some(path)
     }
 
     /// Tells the watch the path of a running send.
@@ -73,14 +79,17 @@ impl Conn {
 
     /// Tells the watch the round trip of a running receive.
     pub(crate) fn tell_received(&mut self, watch: &Watch) {
-        if let Some(round_trip) = self.look(watch).and_then(|path| path.round_trip) {
-            watch.note_round_trip(round_trip);
-        }
+        self.look(watch);
     }
 
     /// The measurements of the path since the last call, where a layer makes them.
     pub(crate) fn path(&mut self) -> Option<PathStats> {
-        let now = *self.stream.info().get::<PathStats>()?;
+        let info = self.stream.info();
+        self.since_told(&info)
+    }
+
+    fn since_told(&mut self, info: &Info) -> Option<PathStats> {
+        let now = *info.get::<PathStats>()?;
         let before = self.told.replace(Box::new(now));
         Some(before.map_or(now, |before| now.since(*before)))
     }

@@ -1,5 +1,6 @@
 //! `Watch`: the state of a running transfer, readable from outside.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,6 +22,9 @@ use crate::error::{Error, Result, Wait};
 const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
 const REUSED: u8 = 2;
+
+/// Peers whose round trips are kept; the other end chooses them.
+const MOST_PEERS: usize = 64;
 
 /// A moment of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +64,8 @@ pub struct Watch {
     measures: AtomicBool,
     times: Mutex<Times>,
     path: Mutex<Option<PathStats>>,
-    /// The last round trip and the least one, in microseconds; 0 for none.
-    round_trip: [AtomicU64; 2],
+    /// The last round trip of each peer that was not taken.
+    round_trips: Mutex<Vec<(Option<IpAddr>, Duration)>>,
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
     arrived: Mutex<Gather>,
     /// Whether to skip the rest of the file.
@@ -91,7 +95,7 @@ impl Watch {
             measures: AtomicBool::new(false),
             times: Mutex::default(),
             path: Mutex::default(),
-            round_trip: Default::default(),
+            round_trips: Mutex::default(),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
             digest: Mutex::default(),
@@ -181,36 +185,36 @@ impl Watch {
         self.measures().then(Instant::now)
     }
 
-    /// The smoothed round trip of the data connection that was measured last, of either direction,
-    /// and the least of all so far; measured as [`path`](Self::path).
-    pub fn round_trip(&self) -> Option<(Duration, Duration)> {
-        let [last, least] = self
-            .round_trip
-            .each_ref()
-            .map(|it| it.load(Ordering::Relaxed));
-        let times = (Duration::from_micros(last), Duration::from_micros(least));
-        (last > 0).then_some(times)
+    /// The last smoothed round trip of the data connections to each peer, of either direction, of
+    /// those that were measured since the last call; measured as [`path`](Self::path).
+    pub fn take_round_trips(&self) -> Vec<(Option<IpAddr>, Duration)> {
+        std::mem::take(&mut *self.lock_round_trips())
     }
 
-    pub(crate) fn note_round_trip(&self, round_trip: Duration) {
-        let micros = u64::try_from(round_trip.as_micros())
-            .unwrap_or(u64::MAX)
-            .max(1);
-        let [last, least] = &self.round_trip;
-        let before = least.load(Ordering::Relaxed);
-        if before == 0 || micros < before {
-            least.store(micros, Ordering::Relaxed);
+    fn lock_round_trips(&self) -> MutexGuard<'_, Vec<(Option<IpAddr>, Duration)>> {
+        self.round_trips
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_round_trip(&self, peer: Option<IpAddr>, round_trip: Duration) {
+        let mut all = self.lock_round_trips();
+        if let Some((_, last)) = all.iter_mut().find(|(known, _)| *known == peer) {
+            *last = round_trip;
+        } else if all.len() < MOST_PEERS {
+            all.push((peer, round_trip));
         }
-        last.store(micros, Ordering::Relaxed);
     }
 
-    /// Adds measurements of one connection that were not told before.
+    /// Adds measurements that were not told before; their round trip is the last.
     pub(crate) fn add_path(&self, more: PathStats) {
-        if let Some(round_trip) = more.round_trip {
-            self.note_round_trip(round_trip);
-        }
         let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
-        *path = Some(path.map_or(more, |path| path.and(more)));
+        let mut all = path.map_or(more, |path| path.and(more));
+        if more.round_trip.is_some() {
+            all.round_trip = more.round_trip;
+            all.round_trip_variation = more.round_trip_variation;
+        }
+        *path = Some(all);
     }
 
     /// Notes the end of all data, and the rest of the path of sent data.
@@ -456,13 +460,32 @@ mod tests {
     }
 
     #[test]
-    fn the_last_round_trip_and_the_least_are_told() {
+    fn the_last_round_trip_is_told_once_for_each_peer() {
         let watch = Watch::new();
-        assert_eq!(watch.round_trip(), None);
         let ms = Duration::from_millis;
-        for (now, least) in [(40, 40), (20, 20), (60, 20)] {
-            watch.note_round_trip(ms(now));
-            assert_eq!(watch.round_trip(), Some((ms(now), ms(least))));
+        let peer = |n| Some(IpAddr::from([192, 0, 2, n]));
+        for (at, now) in [(1, 40), (2, 80), (1, 60)] {
+            watch.note_round_trip(peer(at), ms(now));
         }
+        let expected = [(peer(1), ms(60)), (peer(2), ms(80))];
+        assert_eq!(watch.take_round_trips(), expected);
+        assert!(watch.take_round_trips().is_empty());
+        for at in 0..=u8::MAX {
+            watch.note_round_trip(peer(at), ms(1));
+        }
+        assert_eq!(watch.take_round_trips().len(), MOST_PEERS);
+    }
+
+    #[test]
+    fn the_path_has_the_round_trip_of_the_last_look() {
+        let watch = Watch::new();
+        let mut look = PathStats::new();
+        for ms in [90, 30] {
+            (look.round_trip, look.sent) = (Some(Duration::from_millis(ms)), Some(5));
+            watch.add_path(look);
+        }
+        watch.add_path(PathStats::new());
+        look.sent = Some(10);
+        assert_eq!(watch.path(), Some(look));
     }
 }

@@ -29,6 +29,13 @@ impl Bucket {
         Self::with(limit.rate.bytes(), (limit.period, burst), now)
     }
 
+    /// Changes the rate, the period and the burst from now on.
+    pub(crate) fn set_limit(&mut self, limit: Limit, now: Instant) {
+        let new = Self::new(limit, now);
+        let level = self.level.min(new.level);
+        *self = Self { level, ..new };
+    }
+
     fn with(rate: u64, wished: (Duration, Option<u128>), now: Instant) -> Self {
         let rate = u128::from(rate.max(1));
         let per_period = |period: Duration| (rate * period.as_nanos() / SECOND).max(1);

@@ -101,13 +101,24 @@ impl Rate {
     pub fn set(&self, rate: Option<ByteSize>) {
         let rate = rate.map_or(u64::MAX, ByteSize::bytes);
         let now = Instant::now();
-        let groups = self.group.iter();
-        for bucket in groups
-            .flat_map(|group| [&group.read, &group.write])
-            .flatten()
-        {
+        for bucket in self.buckets() {
             lock(bucket).set(rate, now);
         }
+    }
+
+    /// As [`set`](Self::set), with the period and the burst of `limit`.
+    pub fn set_limit(&self, limit: Limit) {
+        let now = Instant::now();
+        for bucket in self.buckets() {
+            lock(bucket).set_limit(limit, now);
+        }
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = &Shared> {
+        let groups = self.group.iter();
+        groups
+            .flat_map(|group| [&group.read, &group.write])
+            .flatten()
     }
 }
 

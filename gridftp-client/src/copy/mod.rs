@@ -164,7 +164,8 @@ pub async fn copy(
     let begun = Instant::now();
     if options.polite {
         let limit = &mut options.connect.rate_limit;
-        limit.get_or_insert_with(|| RateLimit::new(None));
+        let bound = limit.take().unwrap_or_else(|| RateLimit::new(None));
+        *limit = Some(bound.of_polite_copy());
     }
     // Ends with this call.
     let mut looking = JoinSet::new();

@@ -451,6 +451,7 @@ impl CopyState {
         let count = |bytes| self.totals.moved(bytes);
         let done = control.watched(watch, count, work).await;
         self.totals.samples.end(watch);
+        self.tuning.note_end(watch);
         done
     }
 }

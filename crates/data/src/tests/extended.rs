@@ -82,10 +82,12 @@ async fn the_path_is_measured_for_each_transfer_of_kept_connections() {
         );
         assert_eq!(receiving.path(), None);
         assert!(sending.path().unwrap().sent > Some(0));
-        let (last, least) = sending.round_trip().unwrap();
-        assert!(least <= last && !least.is_zero());
-        // A receiver looks from time to time alone.
-        assert!(turn > 0 || receiving.round_trip().is_some());
+        // It is looked at from time to time alone, over all transfers.
+        let round_trips = sending.take_round_trips();
+        assert!(turn > 0 || round_trips.len() == 1, "{round_trips:?}");
+        for (peer, round_trip) in round_trips {
+            assert!(peer.is_some() && !round_trip.is_zero());
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! `Meter`: the measurements of the senders of a period, from the watches of its transfers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gridftp_data::{Stage, Watch};
 use xio_core::PathStats;
 
 use super::climb::{Limit, Sender};
+use super::distance::{Distances, RoundTrip};
 use crate::explain::Way;
 
 /// Transfers of one period that are measured.
@@ -17,7 +18,8 @@ const MAINLY: f64 = 0.5;
 /// A transfer, with its measurements of the periods before.
 #[derive(Debug)]
 struct Measured {
-    watch: Arc<Watch>,
+    /// Held by its transfer alone, so that others see when that is given up.
+    watch: Weak<Watch>,
     way: Way,
     told: Option<PathStats>,
 }
@@ -26,23 +28,39 @@ struct Measured {
 #[derive(Debug, Default)]
 pub(super) struct Path {
     pub(super) sender: Option<Sender>,
-    /// The longest smoothed round trip of a connection that moves data, and the least so far.
-    pub(super) round_trip: Option<(Duration, Duration)>,
+    pub(super) round_trips: Vec<RoundTrip>,
 }
 
 /// Transfers that are measured.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Meter {
     transfers: Vec<Measured>,
+    distances: Distances,
+    /// The measurements of the transfers that ended in this period.
+    ended: Option<PathStats>,
     is_between: bool,
+}
+
+impl Measured {
+    /// Takes what is new in a watch.
+    fn take(&mut self, watch: &Watch, all: &mut Option<PathStats>, distances: &mut Distances) {
+        for (peer, round_trip) in watch.take_round_trips() {
+            distances.add(self.way, peer, round_trip);
+        }
+        if let Some(now) = watch.path() {
+            let before = self.told.replace(now).unwrap_or_default();
+            let since = now.since(before);
+            *all = Some(all.map_or(since, |all| all.and(since)));
+        }
+    }
 }
 
 impl Meter {
     /// `is_between` says whether no data passes this machine.
     pub(super) fn new(is_between: bool) -> Self {
         Self {
-            transfers: Vec::new(),
             is_between,
+            ..Self::default()
         }
     }
 
@@ -53,39 +71,38 @@ impl Meter {
         }
         watch.measure();
         self.transfers.push(Measured {
-            watch: Arc::clone(watch),
+            watch: Arc::downgrade(watch),
             way,
             told: None,
         });
     }
 
+    /// Takes the rest of a transfer that ends.
+    pub(super) fn end(&mut self, watch: &Watch) {
+        let same = |it: &Measured| std::ptr::eq(it.watch.as_ptr(), watch);
+        if let Some(at) = self.transfers.iter().position(same) {
+            let mut transfer = self.transfers.swap_remove(at);
+            transfer.take(watch, &mut self.ended, &mut self.distances);
+        }
+    }
+
     /// The measurements since the last call.
     pub(super) fn take(&mut self, took: Duration) -> Path {
-        let mut path = Path::default();
-        let (mut all, mut connections) = (None::<PathStats>, 0);
+        let (mut all, mut connections) = (self.ended.take(), 0);
         for transfer in &mut self.transfers {
-            if let Stage::Moving { connections: n, .. } = transfer.watch.stage() {
-                let told = transfer.watch.round_trip();
-                path.round_trip = match (path.round_trip, told) {
-                    (Some((now, least)), Some((other, lesser))) => {
-                        Some((now.max(other), least.min(lesser)))
-                    }
-                    (one, other) => one.or(other),
-                };
+            let Some(watch) = transfer.watch.upgrade() else {
+                continue;
+            };
+            if let Stage::Moving { connections: n, .. } = watch.stage() {
                 connections += if transfer.way == Way::Upload { n } else { 0 };
             }
-            if let Some(now) = transfer.watch.path() {
-                let before = transfer.told.replace(now).unwrap_or_default();
-                let since = now.since(before);
-                all = Some(all.map_or(since, |all| all.and(since)));
-            }
+            transfer.take(&watch, &mut all, &mut self.distances);
         }
-        // A transfer that nobody else holds has ended.
-        let goes_on =
-            |it: &Measured| it.watch.stage() != Stage::Ended && Arc::strong_count(&it.watch) > 1;
-        self.transfers.retain(goes_on);
-        path.sender = all.map(|all| sender(all, took.as_secs_f64() * f64::from(connections)));
-        path
+        self.transfers.retain(|it| it.watch.strong_count() > 0);
+        Path {
+            sender: all.map(|all| sender(all, took.as_secs_f64() * f64::from(connections))),
+            round_trips: self.distances.take(),
+        }
     }
 }
 
@@ -148,8 +165,12 @@ mod tests {
         meter.note(&watch, Way::Upload);
         assert!(meter.take(Duration::from_secs(1)).sender.is_none());
         assert_eq!(meter.transfers.len(), 1);
-        drop(watch);
+        meter.note(&Arc::new(Watch::new()), Way::Upload);
+        // One that is given up is not held.
         meter.take(Duration::from_secs(1));
+        assert_eq!(meter.transfers.len(), 1);
+        assert_eq!(Arc::strong_count(&watch), 1);
+        meter.end(&watch);
         assert!(meter.transfers.is_empty());
         let (many, mut meter) = (Arc::new(Watch::new()), Meter::new(false));
         for _ in 0..2 * MOST {

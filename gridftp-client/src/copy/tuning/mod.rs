@@ -5,6 +5,7 @@
 //! connections to have its files at once. The setting that served best is kept for the next run.
 
 mod climb;
+mod distance;
 mod measure;
 mod memory;
 mod polite;
@@ -19,6 +20,7 @@ use gridftp_data::Watch;
 use tokio::sync::Notify;
 
 use self::climb::{Bounds, Climber, Period, Setting};
+use self::distance::RoundTrip;
 use self::measure::Meter;
 use self::polite::Polite;
 pub(super) use self::worker::Worker;
@@ -169,6 +171,13 @@ impl Tuning {
             run.meter.note(watch, way);
         }
     }
+
+    /// Notes the end of a transfer.
+    pub(super) fn note_end(&self, watch: &Watch) {
+        if let Some(run) = &mut self.state().run {
+            run.meter.end(watch);
+        }
+    }
 }
 
 impl State {
@@ -219,7 +228,7 @@ impl State {
             files: channels.max(1),
         };
         let limit = options.connect.rate_limit.as_ref();
-        let yields = run.be_polite(path.round_trip, per_second(bytes, took), now, limit);
+        let yields = run.be_polite(&path.round_trips, per_second(bytes, took), now, limit);
         if options.concurrency.is_some() {
             in_force.files = run.climber.asked().files;
         }
@@ -261,15 +270,15 @@ impl Run {
     /// Leaves the path to others where its round trip says so; gives the most files at once then.
     fn be_polite(
         &mut self,
-        round_trip: Option<(Duration, Duration)>,
+        round_trips: &[RoundTrip],
         rate: f64,
         now: Setting,
         limit: Option<&RateLimit>,
     ) -> Option<u32> {
         let polite = self.polite.as_mut()?;
-        if let Some(round_trip) = round_trip {
+        if !round_trips.is_empty() {
             let before = polite.bounds();
-            polite.handle(round_trip, rate, now);
+            polite.handle(round_trips, rate, now);
             if polite.bounds() != before {
                 self.climber.bound(polite.bounds());
             }

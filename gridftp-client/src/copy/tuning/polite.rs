@@ -7,11 +7,14 @@
 use std::time::Duration;
 
 use super::climb::{Bounds, Setting};
+use super::distance::RoundTrip;
 
 /// Parts of the least round trip, in percent, above which a path is left to others, and up to which
 /// it has room.
 const LONG: u32 = 150;
 const SHORT: u32 = 125;
+/// What a round trip must be longer by in any case: a receiver's is of whole milliseconds.
+const SLACK: Duration = Duration::from_millis(2);
 /// Part of the rate that is left, and that a period with room adds to it.
 const LESS: f64 = 0.7;
 const MORE: f64 = 1.1;
@@ -31,8 +34,6 @@ pub(crate) struct Polite {
     now: Bounds,
     /// Bytes a second.
     rate: Option<f64>,
-    /// The least round trip of the path.
-    least: Option<Duration>,
     since: u32,
     calm: u32,
 }
@@ -43,7 +44,6 @@ impl Polite {
             own,
             now: own,
             rate: None,
-            least: None,
             since: PAUSE,
             calm: 0,
         }
@@ -64,24 +64,23 @@ impl Polite {
         self.rate.map(|rate| rate as u64)
     }
 
-    /// Takes a period with its smoothed round trip, and the least so far, in which `rate` bytes a
-    /// second moved with the numbers of `setting`.
-    pub(crate) fn handle(
-        &mut self,
-        (round_trip, least): (Duration, Duration),
-        rate: f64,
-        setting: Setting,
-    ) {
-        let least = self.least.map_or(least, |before| before.min(least));
-        self.least = Some(least);
+    /// Takes a period with its smoothed round trips, and the least ones of the same peers, in which
+    /// `rate` bytes a second moved with the numbers of `setting`.
+    pub(super) fn handle(&mut self, round_trips: &[RoundTrip], rate: f64, setting: Setting) {
         self.since = self.since.saturating_add(1);
-        if round_trip * 100 > least * LONG {
+        let is_long = |parts| {
+            let exceeds = |(now, least): &RoundTrip| {
+                *now * 100 > *least * parts && *now > *least + SLACK * (parts - 100) / (LONG - 100)
+            };
+            round_trips.iter().any(exceeds)
+        };
+        if is_long(LONG) {
             self.calm = 0;
             if self.since >= PAUSE {
                 self.since = 0;
                 self.reduce(rate, setting);
             }
-        } else if round_trip * 100 <= least * SHORT {
+        } else if !is_long(SHORT) {
             self.calm = self.calm.saturating_add(1);
             self.raise(rate);
         }
@@ -133,6 +132,8 @@ mod tests {
         connections: 32,
     };
 
+    const SHORTEST: Duration = Duration::from_millis(40);
+
     /// A path of 40 ms with a deep buffer that loses nothing: the queue takes what exceeds its rate.
     struct Path {
         capacity: f64,
@@ -164,7 +165,7 @@ mod tests {
             });
             let streams = setting.streams * setting.files;
             let (round_trip, rate) = path.period(polite, streams);
-            polite.handle((round_trip, round_trip), rate, setting);
+            polite.handle(&[(round_trip, SHORTEST)], rate, setting);
             told.push((round_trip, rate));
         }
         told
@@ -178,10 +179,10 @@ mod tests {
             streams: 4,
             files: 2,
         };
-        polite.handle((short, short), 1e6, setting);
+        polite.handle(&[(short, short)], 1e6, setting);
         let mut seen = Vec::new();
         for _ in 0..4 * PAUSE {
-            polite.handle((long, short), 1e6, setting);
+            polite.handle(&[(long, short)], 1e6, setting);
             let now = (polite.now.most, polite.rate());
             if seen.last() != Some(&now) {
                 seen.push(now);
@@ -204,10 +205,10 @@ mod tests {
         let setting = OWN.most;
         let least = Duration::from_millis(40);
         for ms in [50, 60, 60, 60, 60] {
-            polite.handle((Duration::from_millis(ms), least), 1e6, setting);
+            polite.handle(&[(Duration::from_millis(ms), least)], 1e6, setting);
         }
         assert_eq!(polite.bounds(), OWN);
-        polite.handle((Duration::from_millis(61), least), 1e6, setting);
+        polite.handle(&[(Duration::from_millis(61), least)], 1e6, setting);
         assert_ne!(polite.bounds(), OWN);
     }
 
@@ -219,11 +220,7 @@ mod tests {
             others: 0.0,
             queue: 0.0,
         };
-        polite.handle(
-            (Duration::from_millis(40), Duration::from_millis(40)),
-            0.0,
-            OWN.most,
-        );
+        polite.handle(&[(SHORTEST, SHORTEST)], 0.0, OWN.most);
         path.others = 6e7;
         run(&mut polite, &mut path, 200);
         let told = run(&mut polite, &mut path, 200);
@@ -249,10 +246,37 @@ mod tests {
     fn a_copy_never_starves() {
         let mut polite = Polite::new(OWN);
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(9));
-        polite.handle((short, short), 1e6, OWN.least);
+        polite.handle(&[(short, short)], 1e6, OWN.least);
         for _ in 0..1000 {
-            polite.handle((long, short), 0.0, OWN.least);
+            polite.handle(&[(long, short)], 0.0, OWN.least);
         }
         assert_eq!(polite.rate(), Some(65_536));
+    }
+
+    #[test]
+    fn each_path_is_compared_with_itself() {
+        let mut polite = Polite::new(OWN);
+        let ms = Duration::from_millis;
+        let mut run = |now: [Duration; 2]| {
+            let [download, upload] = now;
+            for _ in 0..20 {
+                polite.handle(&[(download, ms(10)), (upload, ms(100))], 1e6, OWN.most);
+            }
+            polite.bounds() == OWN && polite.rate().is_none()
+        };
+        assert!(run([ms(14), ms(110)]));
+        assert!(!run([ms(10), ms(160)]));
+    }
+
+    #[test]
+    fn a_coarse_measurement_of_a_short_path_is_no_queue() {
+        let mut polite = Polite::new(OWN);
+        let least = Duration::from_micros(200);
+        for _ in 0..20 {
+            polite.handle(&[(Duration::from_millis(2), least)], 1e6, OWN.most);
+        }
+        assert_eq!((polite.bounds(), polite.rate()), (OWN, None));
+        polite.handle(&[(Duration::from_millis(3), least)], 1e6, OWN.most);
+        assert_ne!(polite.bounds(), OWN);
     }
 }

@@ -184,7 +184,7 @@ async fn a_file_of_the_memory_that_is_none_is_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_polite_copy_gives_up_its_numbers_and_its_rate() {
-    let limit = RateLimit::new(None);
+    let limit = RateLimit::new(None).of_polite_copy();
     let mut shared = CopyState::plain();
     shared.options.polite = true;
     shared.options.connect.rate_limit = Some(limit.clone());
@@ -198,12 +198,12 @@ async fn a_polite_copy_gives_up_its_numbers_and_its_rate() {
         let mut state = shared.tuning.state();
         let run = state.run.as_mut().unwrap();
         assert_eq!(
-            run.be_polite(Some((short, short)), 1e6, now, Some(&limit)),
+            run.be_polite(&[(short, short)], 1e6, now, Some(&limit)),
             None
         );
         let mut yields = None;
         for _ in 0..20 {
-            yields = run.be_polite(Some((long, short)), 1e6, now, Some(&limit));
+            yields = run.be_polite(&[(long, short)], 1e6, now, Some(&limit));
         }
         assert_eq!(yields, Some(1));
         assert_eq!(run.climber.asked().streams, 1);
