@@ -4,9 +4,9 @@
 //! replaced as a whole, so that no run reads half of one.
 
 use std::fmt;
-use std::fs::Permissions;
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -51,9 +51,14 @@ struct Line {
     rate: u64,
 }
 
-/// A file that is not one of these.
+/// A file of which nothing is known.
 #[derive(Debug)]
-struct Corrupt;
+enum Unread {
+    /// It is no such list, and of no use.
+    Corrupt,
+    /// It cannot be read now, and stays.
+    Failed(io::Error),
+}
 
 /// The warning of it.
 const CORRUPT: &str = "is no list of paths, and is written anew";
@@ -96,7 +101,8 @@ impl fmt::Display for Line {
 /// Gives what served best between these ends.
 ///
 /// # Errors
-/// The warning of a file that is no such list: the next run writes it anew.
+/// The warning of a file that is no such list, which the next run writes anew, or that cannot be
+/// read.
 pub(crate) async fn recall(path: &Path, ends: &Ends) -> Result<Option<Setting>, String> {
     let (path, ends) = (path.to_owned(), ends.to_string());
     let shown = path.display().to_string();
@@ -106,7 +112,8 @@ pub(crate) async fn recall(path: &Path, ends: &Ends) -> Result<Option<Setting>, 
             let line = lines.find(|line| line.ends == ends);
             Ok(line.map(|line| line.setting))
         }
-        Some(Err(Corrupt)) => Err(format!("{shown}: {CORRUPT}")),
+        Some(Err(Unread::Corrupt)) => Err(format!("{shown}: {CORRUPT}")),
+        Some(Err(Unread::Failed(error))) => Err(format!("{shown}: {error}")),
         None => Ok(None),
     }
 }
@@ -137,31 +144,41 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// The lines of the file; none where there is no file.
-fn read(path: &Path) -> Result<Vec<Line>, Corrupt> {
-    let file = match std::fs::File::open(path) {
+fn read(path: &Path) -> Result<Vec<Line>, Unread> {
+    // A pipe would have the open wait for its writer.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(_) => return Err(Corrupt),
+        Err(error) => return Err(Unread::Failed(error)),
     };
-    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    if !file.metadata().map_err(Unread::Failed)?.is_file() {
+        let error = io::Error::new(ErrorKind::InvalidInput, "it is no regular file");
+        return Err(Unread::Failed(error));
+    }
     let mut text = String::new();
-    let read = file.take(MAX_LEN + 1).read_to_string(&mut text);
-    if !is_file || read.is_err() || text.len() as u64 > MAX_LEN {
-        return Err(Corrupt);
+    match file.take(MAX_LEN + 1).read_to_string(&mut text) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Err(Unread::Corrupt),
+        Err(error) => return Err(Unread::Failed(error)),
     }
     let mut lines = text.lines();
-    if lines.next() != Some(TITLE) {
-        return Err(Corrupt);
+    if text.len() as u64 > MAX_LEN || lines.next() != Some(TITLE) {
+        return Err(Unread::Corrupt);
     }
     let lines = lines.filter(|line| !line.starts_with('#'));
     let lines: Option<Vec<_>> = lines.take(PAIRS).map(Line::parse).collect();
-    lines.ok_or(Corrupt)
+    lines.ok_or(Unread::Corrupt)
 }
 
 /// Adds a line in place of the earlier one of its ends.
-fn write(path: &Path, line: Line) -> std::io::Result<()> {
+fn write(path: &Path, line: Line) -> io::Result<()> {
     // Another run may have written meanwhile.
-    let mut lines = read(path).unwrap_or_default();
+    let mut lines = match read(path) {
+        Ok(lines) => lines,
+        Err(Unread::Corrupt) => Vec::new(),
+        Err(Unread::Failed(error)) => return Err(error),
+    };
     lines.retain(|old| old.ends != line.ends);
     lines.insert(0, line);
     lines.sort_by_key(|line| std::cmp::Reverse(line.at));
@@ -244,6 +261,22 @@ mod tests {
             assert!(warning.contains("paths: is no list of paths"), "{warning}");
             keep(&path, &ends("a:1"), setting(2), 1).await;
             assert_eq!(recall(&path, &ends("a:1")).await, Ok(Some(setting(2))));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_told_and_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pipe, loops) = (dir.path().join("pipe"), dir.path().join("loop"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        std::os::unix::fs::symlink(&loops, &loops).unwrap();
+        for (path, told) in [(&pipe, "it is no regular file"), (&loops, "symbolic links")] {
+            let warning = recall(path, &ends("a:1")).await.unwrap_err();
+            assert!(warning.contains(told), "{warning}");
+            let before = std::fs::symlink_metadata(path).unwrap().file_type();
+            keep(path, &ends("a:1"), setting(2), 1).await;
+            let after = std::fs::symlink_metadata(path).unwrap().file_type();
+            assert_eq!(after, before);
         }
     }
 }
