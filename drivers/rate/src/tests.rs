@@ -66,6 +66,20 @@ async fn a_pause_earns_a_burst_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_burst_of_open_handles_changes() {
+    let rate = Rate::new().shared();
+    let (mut near, mut far) = pair(&rate).await;
+    let mut limit = Limit::new(ByteSize::new(100_000));
+    limit.burst = Some(ByteSize::new(20_000));
+    rate.set_limit(limit);
+    moves(&mut near, &mut far, 100_000).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(moves(&mut near, &mut far, 20_000).await, 0);
+    let time = moves(&mut near, &mut far, 100_000).await;
+    assert!((950..=1050).contains(&time), "{time} ms");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_rate_of_open_handles_changes() {
     let rate = Rate::new()
         .with_options("rate=100000".parse().unwrap())
