@@ -96,6 +96,9 @@ fn command(tree: &Tree, args: &[&str]) -> Result<Command> {
         .current_dir(tree.root())
         .args(args)
         .env_remove("NETRC")
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
         .env("HOME", tree.root());
     Ok(command)
 }
