@@ -50,18 +50,21 @@
 //!
 //! Rules choose the first numbers: by size, distance, mode and the number of files. A copy over a path
 //! of 2 ms or more is then measured each second, or each 10 s between two servers, by their markers.
-//! It tries more and fewer streams of a large file, and files at once, for 5 measurements each, and
-//! keeps to those with the best score: the rate, less 2 % for each connection, and less ten times the
+//! It tries more and fewer streams of a large file, and files at once, for five periods each of which the last
+//! three count, and keeps to those with the best score: the rate, less 2 % for each connection, and less ten times the
 //! part of segments that were sent again. Where this end sends, the kernel's times of its connections
 //! stop a search for more streams: while the receiver has no room, or the connections nothing to
 //! send. Numbers of the caller stay.
 //!
-//! - There are at most 16 streams of a file, 16 files in MODE E and 32 in MODE S, and 32 connections.
+//! - There are at most 16 streams of a file, 16 files in MODE E (8 of four streams) and 32 in MODE S,
+//!   and 32 connections.
 //! - Streams change from file to file, not within one: a copy of a single file takes those that
 //!   served best before, or four.
 //! - What served best is kept for a pair of ends, a mode and a stack in the file
 //!   [`options::CopyOptions::memory`], for small files and for large ones: the last 256 of them.
-//! - A copy that is [polite](field@options::CopyOptions::polite) measures near paths too. It tells its own
+//!   A copy that is polite, or has a rate limit, adds nothing to it.
+//! - A copy that is [polite](field@options::CopyOptions::polite) measures near paths too, and compares
+//!   the round trips of each peer with the least one of the last minute. It tells its own
 //!   queue from that of others by nothing, and a path that was full from the start of its first
 //!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
 //!   is what gives way first.

@@ -23,8 +23,9 @@ use crate::transfer::ACCOUNT;
 use crate::url::Site;
 
 /// Round trip up to which small files cost more work than waiting: connections beyond the
-/// processors here then only take turns.
-const NEAR: Duration = Duration::from_millis(1);
+/// processors here then only take turns. Beyond it they wait, on links that one stream still fills
+/// ([`super::widths::NEAR`]).
+const AT_WORK: Duration = Duration::from_millis(1);
 /// Files that wait, for each connection there is, before one more is made: twice as many as one has
 /// under way. A new one needs six round trips and starts slowly, in which a distant one that is
 /// there moves hundreds of small files.
@@ -108,7 +109,7 @@ fn worth(mode: Mode, round_trip: Duration, most: u32) -> (u32, usize) {
         let more = u32::try_from(more).unwrap_or(MOST);
         return (more.clamp(most, MOST), WAITING_ALONE);
     }
-    if round_trip > NEAR {
+    if round_trip > AT_WORK {
         return (most, WAITING);
     }
     let processors = available_parallelism().map_or(2, NonZero::get);

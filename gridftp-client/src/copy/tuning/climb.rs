@@ -80,6 +80,13 @@ impl Bounds {
             files: setting.files.max(self.least.files).min(most),
         }
     }
+
+    /// Lowers the files at once to the most that a server takes.
+    pub(super) fn refuse(&mut self, most: u32) {
+        for setting in [&mut self.least, &mut self.most] {
+            setting.files = setting.files.min(most);
+        }
+    }
 }
 
 /// The limit of a sender, by the times of the kernel.
@@ -293,6 +300,29 @@ impl Climber {
         self.asked
     }
 
+    /// The streams of the next large file, which may be the first among small ones.
+    pub(crate) fn streams(&self) -> u32 {
+        let most = self.bounds.connections / self.asked.files.max(1);
+        let most = most.max(self.bounds.least.streams);
+        self.asked.streams.min(most).max(1)
+    }
+
+    /// The bounds of the files under way; small ones have a connection each.
+    fn in_use(&self) -> Bounds {
+        let connections = match self.has_streams {
+            true => self.bounds.connections,
+            false => u32::MAX,
+        };
+        Bounds {
+            connections,
+            ..self.bounds
+        }
+    }
+
+    fn held(&self, setting: Setting) -> Setting {
+        self.in_use().hold(setting)
+    }
+
     /// Whether the files under way have streams to choose.
     pub(crate) fn has_streams(&self) -> bool {
         self.has_streams
@@ -308,28 +338,28 @@ impl Climber {
         if std::mem::replace(&mut self.bounds, bounds) != bounds {
             self.searches = SEARCHES;
         }
-        let held = bounds.hold(self.asked);
+        let held = self.held(self.asked);
         if held != self.asked {
             self.trial = None;
-            self.best = self
-                .best
-                .filter(|best| bounds.hold(best.setting) == best.setting);
+            let best = self.best;
+            self.best = best.filter(|best| self.held(best.setting) == best.setting);
             self.ask(held);
         }
     }
 
-    /// Takes a period.
-    pub(crate) fn handle(&mut self, period: &Period) {
+    /// Takes a period; gives the most files at once that the servers take, where it shows that they
+    /// take no more.
+    pub(crate) fn handle(&mut self, period: &Period) -> Option<u32> {
         if self.has_streams != period.has_streams {
             // Other files: their scores do not compare.
             self.has_streams = period.has_streams;
             let back = self.best.map_or(self.asked, |best| best.setting);
             self.restart();
-            self.ask(self.bounds.hold(back));
+            self.ask(self.held(back));
         }
         // The number of files before the first measurement is that of the rules.
         if self.best.is_none() && period.in_force.files > self.asked.files {
-            self.ask(self.bounds.hold(Setting {
+            self.ask(self.held(Setting {
                 files: period.in_force.files,
                 ..self.asked
             }));
@@ -340,7 +370,11 @@ impl Climber {
         self.unmet = 0;
         if self.warm > 0 {
             self.warm -= 1;
-            return;
+            return None;
+        }
+        // No setting moves a file that is fetched from tape, nor markers that are late.
+        if period.bytes == 0 {
+            return None;
         }
         self.sum.add(period);
         if self.sum.periods >= MEASURED {
@@ -348,6 +382,7 @@ impl Climber {
             self.judge(measured);
             self.step(period);
         }
+        None
     }
 
     fn is_in_force(&self, period: &Period) -> bool {
@@ -357,25 +392,29 @@ impl Climber {
 
     /// A setting is not in force: the last files are under way, a file of another number of streams
     /// goes on, or a server takes no more sessions.
-    fn wait(&mut self, period: &Period) {
+    fn wait(&mut self, period: &Period) -> Option<u32> {
         self.sum = Sum::default();
         if period.in_force.files >= self.asked.files || !period.waits {
             self.unmet = 0;
-            return;
+            return None;
         }
         self.unmet += 1;
-        if self.unmet >= PATIENCE {
-            self.unmet = 0;
-            self.bounds.most.files = period.in_force.files.max(1);
-            self.bounds.least.files = self.bounds.least.files.min(self.bounds.most.files);
-            self.trial = None;
-            let back = self.best.map_or(self.asked, |best| best.setting);
-            self.ask(self.bounds.hold(back));
+        if self.unmet < PATIENCE {
+            return None;
         }
+        self.unmet = 0;
+        self.bounds.refuse(period.in_force.files.max(1));
+        self.trial = None;
+        let back = self.best.map_or(self.asked, |best| best.setting);
+        self.ask(self.held(back));
+        Some(self.bounds.most.files)
     }
 
     fn judge(&mut self, measured: Measured) {
-        self.tried.push(measured.setting);
+        // A settled one is measured again and again.
+        if !self.tried.contains(&measured.setting) {
+            self.tried.push(measured.setting);
+        }
         let search = self.trial.take().and_then(|at| self.searches.get_mut(at));
         let (Some(search), Some(best)) = (search, self.best) else {
             if let Some(best) = self.best {
@@ -434,17 +473,18 @@ impl Climber {
     /// Takes the next step that is open, or stays at the best setting.
     fn step(&mut self, period: &Period) {
         let Some(best) = self.best else { return };
+        let bounds = self.in_use();
         for (at, search) in self.searches.iter_mut().enumerate() {
             if search.is_over || search.is_gated(period) {
                 continue;
             }
-            if let Some(next) = search.next(best.setting, &self.bounds, &self.tried) {
+            if let Some(next) = search.next(best.setting, &bounds, &self.tried) {
                 self.trial = Some(at);
                 self.settled = 0;
                 return self.ask(next);
             }
         }
-        self.ask(self.bounds.hold(best.setting));
+        self.ask(self.held(best.setting));
     }
 
     fn ask(&mut self, setting: Setting) {

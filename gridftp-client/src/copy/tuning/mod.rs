@@ -105,7 +105,7 @@ impl Tuning {
     /// The streams of the next large file on a long path.
     pub(crate) fn streams(&self) -> u32 {
         let state = self.state();
-        let asked = state.run.as_ref().map(|run| run.climber.asked().streams);
+        let asked = state.run.as_ref().map(|run| run.climber.streams());
         asked.unwrap_or(STREAMS)
     }
 
@@ -159,9 +159,7 @@ impl Tuning {
         let most = state.workers().max(1);
         state.files = Some(most);
         if let Some(run) = &mut state.run {
-            run.bounds.most.files = most;
-            run.bounds.least.files = run.bounds.least.files.min(most);
-            run.climber.bound(run.bounds);
+            run.refuse(most);
         }
     }
 
@@ -235,7 +233,7 @@ impl State {
         // The last files: connections without one wait for those of others.
         let is_end = !waits && channels != 1;
         if run.climbs && !is_end {
-            run.climber.handle(&Period {
+            let refused = run.climber.handle(&Period {
                 took,
                 bytes,
                 in_force,
@@ -243,6 +241,9 @@ impl State {
                 waits,
                 sender: path.sender,
             });
+            if let Some(most) = refused {
+                run.refuse(most);
+            }
         }
         let asked = run.climber.asked();
         let is_known = self.files.is_some() || run.climber.best().is_some();
@@ -265,6 +266,19 @@ impl Run {
         };
         self.climber = Climber::new(known, self.bounds);
         true
+    }
+
+    /// Keeps to the most files at once that a server takes.
+    fn refuse(&mut self, most: u32) {
+        self.bounds.refuse(most);
+        let bounds = match &mut self.polite {
+            Some(polite) => {
+                polite.refuse(most);
+                polite.bounds()
+            }
+            None => self.bounds,
+        };
+        self.climber.bound(bounds);
     }
 
     /// Leaves the path to others where its round trip says so; gives the most files at once then.
@@ -327,8 +341,11 @@ fn bounds(options: &CopyOptions, route: Route) -> Bounds {
     if let Some(files) = options.concurrency {
         (bounds.least.files, bounds.most.files) = (files, files);
     }
-    let least = bounds.least.streams.saturating_mul(bounds.least.files);
-    bounds.connections = bounds.connections.max(least);
+    // Those of the caller and of the rules are in force before any other.
+    let streams = if extended { STREAMS } else { 1 };
+    let streams = options.parallel.filter(|_| extended).unwrap_or(streams);
+    let files = options.concurrency.unwrap_or(route.files);
+    bounds.connections = bounds.connections.max(streams.saturating_mul(files));
     bounds
 }
 

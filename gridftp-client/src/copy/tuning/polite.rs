@@ -54,6 +54,12 @@ impl Polite {
         self.now
     }
 
+    /// Lowers the files at once to the most that a server takes, which no room raises again.
+    pub(crate) fn refuse(&mut self, most: u32) {
+        self.own.refuse(most);
+        self.now.refuse(most);
+    }
+
     /// The bound on the rate in bytes a second; `None` for none.
     #[expect(
         clippy::cast_possible_truncation,

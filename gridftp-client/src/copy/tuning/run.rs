@@ -151,11 +151,9 @@ impl CopyState {
             rate: best.rate,
         };
         *lock(&self.totals.tuned) = Some(tuned);
-        // A path that was left to others tells nothing of itself, nor do numbers of the caller.
-        let is_own = run
-            .polite
-            .is_none_or(|polite| polite.bounds() == run.bounds);
-        if let Some(path) = self.memory().filter(|_| is_own) {
+        // A bound on the rate, or a path left to others, hides what others would be served by.
+        let is_bounded = self.options.polite || self.options.connect.rate_limit.is_some();
+        if let Some(path) = self.memory().filter(|_| !is_bounded) {
             memory::keep(
                 path,
                 &self.ends(route, has_streams),

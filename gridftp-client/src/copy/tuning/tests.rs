@@ -212,3 +212,57 @@ async fn a_polite_copy_gives_up_its_numbers_and_its_rate() {
     shared.end_tuning(FAR).await;
     assert_eq!(limit.least(), None);
 }
+
+#[test]
+fn the_bounds_hold_the_numbers_of_the_caller_and_of_the_rules() {
+    for (parallel, concurrency, streams, files) in [
+        (None, Some(16), STREAMS, 16),
+        (Some(16), None, 16, FAR.files),
+        (Some(16), Some(16), 16, 16),
+        (None, None, STREAMS, FAR.files),
+    ] {
+        let mut options = CopyOptions::default();
+        (options.parallel, options.concurrency) = (parallel, concurrency);
+        let setting = Setting { streams, files };
+        assert_eq!(bounds(&options, FAR).hold(setting), setting);
+    }
+}
+
+#[tokio::test]
+async fn a_polite_copy_keeps_to_the_sessions_that_a_server_takes() {
+    let mut shared = CopyState::plain();
+    shared.options.polite = true;
+    shared.begin_tuning(FAR).await;
+    let (short, long) = (Duration::from_millis(50), Duration::from_millis(80));
+    let now = Setting {
+        streams: 1,
+        files: 8,
+    };
+    let mut state = shared.tuning.state();
+    let run = state.run.as_mut().unwrap();
+    run.refuse(2);
+    for round_trip in [[long; 20], [short; 20]].concat() {
+        run.be_polite(&[(round_trip, short)], 1e6, now, None);
+        run.climber.bound(run.polite.as_ref().unwrap().bounds());
+    }
+    let bounds = run.polite.as_ref().unwrap().bounds();
+    assert!(bounds.most.files <= 2, "{bounds:?}");
+    let most = run.bounds.hold(Setting {
+        streams: 1,
+        files: 99,
+    });
+    assert_eq!(most.files, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_copy_is_not_remembered() {
+    for (polite, rate_limit) in [(true, None), (false, Some(RateLimit::new(Some(1 << 40))))] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shared = CopyState::plain();
+        shared.options.memory = Some(dir.path().join("paths"));
+        (shared.options.polite, shared.options.connect.rate_limit) = (polite, rate_limit);
+        tuned(&shared, FAR, [5_000_000, u64::MAX, 60_000_000]).await;
+        assert!(lock(&shared.totals.tuned).is_some());
+        assert!(!dir.path().join("paths").exists());
+    }
+}

@@ -262,6 +262,48 @@ fn another_path_is_searched_anew() {
     assert!(climber.asked().connections() >= 3, "{:?}", climber.asked());
 }
 
+#[test]
+fn periods_without_a_byte_count_for_nothing() {
+    let mut climber = start(4, 1);
+    for _ in 0..100 {
+        let mut stalled = PLAIN.period(climber.asked(), 0.0);
+        stalled.bytes = 0;
+        climber.handle(&stalled);
+    }
+    let first = Setting {
+        streams: 4,
+        files: 1,
+    };
+    assert_eq!(climber.asked(), first);
+    assert!(climber.best().is_none());
+}
+
+#[test]
+fn the_streams_of_large_files_do_not_bound_small_ones() {
+    let path = Path {
+        file: 10.0,
+        ..PLAIN
+    };
+    let mut climber = start(16, 2);
+    for _ in 0..300 {
+        let mut period = path.period(climber.asked(), 0.0);
+        period.has_streams = false;
+        climber.handle(&period);
+    }
+    let Setting { streams, files } = climber.asked();
+    assert!(streams == 16 && files >= 8, "{:?}", climber.asked());
+    // A large one among them has no more than the connections allow.
+    assert_eq!(climber.streams(), BOUNDS.connections / files);
+}
+
+#[test]
+fn a_settled_setting_is_kept_in_mind_once() {
+    let mut climber = start(1, 1);
+    run(&mut climber, &PLAIN, 3000, 7);
+    let most = usize::try_from(BOUNDS.connections).unwrap();
+    assert!(climber.tried.len() < most, "{}", climber.tried.len());
+}
+
 proptest! {
     #[test]
     fn bounds_hold_and_it_rests_near_the_best(
