@@ -50,9 +50,9 @@
 //!
 //! Rules choose the first numbers: by size, distance, mode and the number of files. A copy over a path
 //! of 2 ms or more is then measured each second, or each 10 s between two servers, by their markers.
-//! It tries more and fewer streams of a large file, and files at once, for five periods each of which the last
-//! three count, and keeps to those with the best score: the rate, less 2 % for each connection, and less ten times the
-//! part of segments that were sent again. Where this end sends, the kernel's times of its connections
+//! It tries more and fewer streams of a large file, and files at once, for five periods each, of which
+//! the last three count, and keeps to those with the best score: the rate, less 2 % for each
+//! connection, and less ten times the part of segments that were sent again. Where this end sends, the kernel's times of its connections
 //! stop a search for more streams: while the receiver has no room, or the connections nothing to
 //! send. Numbers of the caller stay.
 //!

@@ -219,9 +219,9 @@ pub struct CopyOptions {
     /// left out.
     pub fail_fast: bool,
     /// Whether the copy yields its path to others while the round trip of its data is longer than half
-    /// above the least one of the last minute: with fewer streams, then fewer files at once, then a lower rate. Its own
-    /// queue counts, so that it may stay below the rate of a path without other traffic. Not between
-    /// two servers, where nothing tells the round trip.
+    /// above the least one of the last minute: with fewer streams, then fewer files at once, then a
+    /// lower rate. Its own queue counts, so that it may stay below the rate of a path without other
+    /// traffic. Not between two servers, where nothing tells the round trip.
     pub polite: bool,
     /// File of the numbers of streams and files that served best on each path, from which the next run
     /// starts; `None` for none. Numbers of the caller stand above it.

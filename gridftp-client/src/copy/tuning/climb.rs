@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use super::bounds::{Bounds, Knob, Setting};
+
 /// Part of the rate by which one more connection has to pay.
 const COST: f64 = 1.02;
 /// Weight of the part of the segments that are sent again.
@@ -24,70 +26,6 @@ const PATIENCE: u32 = 15;
 const SAME: std::ops::RangeInclusive<f64> = 0.7..=1.4;
 /// Measurements of a settled setting before it may be searched for anew, at first and at most.
 const SETTLED: (u32, u32) = (4, 256);
-
-/// Data connections, and the files that they serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Setting {
-    /// Data connections of one file.
-    pub(crate) streams: u32,
-    /// Files at once.
-    pub(crate) files: u32,
-}
-
-impl Setting {
-    fn connections(self) -> u32 {
-        self.streams.saturating_mul(self.files)
-    }
-
-    fn of(self, knob: Knob) -> u32 {
-        match knob {
-            Knob::Streams => self.streams,
-            Knob::Files => self.files,
-        }
-    }
-
-    fn with(self, knob: Knob, value: u32) -> Self {
-        match knob {
-            Knob::Streams => Self {
-                streams: value,
-                ..self
-            },
-            Knob::Files => Self {
-                files: value,
-                ..self
-            },
-        }
-    }
-}
-
-/// The settings that may be tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) least: Setting,
-    pub(crate) most: Setting,
-    /// Data connections of all files at most.
-    pub(crate) connections: u32,
-}
-
-impl Bounds {
-    /// The setting within the bounds; files give way to streams where all connections are too many.
-    pub(crate) fn hold(&self, setting: Setting) -> Setting {
-        let streams = setting.streams.max(self.least.streams);
-        let streams = streams.min(self.most.streams).max(1);
-        let most = self.most.files.min(self.connections / streams).max(1);
-        Setting {
-            streams,
-            files: setting.files.max(self.least.files).min(most),
-        }
-    }
-
-    /// Lowers the files at once to the most that a server takes.
-    pub(super) fn refuse(&mut self, most: u32) {
-        for setting in [&mut self.least, &mut self.most] {
-            setting.files = setting.files.min(most);
-        }
-    }
-}
 
 /// The limit of a sender, by the times of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,12 +61,6 @@ pub(crate) struct Period {
     /// Whether more files wait.
     pub(crate) waits: bool,
     pub(crate) sender: Option<Sender>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Knob {
-    Streams,
-    Files,
 }
 
 /// A direction that is searched in steps, which double while they gain and halve when they do not.

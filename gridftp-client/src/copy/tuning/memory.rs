@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::climb::Setting;
+use super::bounds::Setting;
 
 const TITLE: &str = "gridftp-paths 1";
 const HEADING: &str = "# seconds since 1970, source, destination, way, streams of a file, files at \

@@ -4,6 +4,7 @@
 //! setting; the channels of the next files take its streams, and the engine starts and ends
 //! connections to have its files at once. The setting that served best is kept for the next run.
 
+mod bounds;
 mod climb;
 mod distance;
 mod measure;
@@ -19,7 +20,8 @@ use ftp_wire::command::Mode;
 use gridftp_data::Watch;
 use tokio::sync::Notify;
 
-use self::climb::{Bounds, Climber, Period, Setting};
+use self::bounds::{Bounds, Setting};
+use self::climb::{Climber, Period};
 use self::distance::RoundTrip;
 use self::measure::Meter;
 use self::polite::Polite;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::climb::{Bounds, Setting};
+use super::bounds::{Bounds, Setting};
 use super::distance::RoundTrip;
 
 /// Parts of the least round trip, in percent, above which a path is left to others, and up to which

@@ -7,7 +7,8 @@ use std::time::Duration;
 use ftp_wire::command::Mode;
 use tokio::time::Instant;
 
-use super::climb::{Climber, Setting};
+use super::bounds::Setting;
+use super::climb::Climber;
 use super::measure::Meter;
 use super::memory::{self, Ends};
 use super::polite::Polite;
