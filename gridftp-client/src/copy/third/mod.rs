@@ -128,8 +128,7 @@ pub(crate) async fn run(
         protected => protected?,
     }
     let algorithm = shared.algorithm(&[source, destination]).await;
-    let algorithm = algorithm.map_err(Stop::of_digest)?;
-    let mut told = Known::default();
+    let (algorithm, mut told) = (algorithm.map_err(Stop::of_digest)?, Known::default());
     while !worker.leaves()
         && let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await
     {
