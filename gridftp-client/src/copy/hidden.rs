@@ -81,6 +81,8 @@ impl HiddenNames {
             let told = control.send(Command::Dele(path.clone())).finish().await;
             if !matches!(told, Err(ControlError::Lost { .. })) {
                 lock(&self.left).retain(|other| *other != path);
+            }
+            if !told.is_err_and(|error| error.is_transient()) {
                 self.over(&path);
             }
         }
@@ -378,7 +380,9 @@ impl Renaming {
         let named = match told {
             (Ok(()), Ok(())) => Ok(true),
             (Ok(()), Err(refusal)) if is_taken(&refusal) && self.keeps => Err(appeared(&to)),
-            (Ok(()), Err(refusal)) if is_taken(&refusal) => Ok(replace(control, &at, &to).await?),
+            (Ok(()), Err(refusal)) if is_taken(&refusal) => {
+                Ok(replace(control, hiding, [&at, &to]).await?)
+            }
             (Ok(()), Err(refusal)) if is_final(&refusal) => Ok(false),
             (Err(refusal), _) if is_final(&refusal) && !refusal.is_not_found() => {
                 hiding.off.store(true, Ordering::Relaxed);
@@ -401,13 +405,19 @@ fn appeared(to: &FtpPath) -> TransferError {
 
 /// Has the file take the place of one that the server does not replace: the old one is moved aside,
 /// and back where the new one does not get its name.
-async fn replace(control: &Control, at: &FtpPath, to: &FtpPath) -> Result<bool, ControlError> {
+async fn replace(
+    control: &Control,
+    hiding: &HiddenNames,
+    [at, to]: [&FtpPath; 2],
+) -> Result<bool, ControlError> {
     let Some(aside) = FtpPath::new([at.as_bytes(), b".old"].concat()) else {
         return Ok(false);
     };
     if !succeeded(rename(control, to, &aside)).await? {
         return Ok(false);
     }
+    // From here on it may be the only whole file.
+    hiding.over(at);
     let done = succeeded(rename(control, at, to)).await?;
     let last = match done {
         true => [

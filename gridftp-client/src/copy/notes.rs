@@ -19,7 +19,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::lock;
+use super::{lock, run_record};
 use crate::partials::OLD;
 
 const TITLE: &str = "gridftp-upload 1";
@@ -228,6 +228,9 @@ pub(crate) async fn expired(notes: &Path, dir: String) -> Vec<FtpPath> {
     let found = tokio::task::spawn_blocking(move || {
         let mut hidden = Vec::new();
         for entry in std::fs::read_dir(&notes).into_iter().flatten().flatten() {
+            if run_record::is_record(&entry.file_name()) {
+                continue;
+            }
             let old = entry.metadata().ok().and_then(|meta| meta.modified().ok());
             let old = old
                 .and_then(|at| at.elapsed().ok())

@@ -6,6 +6,7 @@
 //! hidden file behind.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use ftp_wire::path::FtpPath;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::{lock, notes};
+use crate::names;
 
 const TITLE: &str = "gridftp-run 1 ";
 
@@ -53,7 +55,10 @@ impl RunRecord {
     /// over the names of earlier runs there that have ended; gives these too. `None` where none can
     /// be written.
     pub(super) async fn begin(notes: &Path, id: u64, site: &str) -> Option<(Self, Vec<FtpPath>)> {
-        let (notes, title) = (notes.to_owned(), format!("{TITLE}{site}\n"));
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy().escape_debug().to_string();
+        // Another host may not see that a run there has its record locked.
+        let (notes, title) = (notes.to_owned(), format!("{TITLE}{host} {site}\n"));
         let begun = tokio::task::spawn_blocking(move || {
             std::fs::create_dir_all(&notes).ok()?;
             let path = notes.join(format!("{PREFIX}{id:016x}"));
@@ -133,14 +138,16 @@ impl Shared {
     }
 }
 
+/// Says whether a file among the notes is a record of a run.
+pub(super) fn is_record(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
+}
+
 /// The records in `notes` with the same first line whose runs have ended, and their living names;
 /// without the record at `own`.
 fn ended(notes: &Path, title: &str, own: &Path) -> Vec<(PathBuf, BTreeSet<String>)> {
     let entries = std::fs::read_dir(notes).into_iter().flatten().flatten();
-    let records = entries.filter(|entry| {
-        let name = entry.file_name();
-        name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && entry.path() != own
-    });
+    let records = entries.filter(|entry| is_record(&entry.file_name()) && entry.path() != own);
     let ended = records.filter_map(|entry| {
         let path = entry.path();
         let file = notes::open(&path, false)?;
@@ -173,7 +180,17 @@ fn encode(at: &FtpPath) -> String {
 }
 
 fn decode(name: &str) -> Option<FtpPath> {
-    FtpPath::new(percent_decode_str(name).collect::<Vec<u8>>())
+    let path: Vec<u8> = percent_decode_str(name).collect();
+    is_hidden(names::last(&path)).then_some(())?;
+    FtpPath::new(path)
+}
+
+/// Says whether a name is one that a run gives to an upload: nothing else is ever removed.
+fn is_hidden(name: &[u8]) -> bool {
+    let Some((start, run)) = name.split_last_chunk::<8>() else {
+        return false;
+    };
+    name.starts_with(b".") && start.ends_with(b".gridftp-") && run.iter().all(u8::is_ascii_hexdigit)
 }
 
 #[cfg(test)]
@@ -183,7 +200,7 @@ mod tests {
     const SITE: &str = "ftp://host/";
 
     fn at(name: &str) -> FtpPath {
-        FtpPath::new(format!("/d/.{name}.gridftp-1").into_bytes()).unwrap()
+        FtpPath::new(format!("/d/.{name}.gridftp-0123abcd").into_bytes()).unwrap()
     }
 
     async fn begin(notes: &Path, id: u64) -> (RunRecord, Vec<FtpPath>) {
@@ -238,6 +255,15 @@ mod tests {
     fn a_torn_line_names_nothing() {
         let lines = "+a\n+b\n-a\n+c";
         assert_eq!(living(lines), BTreeSet::from(["b".to_owned()]));
+        for (name, hidden) in [
+            ("/d/.a.gridftp-0123abcd", true),
+            ("/d/.bashrc", false),
+            ("/d/a.gridftp-0123abcd", false),
+            ("/d/.a.gridftp-0123abc/x", false),
+        ] {
+            let at = FtpPath::new(name.as_bytes().to_vec()).unwrap();
+            assert_eq!(decode(&encode(&at)).is_some(), hidden, "{name}");
+        }
         assert_eq!(living("emnant\n+a\n"), BTreeSet::from(["a".to_owned()]));
     }
 }

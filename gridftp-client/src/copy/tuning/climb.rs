@@ -326,6 +326,10 @@ impl Climber {
     /// goes on, or a server takes no more sessions.
     fn wait(&mut self, period: &Period) -> Option<u32> {
         self.sum = Sum::default();
+        // Channels came or went: the period tells nothing of what a server takes.
+        if period.in_force.files == 0 {
+            return None;
+        }
         if period.in_force.files >= self.asked.files || !period.waits {
             self.unmet = 0;
             return None;

@@ -1,6 +1,6 @@
 //! `Tuning`: the streams of a file and the files at once, chosen while a copy runs.
 //!
-//! A path of [`NEAR`] or more is measured in periods. The [`Climber`] takes them and asks for a
+//! A path of [`NEAR`](super::widths::NEAR) or more is measured in periods. The [`Climber`] takes them and asks for a
 //! setting; the channels of the next files take its streams, and the engine starts and ends
 //! connections to have its files at once. The setting that served best is kept for the next run.
 

@@ -331,3 +331,16 @@ proptest! {
         prop_assert!(rests, "{:?}", later);
     }
 }
+
+#[test]
+fn periods_in_which_channels_come_and_go_refuse_nothing() {
+    let mut climber = start(4, 1);
+    run(&mut climber, &PLAIN, 100, 7);
+    let (before, bounds) = (climber.asked(), climber.bounds);
+    for _ in 0..4 * PATIENCE {
+        let mut stirred = PLAIN.period(climber.asked(), 0.0);
+        stirred.in_force.files = 0;
+        assert_eq!(climber.handle(&stirred), None);
+    }
+    assert_eq!((climber.asked(), climber.bounds), (before, bounds));
+}
