@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -23,6 +23,9 @@ const GROUP: u64 = 1 << 20;
 const SLOT: usize = 36;
 /// Most bytes that a program reads by itself: its libraries, and the ends of some ranges.
 const FEW: u64 = 16 << 20;
+
+/// Time between two looks for a record.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The partial file of `file`, and its journal.
 const PARTIAL: &str = ".file.gridftp-part";
@@ -61,7 +64,8 @@ fn kill_midway(bed: &Bed, args: &[&str], is_recorded: impl Fn() -> bool) -> Resu
             copy.kill()?;
             anyhow::bail!("no record is written");
         }
-        std::thread::yield_now();
+        // A look that never pauses would take the processor from the copy.
+        std::thread::sleep(LOOK);
     }
     copy.kill()?;
     copy.wait()?;
