@@ -23,7 +23,7 @@ const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
 const REUSED: u8 = 2;
 
-/// Peers whose round trips are kept; the other end chooses them.
+/// Bound on the peers with a round trip in memory; the other end chooses their addresses.
 const MOST_PEERS: usize = 64;
 
 /// A moment of a transfer.

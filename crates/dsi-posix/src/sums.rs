@@ -35,7 +35,7 @@ const MOST: usize = 1 << 16;
 pub(crate) struct Sums {
     /// Locked across reads and writes of the file, and before the values that wait.
     state: Mutex<State>,
-    /// Values whose bytes may not be on the medium yet; never locked across I/O.
+    /// Values of bytes that may not be on the medium yet; never locked across I/O.
     waiting: Mutex<BTreeMap<u64, Value>>,
     /// Whether a slot may be written, so that changed bytes must be looked up.
     any: AtomicBool,
@@ -46,7 +46,7 @@ pub(crate) struct Sums {
 #[derive(Debug, Default)]
 struct State {
     file: Option<Arc<OwnedFd>>,
-    /// Numbers of the groups whose slots are written.
+    /// Numbers of the groups with a written slot.
     written: RangeSet,
 }
 
@@ -114,8 +114,8 @@ impl Sums {
         waiting.extend(values.into_iter().take(room));
     }
 
-    /// Writes the waiting values of the groups in `held`, whose bytes are on the medium if `durable`
-    /// says so, and then the values are as well.
+    /// Writes the waiting values of the groups in `held`. With `durable` the bytes are on the
+    /// medium, and then the values as well.
     pub(crate) fn record(
         &self,
         (dir, name, inode): (BorrowedFd<'_>, &[u8], u64),

@@ -66,7 +66,7 @@ pub enum Names {
 }
 
 impl Names {
-    /// Says whether it changes nothing, so that users who may only read may have it done.
+    /// Says whether it changes nothing: an account without write access may have it done.
     pub const fn is_read(&self) -> bool {
         match self {
             Self::Stat(_)

@@ -42,7 +42,7 @@ impl Waits {
         ]
     }
 
-    /// Finds waits in the text of a reply; `None` where it has none. What it does not name is zero.
+    /// Finds waits in the text of a reply; `None` without `Moving`. An absent field is zero.
     pub fn parse(text: &str) -> Option<Self> {
         let mut waits = Self::default();
         let mut is_told = false;

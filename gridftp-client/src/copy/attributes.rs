@@ -138,7 +138,7 @@ impl CopyState {
     }
 }
 
-/// Refuses attributes whose commands would be too long for the server of the copy at `to`.
+/// Refuses attributes with a command too long for the server of the copy at `to`.
 pub(crate) fn must_fit(
     attributes: &[Attribute],
     (_, abilities): Server<'_>,

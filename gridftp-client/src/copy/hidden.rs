@@ -151,8 +151,8 @@ impl CopyState {
         name
     }
 
-    /// Records a hidden name that no note tells before it is written, for a later run to remove
-    /// what a kill of this one leaves; the first time it leaves what earlier runs left.
+    /// Records a hidden name without a note before its file is written: after a kill of this run a
+    /// later one removes the file. The first call also takes over the files of earlier runs.
     pub(crate) async fn record_hidden(&self, at: &FtpPath) {
         let Some(notes) = &self.options.notes else {
             return;

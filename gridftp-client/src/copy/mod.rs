@@ -136,7 +136,7 @@ pub struct Summary {
     /// The class of the failures, if there were any.
     pub failed: Option<Class>,
     /// Where the time went, with [`CopyOptions::explain`]; `None` of a copy of less than a second,
-    /// and of one whose data passed between two servers that do not tell.
+    /// and of a copy between two servers without `SITE WAITS`.
     pub explanation: Option<Explanation>,
     /// The numbers of streams and files that served best, of a copy that was long enough to be
     /// measured on a path of 2 ms or more.

@@ -163,7 +163,7 @@ async fn a_small_file_without_groups_gets_no_partial_file() {
     sink.finish(Finish::whole(0)).await.unwrap();
 }
 
-/// A record of a file whose holes have no data behind them waits for no write.
+/// The record of a file without a hole at its end waits for no write.
 #[tokio::test]
 async fn holes_before_data_lock_out_no_write() {
     let dir = tempfile::tempdir().unwrap();
