@@ -8,7 +8,8 @@
 //! [`Tree::insert`] is cheap. A tree keeps values of 32 bytes for blocks ahead of a hole and a
 //! logarithm of the length for the rest, and refuses more than [`MAX_WAITING`] of them. A tree
 //! [with groups](Tree::with_groups) hands out the values of aligned [groups](GROUP) for a journal,
-//! from which [`Tree::insert_group`] continues after a restart without reading the bytes again.
+//! from which [`Tree::insert_group`] continues after a restart without reading the bytes again. Where
+//! the digests of two copies differ, the values of their [sections](Tree::sections) tell the places.
 //!
 //! ```
 //! use digest_tree::{Piece, Tree};
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod piece;
+mod sections;
 mod subtree;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ mod tree;
 
 pub use blake3::Hash;
 pub use piece::Piece;
+pub use sections::{MAX_SECTIONS, section_length};
 pub use tree::{MAX_WAITING, Tree, Unknown};
 
 /// Bytes of a group, the unit of journals and of repairs.

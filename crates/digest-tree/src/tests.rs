@@ -159,3 +159,65 @@ proptest! {
         prop_assert_eq!(tree.digest(size as u64), Ok(blake3::hash(&bytes)));
     }
 }
+
+/// A tree of `groups` groups, each with a value of its number but for the first, where that of
+/// `other` differs; in pairs, the second of each first.
+fn tree_of_groups(groups: u64, other: Option<u64>) -> Tree {
+    let mut tree = Tree::new();
+    tree.insert(Piece::of(0, &file(GROUP_LEN)));
+    let pairs = (0..groups).map(|number| number ^ 1);
+    for number in pairs.filter(|number| (1..groups).contains(number)) {
+        let mut value = [u8::from(Some(number) == other); 32];
+        value[..8].copy_from_slice(&number.to_be_bytes());
+        tree.insert_group(number, value);
+    }
+    if groups % 2 == 1 && groups > 1 {
+        let mut value = [u8::from(Some(groups - 1) == other); 32];
+        value[..8].copy_from_slice(&(groups - 1).to_be_bytes());
+        tree.insert_group(groups - 1, value);
+    }
+    tree
+}
+
+#[test]
+fn sections_tell_the_place_of_a_difference() {
+    let most = MAX_SECTIONS as u64;
+    for (groups, other, length) in [
+        (2, 1, 1),
+        (most, most - 1, 1),
+        (most + 1, most, 2),
+        (5 * most + 3, 5 * most + 1, 8),
+        (8 * most, 77, 8),
+    ] {
+        let size = groups * GROUP;
+        assert_eq!(section_length(size), length * GROUP);
+        let [one, two] = [None, Some(other)].map(|other| tree_of_groups(groups, other));
+        assert_ne!(one.digest(size), two.digest(size));
+        let [one, two] = [one, two].map(|tree| tree.sections(size).unwrap());
+        assert_eq!(one.len() as u64, groups.div_ceil(length));
+        let differ = |number: &usize| one[*number] != two[*number];
+        let all: Vec<_> = (0..one.len()).filter(differ).collect();
+        assert_eq!(all, [usize::try_from(other / length).unwrap()], "{groups}");
+    }
+}
+
+#[test]
+fn sections_are_the_values_of_their_bytes() {
+    let size = 3 * GROUP_LEN + 777;
+    let bytes = file(size);
+    let mut tree = Tree::new();
+    tree.insert(Piece::of(5000, &bytes[5000..]));
+    assert_eq!(tree.sections(size as u64), Err(Unknown::Missing));
+    tree.insert(Piece::of(0, &bytes[..5000]));
+    let sections = tree.sections(size as u64).unwrap();
+    let value_of = |(number, group): (usize, &[u8])| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(number as u64 * GROUP);
+        hasher.update(group).finalize_non_root()
+    };
+    let expected: Vec<_> = bytes.chunks(GROUP_LEN).enumerate().map(value_of).collect();
+    assert_eq!(sections, expected);
+    let mut small = Tree::new();
+    small.insert(Piece::of(0, &bytes[..GROUP_LEN]));
+    assert_eq!(small.sections(GROUP), Ok(Vec::new()));
+}

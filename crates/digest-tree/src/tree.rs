@@ -8,6 +8,7 @@ use blake3::hazmat::{Mode, left_subtree_len, merge_subtrees_root};
 use byte_ranges::{Range64, RangeSet};
 
 use crate::piece::{Edge, Parts, Piece};
+use crate::sections::{Sections, section_length};
 use crate::subtree::{CHUNK, GROUP_LEVEL, LONGEST, Subtree, join, value_of};
 use crate::{GROUP, Value};
 
@@ -24,6 +25,7 @@ pub struct Tree {
     chunks: BTreeMap<u64, Chunk>,
     /// Values of groups that nobody has taken yet, where they are wanted.
     groups: Option<Vec<(u64, Value)>>,
+    sections: Sections,
     /// The reason for which the digest is lost.
     lost: Option<Unknown>,
 }
@@ -125,6 +127,24 @@ impl Tree {
         Ok(merge_subtrees_root(&left, &right, Mode::Hash))
     }
 
+    /// The values of the [sections](section_length) of the file of `size` bytes, in order: where the
+    /// digests of two copies differ, these show the places. None of a file of a single section.
+    ///
+    /// # Errors
+    /// As [`digest`](Self::digest).
+    pub fn sections(&self, size: u64) -> Result<Vec<Value>, Unknown> {
+        self.digest(size)?;
+        let length = section_length(size);
+        let starts = (0..size.div_ceil(length)).map(|number| number * length);
+        let starts = starts.filter(|_| size > length);
+        let values = starts.map(|start| match start {
+            // It is at the left edge, and the last one may be short.
+            1.. if size - start >= length => self.sections.value(start, length),
+            _ => self.value(start, length.min(size - start)),
+        });
+        values.collect()
+    }
+
     /// The value of the `length` bytes at `start`, of which only the last chunk may be short.
     fn value(&self, start: u64, length: u64) -> Result<Value, Unknown> {
         if let Some((level, value)) = self.values.get(&start)
@@ -219,6 +239,7 @@ impl Tree {
                 let groups = self.groups.iter_mut();
                 groups.for_each(|groups| groups.push((subtree.start / GROUP, value)));
             }
+            self.sections.note(subtree, value);
             let sibling = subtree.sibling();
             let other = self.values.get(&sibling.start);
             let other = other.filter(|(level, _)| *level == sibling.level);
