@@ -93,3 +93,30 @@ fn a_flipped_bit_is_found_by_default_and_never_published() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn of_a_copy_that_differs_only_the_bad_part_is_sent_again() -> Result<()> {
+    const SIZE: u64 = 30_000_000;
+    for [from, to] in [["here", "there"], ["there", "here"], ["there", "copy"]] {
+        let bed = Bed::new()?;
+        let dir = if from == "here" {
+            &bed.here
+        } else {
+            &bed.there
+        };
+        let file = dir.file("file", SIZE, 3)?;
+        let relay = Relay::start(bed.server.addr(), Break::Flip { after: 9_000_000 })?;
+        let url = |name| bed.server.url_at(relay.addr(), name);
+        let (from, to, copy) = match [from, to] {
+            ["here", _] => ("file".to_owned(), url("file"), bed.there.path("file")),
+            [_, "here"] => (url("file"), "file".to_owned(), bed.here.path("file")),
+            _ => (bed.url("file"), url("copy"), bed.there.path("copy")),
+        };
+        bed.cp(&[&from, &to])?.ok()?;
+        ensure!(relay.broke(), "no bit was flipped");
+        ensure!(std::fs::read(&copy)? == std::fs::read(&file)?, "{from}");
+        let (most, passed) = (SIZE + (2 << 20), relay.passed());
+        ensure!(passed < most, "{from} to {to}: {passed} bytes passed");
+    }
+    Ok(())
+}

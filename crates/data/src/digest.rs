@@ -1,8 +1,10 @@
 //! `Digest`: the digest of the bytes of a transfer that its receipt proves, in any order.
 
-use digest_tree::{Piece, Tree};
+use byte_ranges::{Range64, RangeSet};
+use digest_tree::{Piece, Tree, Value, section_length};
 use ftp_wire::receipt::Extent;
 use gridftp_dsi::GroupValue;
+use mode_e::SectionValue;
 
 use crate::earlier::Earlier;
 
@@ -89,9 +91,41 @@ impl Digest {
 
     /// The digest of a transfer of `bytes` bytes; `None` when it is not known.
     pub(crate) fn value(&self, bytes: u64) -> Option<[u8; 32]> {
-        let (_, extent) = self.of?;
-        let length = self.before.saturating_add(bytes).min(extent.most());
-        let digest = self.tree.as_ref()?.digest(length).ok()?;
+        let digest = self.tree.as_ref()?.digest(self.length(bytes)?).ok()?;
         Some(digest.into())
     }
+
+    /// Number of digested bytes after a transfer of `bytes` bytes.
+    fn length(&self, bytes: u64) -> Option<u64> {
+        let (_, extent) = self.of?;
+        Some(self.before.saturating_add(bytes).min(extent.most()))
+    }
+
+    /// The values of the sections of the file after a transfer of `bytes` bytes; none where they
+    /// are not known.
+    pub(crate) fn sections(&self, bytes: u64) -> Vec<SectionValue> {
+        let length = self.length(bytes);
+        let sections = length.zip(self.tree.as_ref());
+        let sections = sections.and_then(|(length, tree)| tree.sections(length).ok());
+        let first = |value: &Value| value.first_chunk().copied();
+        sections.iter().flatten().filter_map(first).collect()
+    }
+
+    /// The ranges of the file, after a transfer of `bytes` bytes, whose sections have other values
+    /// than those `told`; `None` where that is not known.
+    pub(crate) fn differing(&self, bytes: u64, told: &[SectionValue]) -> Option<RangeSet> {
+        let (here, size) = (self.sections(bytes), self.length(bytes)?);
+        if here.is_empty() || here.len() != told.len() {
+            return None;
+        }
+        let length = section_length(size);
+        let starts = (0..size).step_by(usize::try_from(length).ok()?);
+        let differing = starts.zip(here.iter().zip(told));
+        let differing = differing.filter(|(_, (here, there))| here != there);
+        let range = |(start, _): (u64, _)| Range64::new(start, (start + length).min(size));
+        let ranges: RangeSet = differing.filter_map(range).collect();
+        Some(ranges).filter(|ranges| !ranges.is_empty())
+    }
 }
+
+const _: () = assert!(digest_tree::MAX_SECTIONS == mode_e::MAX_SECTIONS);

@@ -11,6 +11,7 @@ use ftp_wire::command::Tag;
 use ftp_wire::receipt::Receipt;
 use gridftp_dsi::GroupValue;
 use mode_e::{Gather, Limits};
+use mode_e::{MAX_SECTIONS, SectionValue};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use xio_core::PathStats;
@@ -71,8 +72,8 @@ pub struct Watch {
     /// Whether to skip the rest of the file.
     cut: AtomicBool,
     digest: Mutex<Digest>,
-    /// The digest that the sender of the data told on the data channel.
-    told: Mutex<Option<[u8; 32]>>,
+    /// The digest and the values of sections that the sender of the data told on the data channel.
+    told: Mutex<Option<([u8; 32], Vec<SectionValue>)>>,
 }
 
 impl Default for Watch {
@@ -347,18 +348,53 @@ impl Watch {
         self.digest().whole(bytes)
     }
 
+    /// The values of the sections of the file after `bytes` bytes, where its digest is known.
+    pub(crate) fn sections(&self, bytes: u64) -> Vec<SectionValue> {
+        self.digest().sections(bytes)
+    }
+
     /// Notes the digest that the sender told.
     pub(crate) fn told(&self, digest: [u8; 32]) {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(digest);
+        *self.lock_told() = Some((digest, Vec::new()));
+    }
+
+    /// Notes the value of the next section that the sender told, of at most as many as there are.
+    pub(crate) fn told_section(&self, value: SectionValue) {
+        if let Some((_, sections)) = &mut *self.lock_told()
+            && sections.len() < MAX_SECTIONS
+        {
+            sections.push(value);
+        }
+    }
+
+    fn lock_told(&self) -> MutexGuard<'_, Option<([u8; 32], Vec<SectionValue>)>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compares the data that arrived with the digest that its sender told.
     pub(crate) fn compare(&self) -> Result<()> {
-        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = self.lock_told().as_ref().map(|(digest, _)| *digest);
         match (told, self.whole(self.bytes())) {
             (Some(sent), Some(here)) if sent != here => Err(Error::corrupt(sent, here)),
             _ => Ok(()),
         }
+    }
+
+    /// The BLAKE3 digest of the whole file that the sender of a tagged transfer told; in lower-case
+    /// hexadecimal.
+    pub fn told_digest(&self) -> Option<String> {
+        let told = self.lock_told();
+        let (digest, _) = told.as_ref()?;
+        Some(Hash::from(*digest).to_string())
+    }
+
+    /// The ranges of the file, in wire offsets, in which a copy that failed as
+    /// [corrupt](crate::ErrorKind::Corrupt) differs from its source; both ends agree on all others.
+    /// `None` where the sender told too little.
+    pub fn differing(&self) -> Option<RangeSet> {
+        let told = self.lock_told();
+        let (_, sections) = told.as_ref()?;
+        self.digest().differing(self.bytes(), sections)
     }
 
     /// The digest of the receipt. The lock is never held across a wait; only chunks at the ends of

@@ -1,6 +1,8 @@
 //! `Deframer`: splits one connection into blocks and gives the offset of the next payload bytes.
 
-use crate::{BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, Limits};
+use crate::{
+    BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, Limits, MAX_SECTIONS, SectionValue,
+};
 
 /// The next step on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub enum Step {
     },
     /// The digest of the tagged transfer, as its sender computed it; at most once a connection.
     Digest([u8; 32]),
+    /// The value of the next section of the file, behind the digest; at most [`MAX_SECTIONS`] a
+    /// connection.
+    Section(SectionValue),
     /// The last block of this connection for this transfer. Stop polling until the next one.
     Eod {
         /// Whether the peer closes the connection; else it is kept for the next transfer.
@@ -74,7 +79,8 @@ pub struct Deframer {
 enum Digest {
     None,
     Half(u128),
-    Whole,
+    /// All of it, and the values of so many sections.
+    Whole(usize),
 }
 
 /// The transfer of the arriving blocks.
@@ -103,7 +109,7 @@ enum State {
         header: Header,
         done: u64,
     },
-    /// A block with half of a digest.
+    /// A block with half of a digest, or the value of a section.
     Digest {
         half: u128,
     },
@@ -165,7 +171,7 @@ impl Deframer {
         let tagged = self.wanted.is_some() && self.owner != BlockOwner::None;
         let half = header
             .half_digest()
-            .filter(|_| tagged && self.digest != Digest::Whole);
+            .filter(|_| tagged && self.digest != Digest::Whole(MAX_SECTIONS));
         if let Some(half) = half {
             self.state = State::Digest { half };
             return;
@@ -284,16 +290,9 @@ impl Deframer {
                 }
                 State::Digest { half } => {
                     self.end_block(Flags::NONE, 0);
-                    let Digest::Half(first) = self.digest else {
-                        self.digest = Digest::Half(half);
-                        continue;
-                    };
-                    self.digest = Digest::Whole;
-                    if self.owner == BlockOwner::Current {
-                        let [first, half] = [first, half].map(u128::to_be_bytes);
-                        let mut bytes = first.into_iter().chain(half);
-                        let digest = std::array::from_fn(|_| bytes.next().unwrap_or(0));
-                        return Ok(Step::Digest(digest));
+                    let step = self.take_digest(half);
+                    if let Some(step) = step.filter(|_| self.owner == BlockOwner::Current) {
+                        return Ok(step);
                     }
                 }
                 State::AfterEof { flags } => {
@@ -303,6 +302,25 @@ impl Deframer {
                 }
             }
         }
+    }
+
+    /// Takes the next 16 bytes of the digest, and of the values behind it.
+    fn take_digest(&mut self, half: u128) -> Option<Step> {
+        let (digest, step) = match self.digest {
+            Digest::None => (Digest::Half(half), None),
+            Digest::Half(first) => {
+                let [first, half] = [first, half].map(u128::to_be_bytes);
+                let mut bytes = first.into_iter().chain(half);
+                let digest = std::array::from_fn(|_| bytes.next().unwrap_or(0));
+                (Digest::Whole(0), Some(Step::Digest(digest)))
+            }
+            Digest::Whole(sections) => {
+                let value = half.to_be_bytes();
+                (Digest::Whole(sections + 1), Some(Step::Section(value)))
+            }
+        };
+        self.digest = digest;
+        step
     }
 
     fn end_block(&mut self, flags: Flags, count: u64) -> Option<Step> {

@@ -7,6 +7,12 @@ use crate::Limits;
 /// Bytes of a block header.
 pub const HEADER_LEN: usize = 17;
 
+/// Most sections of a file of which a tagged transfer tells the values.
+pub const MAX_SECTIONS: usize = 1 << 10;
+
+/// The value of a section of a file: the first bytes of its digest.
+pub type SectionValue = [u8; 16];
+
 /// The descriptor byte of a block (GFD.20 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Flags(u8);
@@ -30,7 +36,8 @@ impl Flags {
     pub const RESERVED: Self = Self(0x03);
     /// Ours: the tag of the following blocks; excludes other flags, and both ends must agree on it.
     pub const TAG: Self = Self(0x01);
-    /// Ours: half of the digest of a tagged transfer; excludes other flags.
+    /// Ours: half of the digest of a tagged transfer, or the value of a section of the file behind
+    /// it; excludes other flags.
     pub const DIGEST: Self = Self(0x02);
 
     /// Wraps a descriptor byte.
@@ -114,17 +121,25 @@ impl Header {
     /// The blocks with the digest of a tagged transfer, ahead of an end-of-data mark: 16 bytes each,
     /// in their count and offset fields.
     pub fn of_digest(digest: [u8; 32]) -> [Self; 2] {
-        [0, 16].map(|first| {
-            let mut bytes = [Flags::DIGEST.0; HEADER_LEN];
-            let half = digest.iter().skip(first);
-            for (byte, of) in bytes.iter_mut().skip(1).zip(half) {
-                *byte = *of;
-            }
-            Self::parse(&bytes)
-        })
+        let (first, second) = digest.split_at(16);
+        [first, second].map(Self::of_half)
     }
 
-    /// Half of a digest, if this is such a block.
+    /// The block with the value of the next section of the file, of which there are at most
+    /// [`MAX_SECTIONS`], behind the digest.
+    pub fn of_section(value: SectionValue) -> Self {
+        Self::of_half(&value)
+    }
+
+    fn of_half(half: &[u8]) -> Self {
+        let mut bytes = [Flags::DIGEST.0; HEADER_LEN];
+        for (byte, of) in bytes.iter_mut().skip(1).zip(half) {
+            *byte = *of;
+        }
+        Self::parse(&bytes)
+    }
+
+    /// Half of a digest, or the value of a section, if this is such a block.
     pub(crate) fn half_digest(self) -> Option<u128> {
         let half = (u128::from(self.count) << 64) | u128::from(self.offset);
         (self.flags.0 == Flags::DIGEST.0).then_some(half)

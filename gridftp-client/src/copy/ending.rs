@@ -137,7 +137,7 @@ impl CopyState {
                 match error {
                     TransferError::Size { expected, got, .. } if got < expected => {}
                     TransferError::Size { .. } | TransferError::Changed { .. } => job.forget(),
-                    error if error.is_corrupt() => job.forget(),
+                    error if error.is_corrupt() => job.forget_different(),
                     _ => {}
                 }
                 (job.failures, job.failed_first)

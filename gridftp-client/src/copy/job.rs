@@ -63,6 +63,10 @@ pub(crate) struct FileJob {
     /// Whether the destination refused to go on with its bytes, so that the next attempt begins
     /// at the start.
     pub(crate) anew: bool,
+    /// Whether the held bytes of a copy that differed are those on which both ends agree.
+    pub(crate) agreed: bool,
+    /// Whether the destination is to be asked for those.
+    pub(crate) differed: bool,
     /// The hidden name of an upload until it is whole, once it has begun there.
     pub(crate) hidden: Option<FtpPath>,
     /// Whether the held bytes are those of an earlier run, so that a digest has to prove them.
@@ -196,6 +200,21 @@ impl FileJob {
     /// an attempt at once, without those that failed.
     pub(crate) fn resumes_at_once(&self) -> bool {
         self.failures == 1 && self.most > 0 && !self.stripes.told().is_empty()
+    }
+
+    /// Holds only the bytes on which both ends agree, of a copy that differs from its source in the
+    /// ranges `differing`.
+    pub(crate) fn agree(&mut self, differing: &RangeSet) {
+        differing.iter().for_each(|range| self.held.remove(range));
+        self.agreed = !self.held.is_empty();
+    }
+
+    /// Forgets the bytes of a copy that differs, but for those on which both ends agree.
+    pub(crate) fn forget_different(&mut self) {
+        if !std::mem::take(&mut self.agreed) {
+            self.forget();
+            self.differed = true;
+        }
     }
 
     /// Forgets the bytes of earlier attempts, of which nothing is kept.

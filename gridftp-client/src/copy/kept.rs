@@ -131,14 +131,30 @@ impl Copy<'_> {
         })
     }
 
+    /// Asks for the ranges that the server kept of a copy that differed: those on which both ends
+    /// agree.
+    pub(crate) async fn agreed(&self) -> RangeSet {
+        if !self.abilities.held || !self.whole {
+            return RangeSet::new();
+        }
+        held(self.ask_held()).await.unwrap_or_default()
+    }
+
+    fn ask_held(&self) -> Replies {
+        let path = self.path.clone();
+        self.control.send(Command::Site(SiteCommand::Held(path)))
+    }
+
     /// Asks how much of `original` is there; `None` when nothing can be relied on.
     pub(crate) async fn kept(&self, original: &Original<'_>) -> Option<Kept> {
         let (offset, length) = self.part;
         if self.abilities.held && self.whole {
-            let path = self.path.clone();
-            let held = self.control.send(Command::Site(SiteCommand::Held(path)));
+            let asked = self.ask_held();
             let algorithm = self.algorithm(original)?;
-            let bytes = beginning(held).await?.min(length);
+            let bytes = held(asked).await?.first_hole().min(length);
+            if bytes == 0 {
+                return None;
+            }
             let announce = self.awake(original.digest(algorithm, 0, None)).await?;
             return Some(Kept {
                 held: RangeSet::up_to(bytes),
@@ -180,10 +196,9 @@ impl Original<'_> {
     }
 }
 
-/// Number of bytes held from the start, if any.
-async fn beginning(mut held: Replies) -> Option<u64> {
-    let held = Marker::parse_held(&held.finish().await.ok()?).ok()?;
-    Some(held.first_hole()).filter(|bytes| *bytes > 0)
+/// The ranges that a server says it holds.
+async fn held(mut asked: Replies) -> Option<RangeSet> {
+    Marker::parse_held(&asked.finish().await.ok()?).ok()
 }
 
 async fn checksum(

@@ -141,8 +141,13 @@ impl Store {
     }
 
     /// Spares the file a second reading where it was hashed on arrival and has the announced digest.
+    /// Where it was not, the one that the sender told has to be its digest.
     fn prove(watch: &Watch, finish: &mut Finish) {
         let here = watch.file_digest();
+        if here.is_none() && finish.checksum.is_none() {
+            let told = watch.told_digest();
+            finish.checksum = told.map(|told| (ChecksumAlgorithm::Blake3, told));
+        }
         finish.checksum.take_if(|(algorithm, digest)| {
             let is_equal = |here: &String| here.eq_ignore_ascii_case(digest);
             *algorithm == ChecksumAlgorithm::Blake3 && here.as_ref().is_some_and(is_equal)
@@ -192,7 +197,9 @@ impl Store {
         let result = match result {
             Err(error) if error.is_corrupt() => {
                 let until = error.record_until();
-                self.record(sink, &RangeSet::new(), until).await;
+                let agreed = self.agreed(watch).shift_up(base).unwrap_or_default();
+                sink.note_groups(watch.take_groups());
+                self.record(sink, &agreed, until).await;
                 return Err(error);
             }
             result => result,
@@ -434,6 +441,17 @@ impl Store {
         let here = here.shift_up(base).unwrap_or_default();
         sink.note_groups(watch.take_groups());
         self.record(sink, &here, until).await
+    }
+
+    /// The bytes of a corrupt upload, in wire offsets, on which this end and the sender agree.
+    fn agreed(&self, watch: &Watch) -> RangeSet {
+        let Some(differing) = watch.differing().filter(|_| self.into.is_whole()) else {
+            return RangeSet::new();
+        };
+        let mut agreed = self.held.clone();
+        agreed.extend(&watch.received());
+        differing.iter().for_each(|range| agreed.remove(range));
+        agreed
     }
 
     /// Records exactly these ranges of a failed upload; says whether they are recorded in time.

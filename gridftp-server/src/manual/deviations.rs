@@ -100,9 +100,13 @@
 //!   `digest=n` in place of `tag=n` it is the digest of the whole file, with the bytes of earlier
 //!   transfers; an end that does not know those tells none. The sender of a file also sends it
 //!   ahead of its end-of-file mark, in two blocks with the descriptor 0x02 and 16 bytes of it each in
-//!   their count and offset fields. A store whose bytes have another digest fails with `426`, and
-//!   nothing of it is published or told by `SITE HELD`; bytes written into a file in place
-//!   (`digest=n,A`, `digest=n,E`, `in-place`) stay there.
+//!   their count and offset fields, and behind them in further such blocks the first 16 bytes of the
+//!   values of its sections: at most 1,024 parts of a power of two of bytes, at least 1,048,576, of
+//!   which each value is the BLAKE3 chaining value. A store whose bytes have another digest fails
+//!   with `426`, and is not published; `SITE HELD` tells the sections that agree, with which the
+//!   next store goes on. Bytes written into a file in place (`digest=n,A`, `digest=n,E`, `in-place`)
+//!   stay there. Where the server does not know its own digest, as after a restart without the
+//!   values of earlier bytes, it reads the file and compares it with the sender's.
 //! - `ERET` and `ESTO` have the modules `checksum` and `tar`, see [modules](super::modules), and
 //!   `FEAT` lists them. Another module is answered `504`; the Globus server answers `500`.
 //! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage

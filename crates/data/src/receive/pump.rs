@@ -231,6 +231,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                         job.watch.told(digest);
                         return Ok(Read::Some);
                     }
+                    Step::Section(value) => {
+                        job.watch.told_section(value);
+                        return Ok(Read::Some);
+                    }
                     Step::Eod { close } => return Ok(Read::End(self.over(close))),
                     Step::Retired => return Ok(Read::End(End::Gone)),
                     _ => {

@@ -145,13 +145,16 @@ fn end_of(step: Next) -> Option<Header> {
 }
 
 /// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
-/// bytes, where this end sends all of them to one receiver and knows it.
+/// bytes and the values of their sections, where this end sends all of them to one receiver and
+/// knows it.
 fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
-    let digest = total
-        .and_then(|total| watch.whole(total))
-        .filter(|_| end.announces() && !watch.is_cut());
+    let total = total.filter(|_| end.announces() && !watch.is_cut());
+    let digest = total.and_then(|total| watch.whole(total));
+    let sections = total.filter(|_| digest.is_some());
+    let sections = sections.map_or_else(Vec::new, |total| watch.sections(total));
     let digest = digest.into_iter().flat_map(Header::of_digest);
-    digest.chain([end]).flat_map(Header::to_bytes).collect()
+    let values = digest.chain(sections.into_iter().map(Header::of_section));
+    values.chain([end]).flat_map(Header::to_bytes).collect()
 }
 
 /// Fails if the file changed while it was read, so that the transfer does not end cleanly.

@@ -312,7 +312,6 @@ fn only_the_blocks_behind_its_tag_belong_to_a_transfer() {
 fn a_tagged_transfer_may_end_with_its_digest() {
     let of: [u8; 32] = std::array::from_fn(|n| 200 - n as u8);
     let digest = Header::of_digest(of).map(|half| block(half, b""));
-    let [first, second] = digest.clone();
     let tag = |tag| block(Header::of_tag(tag), b"");
     let (own, end) = (
         block(Header::data(0, 3), b"own"),
@@ -336,15 +335,30 @@ fn a_tagged_transfer_may_end_with_its_digest() {
     }
     let descriptor = 2;
     let refused = Err(BadBlockKind::ReservedBits { descriptor });
-    assert_eq!(
-        with(&[tag(7), first, second, own.clone()]),
-        refused,
-        "a second one"
-    );
+    // More of the kind are the values of sections.
+    let value = |number: usize| (number as u128).to_be_bytes();
+    let values = [1, 2].map(|number| block(Header::of_section(value(number)), b""));
+    let all = [&[tag(7), own.clone()], &digest[..], &values, &[end.clone()]].concat();
+    let mut told = expected.to_vec();
+    told.splice(2..2, [1, 2].map(|number| Seen::Section(value(number))));
+    assert_eq!(tagged(&all), Ok(told));
     assert_eq!(with(&[]), refused, "without a tag");
     let mut untagged = Conn::new(1);
     let wire = [own, digest.concat()].concat();
     assert!(untagged.take(&wire, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn a_peer_tells_no_more_sections_than_there_may_be() {
+    for (sections, is_taken) in [(MAX_SECTIONS, true), (MAX_SECTIONS + 1, false)] {
+        let mut conn = Conn::new(u64::MAX);
+        conn.deframer.expect(Some(7));
+        let digest = Header::of_digest([9; 32]);
+        let values = (0..sections).map(|_| Header::of_section([9; 16]));
+        let blocks = [Header::of_tag(7)].into_iter().chain(digest).chain(values);
+        let wire: Vec<u8> = blocks.flat_map(Header::to_bytes).collect();
+        assert_eq!(conn.take(&wire, &mut Vec::new()).is_ok(), is_taken);
+    }
 }
 
 #[test]

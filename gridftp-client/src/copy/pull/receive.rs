@@ -320,8 +320,13 @@ pub(super) async fn end(
             }));
         }
     };
+    if failure.error.is_corrupt()
+        && let Some(differing) = watch.differing()
+    {
+        job.agree(&differing);
+    }
     // The same open file goes on at the next attempt, or a later run with it.
-    if leaves_bytes(&failure.error) {
+    if leaves_bytes(&failure.error) || job.agreed {
         resume::keep(shared, job, &sink).await;
     }
     job.sink = Some(sink);

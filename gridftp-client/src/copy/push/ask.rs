@@ -94,6 +94,9 @@ impl Asker<'_> {
         };
         let path = local(&job.from);
         let original = Original::Here(path);
+        if std::mem::take(&mut job.differed) && self.mode == Mode::Extended {
+            job.held = copy.agreed().await;
+        }
         let kept = if self.mode == Mode::Extended {
             copy.told(&job.held, &original).await
         } else if same && job.begun && !job.anew && !shared.through_layers() {

@@ -21,7 +21,12 @@ pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
 
 impl Pair<'_> {
     /// The bytes of a file that the destination has: by its markers, or by its reply.
-    pub(super) async fn kept(&self, job: &FileJob, from: &FtpPath, to: &FtpPath) -> Option<Kept> {
+    pub(super) async fn kept(
+        &self,
+        job: &mut FileJob,
+        from: &FtpPath,
+        to: &FtpPath,
+    ) -> Option<Kept> {
         let copy = Copy {
             control: self.destination,
             abilities: self.abilities.1,
@@ -34,6 +39,9 @@ impl Pair<'_> {
             recalled: job.recalled,
             shared: self.shared,
         };
+        if std::mem::take(&mut job.differed) && self.mode == Mode::Extended {
+            job.held = copy.agreed().await;
+        }
         let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {
             copy.told(&job.held, &original).await
