@@ -25,7 +25,7 @@ use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
 use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
-use crate::data::{DataSide, Ends, FILE, Stacks};
+use crate::data::{DataSide, Ends, FILE, SentGroups, Stacks};
 use crate::grid::GridSession;
 use crate::nodes::{Front, NodeSide};
 use crate::owners::Owners;
@@ -87,6 +87,8 @@ pub(crate) struct Shared<D: Dsi> {
     parts: PartMemory,
     /// For data connections and the files they serve.
     pub(crate) descriptors: Descriptors,
+    /// Values of files that were sent in part.
+    pub(crate) sent: SentGroups,
     rules: Mutex<Rules>,
 }
 
@@ -282,6 +284,7 @@ impl<D: Dsi> Shared<D> {
             pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
             parts: PartMemory::new(config.part_memory as u64),
             descriptors: Descriptors::new(config.policy.max_data_descriptors),
+            sent: SentGroups::default(),
             rules: Mutex::new(rules),
             dsi,
             config,

@@ -43,7 +43,7 @@ impl Digest {
             Some(earlier) => earlier.is_some(),
             None => start <= from,
         };
-        let Earlier { tree, bytes } = earlier.flatten().unwrap_or_default();
+        let Earlier { tree, bytes, .. } = earlier.flatten().unwrap_or_default();
         *self = Self {
             of: Some((from, extent)),
             earlier: None,

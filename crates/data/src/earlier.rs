@@ -1,9 +1,9 @@
 //! `Earlier`: the values of bytes that an earlier attempt moved, for the digest of the whole file.
 
 use byte_ranges::{Range64, RangeSet};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use digest_tree::{GROUP, Piece, Tree};
-use gridftp_dsi::{GroupValue, Result, Sink};
+use gridftp_dsi::{GroupValue, Result, Sink, Source};
 
 /// Most bytes that are read again before a transfer goes on; a digest that needs more is not known.
 const MOST: u64 = 64 << 20;
@@ -17,6 +17,7 @@ const BLOCK: u64 = 256 << 10;
 pub struct Earlier {
     pub(crate) tree: Tree,
     pub(crate) bytes: u64,
+    is_known: bool,
 }
 
 impl Earlier {
@@ -40,6 +41,29 @@ impl Earlier {
         Some(Self::new(groups, held, read).await)
     }
 
+    /// The values of the ranges `held` of a source, which a transfer leaves out: `groups` are known,
+    /// and only the bytes at the ends of ranges are read. As for a sink the digest of the whole file
+    /// may not be known with it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives nothing and changes nothing.
+    pub async fn of_source<S: Source>(
+        source: &S,
+        groups: Vec<GroupValue>,
+        held: &RangeSet,
+    ) -> Self {
+        let read = async |offset, len| {
+            let bytes = source.read_at(offset, BytesMut::with_capacity(len)).await?;
+            Ok(bytes.freeze())
+        };
+        Self::new(groups, held, read).await
+    }
+
+    /// Says whether all its bytes are known, so that a transfer of the rest has a digest.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// The values of the ranges `held`, of which `groups` are known, and `read` gives the rest.
     async fn new<F>(
         groups: Vec<GroupValue>,
@@ -60,13 +84,17 @@ impl Earlier {
         }
         // They are recorded already.
         drop(tree.take_groups());
-        if rest.total() <= MOST
-            && let Err(error) = read_again(&mut tree, rest, read).await
-        {
+        let mut is_known = rest.total() <= MOST;
+        if is_known && let Err(error) = read_again(&mut tree, rest, read).await {
             tracing::debug!(%error, "the bytes of an earlier attempt cannot be read back");
+            is_known = false;
         }
         let bytes = held.total();
-        Self { tree, bytes }
+        Self {
+            tree,
+            bytes,
+            is_known,
+        }
     }
 }
 

@@ -32,12 +32,19 @@ mod tests;
 mod tree;
 
 pub use blake3::Hash;
+use byte_ranges::{Range64, RangeSet};
 pub use piece::Piece;
 pub use sections::{MAX_SECTIONS, section_length};
 pub use tree::{MAX_WAITING, Tree, Unknown};
 
 /// Bytes of a group, the unit of journals and of repairs.
 pub const GROUP: u64 = 1 << 20;
+
+/// The numbers of the groups that lie as a whole in the ranges `held`.
+pub fn groups_in(held: &RangeSet) -> RangeSet {
+    let whole = |range: Range64| Range64::new(range.start().div_ceil(GROUP), range.end() / GROUP);
+    held.iter().filter_map(whole).collect()
+}
 
 /// The chaining value of a subtree.
 pub type Value = [u8; blake3::OUT_LEN];

@@ -5,11 +5,12 @@ use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::BytesMut;
 use gridftp_dsi::types::Attribute;
-use gridftp_dsi::{Error, ErrorKind, Result, Source};
+use gridftp_dsi::{Error, ErrorKind, Result, Source, Version};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -18,10 +19,13 @@ use crate::attributes;
 use crate::blocking::{Work, run};
 use crate::error::Fault;
 use crate::root::must_be_file;
-use crate::stat::modified;
+use crate::stat::{changed, modified};
 
 /// Bytes read by one system call: small enough that clearing them warms the cache for the copy.
 const PIECE: usize = 128 * 1024;
+
+/// Seconds since the last change of a file from which on its times tell a further one.
+const SETTLED: i64 = 2;
 
 /// Most ranges of [`Source::data`]; everything behind them counts as data.
 const MAX_RANGES: usize = 65_536;
@@ -36,6 +40,7 @@ struct Inner {
     size: u64,
     modified: (i64, u32),
     mode: u32,
+    version: Option<Version>,
     /// Whether the file system supports reads without waiting (`RWF_NOWAIT`).
     at_once: AtomicBool,
     path: String,
@@ -78,6 +83,7 @@ impl FileSource {
             size,
             modified: modified(&stat),
             mode: stat.st_mode & 0o7777,
+            version: version(&stat),
             at_once,
             path,
         }))
@@ -168,6 +174,18 @@ pub(crate) fn extents(file: BorrowedFd<'_>, size: u64) -> Result<RangeSet, Errno
     Ok(data)
 }
 
+/// The version of a file; `None` for one that was changed just now, of which a further change may
+/// have the same time.
+fn version(stat: &Stat) -> Option<Version> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let age = i64::try_from(since.as_secs())
+        .ok()?
+        .checked_sub(stat.st_ctime)?;
+    let object = (stat.st_dev, stat.st_ino);
+    let size = u64::try_from(stat.st_size).ok()?;
+    (age >= SETTLED).then(|| Version::new(object, size, modified(stat), changed(stat)))
+}
+
 impl Source for FileSource {
     fn size(&self) -> u64 {
         self.0.size
@@ -207,6 +225,10 @@ impl Source for FileSource {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
             Err(errno) => Err(self.error("find data", errno)),
         }
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.0.version
     }
 
     async fn unchanged(&self) -> Result<()> {

@@ -34,6 +34,11 @@ pub(crate) fn modified(raw: &rustix::fs::Stat) -> (i64, u32) {
     (raw.st_mtime, u32::try_from(raw.st_mtime_nsec).unwrap_or(0))
 }
 
+/// Time of the last change of the file or its facts.
+pub(crate) fn changed(raw: &rustix::fs::Stat) -> (i64, u32) {
+    (raw.st_ctime, u32::try_from(raw.st_ctime_nsec).unwrap_or(0))
+}
+
 /// Times that set the modification time and keep the access time.
 pub(crate) fn timestamps((seconds, nanos): (i64, u32)) -> rustix::fs::Timestamps {
     rustix::fs::Timestamps {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use byte_ranges::{Range64, RangeSet};
-use digest_tree::{GROUP, Value};
+use digest_tree::{GROUP, Value, groups_in};
 use gridftp_dsi::GroupValue;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -78,7 +78,7 @@ impl Sums {
         };
         let length = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
         let all = Range64::new(0, length.div_ceil(SLOT as u64));
-        let count = |all| groups_of(held).clip(all);
+        let count = |all| groups_in(held).clip(all);
         let written = all.map_or_else(RangeSet::new, count);
         // The others are of bytes that the record does not name, and may arrive otherwise.
         ftruncate(&file, written.end() * SLOT as u64)?;
@@ -129,7 +129,7 @@ impl Sums {
         }
         // Before values are taken: a write that finds none waiting looks them up on disk.
         self.any.store(true, Ordering::Release);
-        let whole = groups_of(held);
+        let whole = groups_in(held);
         let mut new: Vec<GroupValue> = Vec::new();
         self.waiting().retain(|number, value| {
             let is_held = whole.contains(*number);
@@ -161,7 +161,7 @@ impl Sums {
     /// The values of the groups in `held` that are recorded or wait for that.
     pub(crate) fn values(&self, inode: u64, held: &RangeSet) -> Result<Vec<GroupValue>, Errno> {
         let state = self.state();
-        let whole = groups_of(held);
+        let whole = groups_in(held);
         let waiting = self.waiting();
         let waiting_held = waiting
             .iter()
@@ -224,12 +224,6 @@ impl Sums {
         written.remove(forgotten);
         Ok(())
     }
-}
-
-/// The numbers of the groups that lie in `held` as a whole.
-fn groups_of(held: &RangeSet) -> RangeSet {
-    let whole = |range: Range64| Range64::new(range.start().div_ceil(GROUP), range.end() / GROUP);
-    held.iter().filter_map(whole).collect()
 }
 
 fn numbers(first: u64, count: u64) -> RangeSet {

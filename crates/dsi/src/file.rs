@@ -46,6 +46,11 @@ pub trait Source: Send + Sync + 'static {
         async { Ok(None) }
     }
 
+    /// The version of the object that was opened, if the backend tells versions apart.
+    fn version(&self) -> Option<Version> {
+        None
+    }
+
     /// Checks that size and modification time are those at the time of opening. An object may lose
     /// its name meanwhile, also to another object.
     ///
@@ -53,6 +58,34 @@ pub trait Source: Send + Sync + 'static {
     /// [`ErrorKind::Changed`] when they differ.
     fn unchanged(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
+    }
+}
+
+/// The version of an object: of two sources with the same one the bytes are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    object: (u64, u64),
+    size: u64,
+    modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl Version {
+    /// The version of an object, by the number of its storage and its own in that, its size in bytes,
+    /// and the times of its last write and of the last change of its facts: seconds since 1970 and
+    /// nanoseconds.
+    pub const fn new(
+        object: (u64, u64),
+        size: u64,
+        modified: (i64, u32),
+        changed: (i64, u32),
+    ) -> Self {
+        Self {
+            object,
+            size,
+            modified,
+            changed,
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub mod types;
 pub use dsi::Dsi;
 pub use erased::{BoxListing, BoxSink, BoxSource, DynDsi};
 pub use error::{Error, ErrorKind, Result};
-pub use file::{Finish, GroupValue, Listing, Sink, Source};
+pub use file::{Finish, GroupValue, Listing, Sink, Source, Version};
 pub use memory::Memory;
 pub use mounts::{Mount, Mounts};
 pub use shares::{Budget, Place, Shares};

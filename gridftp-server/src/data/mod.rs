@@ -6,6 +6,7 @@ mod mover;
 mod protect;
 mod reporter;
 mod retrieve;
+mod sent;
 mod side;
 mod stacks;
 mod store;
@@ -24,6 +25,7 @@ pub(crate) use self::modules::Digest;
 pub(crate) use self::mover::{Context, FILE, Moved, Mover, take_file};
 pub(crate) use self::protect::{DataLayer, DataTls};
 pub(crate) use self::reporter::{Consent, Reporter, StripeBytes, every, tenths, tick};
+pub(crate) use self::sent::SentGroups;
 pub(crate) use self::side::Side;
 pub(crate) use self::stacks::Stacks;
 #[cfg(test)]

@@ -1,14 +1,38 @@
 //! RETR, ERET and listings: from the storage to the client.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use byte_ranges::RangeSet;
 use ftp_proto::types::ListForm;
 use ftp_wire::command::Type;
-use gridftp_data::{Chunks, SendPlan};
-use gridftp_dsi::{Dsi, DsiPath, Source as _};
+use ftp_wire::receipt::Extent;
+use gridftp_data::{Chunks, Earlier, SendPlan};
+use gridftp_dsi::{Dsi, DsiPath, Source, Version};
 
-use super::{Buffers, Mover};
+use super::{Buffers, Mover, every};
 use crate::error::Error;
 use crate::listing::Lister;
+
+/// Smallest file, in bytes, of which the values are kept when a transfer breaks off: those of a
+/// smaller one are read again.
+const WORTH: u64 = 64 << 20;
+
+/// Time between two notes of the values of a file that is sent.
+const NOTING: Duration = Duration::from_secs(1);
+
+/// Runs `sending`, and calls `note` at intervals meanwhile.
+async fn noted<T, N>(sending: impl Future<Output = T>, note: impl Fn() -> N) -> T {
+    let mut ticker = every(NOTING);
+    let mut sending = pin!(sending);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut sending => return done,
+            _ = ticker.tick() => drop(note()),
+        }
+    }
+}
 
 impl<D: Dsi> Mover<'_, D> {
     /// Sends a file, or a region of it, less the ranges that the client holds; returns the bytes
@@ -51,19 +75,46 @@ impl<D: Dsi> Mover<'_, D> {
             // The region lies within the file, so moving its ranges cannot overflow.
             ranges = ranges.shift_up(base).unwrap_or_default();
         }
-        if !held.is_empty() {
+        let version = match region {
+            None => self.go_on_digest(&source, held).await?,
+            Some(_) => None,
+        };
+        if version.is_none() && !held.is_empty() {
             self.context.watch.go_on(None);
         }
         let plan = self.plan(self.context.channel.ty, ranges);
         let plan = plan.base(base).stripe(self.stripe);
-        let sending = self.side.channel.send(&source, &plan, self.context.watch);
+        let (watch, sent) = (self.context.watch, &self.context.shared.sent);
+        let sending = self.side.channel.send(&source, &plan, watch);
+        let note = || version.map(|version| sent.note(version, watch.take_groups()));
+        let sending = noted(sending, note);
         let recorded = |_| std::future::ready(Ok(()));
-        let sent = self
-            .context
-            .reporter
-            .run(self.context.watch, sending, recorded)
-            .await?;
-        Ok(sent.bytes)
+        let done = self.context.reporter.run(watch, sending, recorded).await;
+        note();
+        if let (Some(version), true) = (version, done.is_ok()) {
+            sent.forget(version);
+        }
+        Ok(done?.bytes)
+    }
+
+    /// Has the digest of a tagged transfer count the ranges `held`, which it leaves out. Gives the
+    /// version of the file where its values are kept for the case that this transfer breaks off.
+    async fn go_on_digest<S: Source>(
+        &mut self,
+        source: &S,
+        held: &RangeSet,
+    ) -> Result<Option<Version>, Error> {
+        let context = &mut self.context;
+        let proves = context.tag.is_some_and(|tag| tag.extent == Extent::Whole);
+        let version = source.version().filter(|_| proves);
+        let Some(version) = version.filter(|_| source.size() >= WORTH) else {
+            return Ok(None);
+        };
+        let groups = context.shared.sent.of(version, held);
+        let earlier = async { Ok::<_, Error>(Earlier::of_source(source, groups, held).await) };
+        let earlier = context.reporter.run_patiently(earlier).await?;
+        context.watch.go_on(Some(earlier));
+        Ok(Some(version))
     }
 
     /// Sends a listing; returns the bytes sent.

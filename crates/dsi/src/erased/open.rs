@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use super::BoxResult;
 use crate::capability::{ChecksumAlgorithm, WriteModel};
 use crate::error::Result;
-use crate::file::{Finish, GroupValue, Listing, Sink, Source};
+use crate::file::{Finish, GroupValue, Listing, Sink, Source, Version};
 use crate::types::Stat;
 
 /// Any [`Source`] in a box.
@@ -30,6 +30,7 @@ trait DynSource: Send + Sync {
     fn lend_dyn(&self, offset: u64, len: u64) -> BoxResult<'_, Bytes>;
     fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>>;
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
+    fn version_dyn(&self) -> Option<Version>;
     fn unchanged_dyn(&self) -> BoxResult<'_, ()>;
 }
 
@@ -56,6 +57,10 @@ impl<S: Source> DynSource for S {
 
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>> {
         Box::pin(self.data())
+    }
+
+    fn version_dyn(&self) -> Option<Version> {
+        self.version()
     }
 
     fn unchanged_dyn(&self) -> BoxResult<'_, ()> {
@@ -97,6 +102,10 @@ impl Source for BoxSource {
 
     fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {
         self.0.data_dyn()
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.0.version_dyn()
     }
 
     fn unchanged(&self) -> impl Future<Output = Result<()>> + Send {

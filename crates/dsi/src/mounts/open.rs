@@ -12,7 +12,7 @@ use super::told;
 use crate::capability::{ChecksumAlgorithm, WriteModel};
 use crate::erased::BoxListing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::{Finish, GroupValue, Listing, Sink, Source};
+use crate::file::{Finish, GroupValue, Listing, Sink, Source, Version};
 use crate::types::{DsiPath, Stat};
 
 /// A source or a sink, and its path in the tree.
@@ -52,6 +52,10 @@ impl<S: Source> Source for Placed<S> {
 
     async fn data(&self) -> Result<Option<RangeSet>> {
         told(self.object.data().await, &self.path)
+    }
+
+    fn version(&self) -> Option<Version> {
+        self.object.version()
     }
 
     async fn unchanged(&self) -> Result<()> {

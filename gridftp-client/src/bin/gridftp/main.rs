@@ -61,7 +61,9 @@ fn main() -> ExitCode {
         Command::Cat(args) => run(&args.common, async |work| bytes::cat(args, work).await),
         Command::Head(args) => run(&args.common, async |work| bytes::head(args, work).await),
         Command::Mkdir(args) => run(&args.common, async |work| change::mkdir(args, work).await),
-        Command::Rm(args) => run(&args.common, async |work| change::rm(args, work).await),
+        Command::Rm(args) => run(&args.common, async |work| {
+            Box::pin(change::rm(args, work)).await
+        }),
         Command::Mv(args) => run(&args.common, async |work| change::mv(args, work).await),
         Command::Ln(args) => run(&args.common, async |work| change::ln(args, work).await),
         Command::Chmod(args) => run(&args.common, async |work| change::chmod(args, work).await),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ftp_wire::command::{Command, Mode, Restart, Tag};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Extent;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::{Abilities, Tags};
@@ -110,17 +111,19 @@ impl Asker<'_> {
             look: look(),
             needed,
         });
-        let (beside, optional) = match (tag, job.held.is_empty()) {
-            (Some(_), true) => (None, None),
-            // Where an end does not know the bytes that are held, its receipt has no digest.
-            (Some(_), false) => (shared.without_receipt(&[(control, self.abilities)]), None),
+        let optional = match tag {
+            // Where an end does not know the bytes that are held, its receipt has no digest, and
+            // the file is asked for it then.
+            Some(_) => None,
             // Some servers refuse commands while they send.
-            (None, _) if self.mode == Mode::Stream => (None, None),
-            (None, _) => (None, self.beside(job.facts.size)),
+            None if self.mode == Mode::Stream => None,
+            None => self.beside(job.facts.size),
         };
         // Size and time alone do not tell whether an earlier run has read the same bytes.
-        let recalled = job.recalled.then(|| proof(self.abilities)).flatten();
-        let needed_digest = self.algorithm.or(recalled).or(beside);
+        let proves = tag.is_some_and(|tag| tag.extent == Extent::Whole);
+        let recalled = job.recalled && !proves;
+        let recalled = recalled.then(|| proof(self.abilities)).flatten();
+        let needed_digest = self.algorithm.or(recalled);
         let checksum =
             DigestQuery::send(control, needed_digest, optional, self.part(), from.clone());
         let attributes = shared.ask_attributes((control, self.abilities), from);
