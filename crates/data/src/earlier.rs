@@ -6,7 +6,7 @@ use digest_tree::{GROUP, Piece, Tree};
 use gridftp_dsi::{GroupValue, Result, Sink, Source};
 
 /// Most bytes that are read again before a transfer goes on; a digest that needs more is not known.
-const MOST: u64 = 64 << 20;
+const MOST: u64 = 256 << 20;
 
 /// Bytes read at once.
 const BLOCK: u64 = 256 << 10;

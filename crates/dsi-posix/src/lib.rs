@@ -31,6 +31,7 @@ mod complete;
 mod copy;
 mod expire;
 mod first;
+mod group_file;
 mod in_place;
 mod index;
 mod journal;
@@ -57,6 +58,7 @@ pub mod sink;
 
 pub use backend::Posix;
 pub use file::FileSource;
+pub use group_file::GroupFile;
 pub use journal::Origin;
 pub use listing::DirListing;
 pub use sink::FileSink;

@@ -87,6 +87,23 @@ impl Version {
             changed,
         }
     }
+
+    /// Its parts in order, big-endian, from which a record tells it again.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let Self {
+            object: (storage, number),
+            size,
+            modified,
+            changed,
+        } = self;
+        let numbers = [storage, number, size].into_iter();
+        let times = [modified, changed]
+            .into_iter()
+            .flat_map(|(seconds, nanos)| {
+                [seconds.to_be_bytes(), u64::from(nanos).to_be_bytes()].concat()
+            });
+        numbers.flat_map(u64::to_be_bytes).chain(times).collect()
+    }
 }
 
 /// The number of an aligned group of 1 MiB of a file, and its BLAKE3 chaining value.

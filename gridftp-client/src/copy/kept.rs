@@ -43,6 +43,17 @@ pub(crate) struct Kept {
     pub(crate) after: Option<ChecksumAlgorithm>,
 }
 
+impl Kept {
+    /// Takes bytes that the digest of the transfer proves; `None` for none.
+    pub(crate) fn of_proven(held: &RangeSet) -> Option<Self> {
+        (!held.is_empty()).then(|| Self {
+            held: held.clone(),
+            announce: None,
+            after: None,
+        })
+    }
+}
+
 /// The place of the source.
 pub(crate) enum Original<'a> {
     /// A file of this machine.

@@ -13,8 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use byte_ranges::RangeSet;
 use ftp_wire::path::FtpPath;
+use gridftp_dsi::Version;
 use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::types::ChecksumAlgorithm;
+use gridftp_dsi_posix::GroupFile;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -23,6 +25,9 @@ use super::{lock, run_record};
 use crate::partials::OLD;
 
 const TITLE: &str = "gridftp-upload 1";
+
+/// End of the name of the values beside a note.
+const VALUES: &str = "values";
 
 /// Largest note, in bytes.
 const MAX_LEN: u64 = 1 << 20;
@@ -88,6 +93,16 @@ impl Note {
         opened.await.ok()?
     }
 
+    /// Opens the values of the groups of this version of the source, for its digest in a later run.
+    pub(crate) async fn values(&self, version: Version) -> Option<GroupFile> {
+        let path = self.path.with_extension(VALUES);
+        let mut hasher = Hasher::new(ChecksumAlgorithm::Sha256)?;
+        hasher.update(&version.to_bytes());
+        let version = u64::from_str_radix(hasher.finish().get(..16)?, 16).ok()?;
+        let opened = tokio::task::spawn_blocking(move || GroupFile::open(&path, version));
+        opened.await.ok()?.ok()
+    }
+
     /// Writes the state of the upload, on a blocking thread; of several states at once the last.
     pub(crate) fn write(&self, upload: Upload) {
         let waits = lock(&self.shared.next).replace(upload).is_some();
@@ -115,6 +130,7 @@ impl Note {
 
     /// Removes the note, before the program may end.
     pub(crate) fn remove(self) {
+        let _ = std::fs::remove_file(self.path.with_extension(VALUES));
         // A state that waits to be written goes to a file without a name.
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "the note of an upload stays");

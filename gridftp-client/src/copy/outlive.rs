@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use byte_ranges::RangeSet;
-use tokio::time::timeout;
+use gridftp_data::{Earlier, Watch};
+use gridftp_dsi::{Source as _, Version};
+use gridftp_dsi_posix::{FileSource, GroupFile};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::job::FileJob;
 use super::lock;
@@ -19,6 +22,8 @@ use crate::progress::Event;
 
 /// Shortest time between two states of a note.
 const EVERY: Duration = Duration::from_secs(1);
+/// Time between two writes of the values of a source.
+const KEEPING: Duration = Duration::from_millis(250);
 /// Longest wait for the file system of the notes.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -27,6 +32,8 @@ const OPENING: Duration = Duration::from_secs(10);
 pub(crate) struct Noted {
     note: Note,
     upload: Upload,
+    /// The values of the groups of the source that were sent.
+    values: Option<(Version, GroupFile)>,
     /// Whether it was told that the file goes on with the bytes of an earlier run.
     is_told: bool,
     /// Time of the last state that was written.
@@ -42,7 +49,54 @@ pub(crate) fn leaves_bytes(error: &TransferError) -> bool {
     }
 }
 
+/// Runs the transfer `work` of a source, and keeps the values of what it sends.
+pub(crate) async fn noted<T>(
+    values: Option<GroupFile>,
+    watch: &Watch,
+    work: impl Future<Output = T>,
+) -> T {
+    let Some(values) = values else {
+        return work.await;
+    };
+    let keeping = async {
+        let mut ticks = interval(KEEPING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = values.note(watch.take_groups()).await {
+                tracing::debug!(%error, "the values of a source are not kept");
+            }
+        }
+    };
+    let done = tokio::select! {
+        biased;
+        done = work => done,
+        never = keeping => match never {},
+    };
+    // For another attempt.
+    let _ = values.note(watch.take_groups()).await;
+    done
+}
+
 impl FileJob {
+    /// The file for the values of the groups of the source, where it is to have one.
+    pub(crate) fn values(&self) -> Option<GroupFile> {
+        let (_, values) = self.note.as_ref()?.values.as_ref()?;
+        Some(values.clone())
+    }
+
+    /// The values of the held ranges of the `source` of an upload that has a note, of which the last
+    /// ones alone are read again.
+    pub(crate) async fn earlier(&mut self, source: &FileSource) -> Option<Earlier> {
+        let (noted, version) = (self.note.as_mut()?, source.version()?);
+        if noted.values.as_ref().is_none_or(|(of, _)| *of != version) {
+            let values = timeout(OPENING, noted.note.values(version)).await;
+            noted.values = Some((version, values.ok()??));
+        }
+        let groups = self.values()?.values(&self.held).await.ok()?;
+        Some(Earlier::of_source(source, groups, &self.held).await)
+    }
+
     /// Notes the hidden name and the held ranges of the upload, at most once a second.
     pub(crate) fn note_state(&mut self) {
         let is_due = |noted: &&mut Noted| {
@@ -138,6 +192,7 @@ impl CopyState {
         job.note = Some(Noted {
             note,
             upload,
+            values: None,
             is_told,
             last,
         });

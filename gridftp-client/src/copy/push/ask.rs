@@ -5,6 +5,8 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use ftp_wire::command::{Command, Mode, Restart, Spot};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Extent;
+use gridftp_data::Earlier;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
@@ -92,12 +94,19 @@ impl Asker<'_> {
             recalled: job.recalled,
             shared,
         };
-        let path = local(&job.from);
-        let original = Original::Here(path);
         if std::mem::take(&mut job.differed) && self.mode == Mode::Extended {
             job.held = copy.agreed().await;
         }
-        let kept = if self.mode == Mode::Extended {
+        let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
+        let earlier = match proves {
+            true => job.earlier(&source).await,
+            false => None,
+        };
+        let path = local(&job.from);
+        let original = Original::Here(path);
+        let kept = if earlier.as_ref().is_some_and(Earlier::is_known) {
+            Kept::of_proven(&job.held)
+        } else if self.mode == Mode::Extended {
             copy.told(&job.held, &original).await
         } else if same && job.begun && !job.anew && !shared.through_layers() {
             copy.kept(&original).await
@@ -118,6 +127,7 @@ impl Asker<'_> {
             part: (offset, length),
             kept,
             digest,
+            earlier,
         })
     }
 
@@ -171,6 +181,7 @@ impl Asker<'_> {
         Asked {
             taken,
             source: prepared.source,
+            earlier: prepared.earlier,
             ranges,
             base: offset,
             rest: how.rest,
@@ -221,6 +232,8 @@ struct Prepared {
     kept: Option<Kept>,
     /// Digest that is announced to the server.
     digest: Option<Digest>,
+    /// The values of the source's bytes that the server has, for the digest of a tagged store.
+    earlier: Option<Earlier>,
 }
 
 /// The way a store continues behind the server's bytes.

@@ -13,7 +13,7 @@ use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::{Code, Reply};
-use gridftp_data::{DataChannel, Watch};
+use gridftp_data::{DataChannel, Earlier, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 use tokio::sync::{Mutex, mpsc};
@@ -57,6 +57,7 @@ const ANNOUNCED: u64 = 16 << 20;
 struct Asked {
     taken: Taken,
     source: FileSource,
+    earlier: Option<Earlier>,
     /// Bytes of the source that are sent, in its own offsets.
     ranges: RangeSet,
     base: u64,

@@ -3,6 +3,7 @@
 use ftp_wire::command::{Mode, Type};
 use gridftp_data::{DataChannel, SendPlan};
 
+use crate::copy::outlive::noted;
 use crate::copy::{Stop, lock};
 use crate::error::TransferError;
 use crate::explain::Way;
@@ -66,8 +67,10 @@ impl Push<'_> {
             .base(asked.base)
             .tag(asked.tag);
         let watch = shared.watch(Way::Upload);
-        if asked.resumes {
-            watch.go_on(None);
+        let earlier = asked.earlier.take();
+        let values = earlier.as_ref().and_then(|_| asked.taken.file().values());
+        if asked.resumes || earlier.is_some() {
+            watch.go_on(earlier);
         }
         // Connections that were reset are replaced by others.
         tokio::select! {
@@ -78,6 +81,7 @@ impl Push<'_> {
         let data = Box::pin(channel.send(&asked.source, &plan, &watch));
         let note = |reply: &_| note_marker(&mut asked.taken, reply);
         let work = asked.transfer.pass(&watch, data, note);
+        let work = noted(values, &watch, work);
         let passed = shared.watched(control, &watch, work).await;
         let job = asked.taken.file_mut();
         job.placed |= passed.is_ok() || watch.bytes() >= size;
