@@ -182,10 +182,12 @@
 //!
 //! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
 //! MODE E transfer while they pass (`Digest` in `FEAT`), and the sender tells its digest on the data
-//! channel: the receiver publishes nothing that differs, and the file is copied again. A part
+//! channel: the receiver publishes nothing that differs. Behind the digest go the values of at most
+//! 1,024 sections of the file, so that only those which differ are sent again. A part
 //! written into a file that exists is there at once. Behind a transfer in MODE S, through a front
-//! end, over several stripes, or that continued an earlier one, the stored files are read again
-//! for their digests, where both ends know BLAKE3 and the server does not refuse.
+//! end, over several stripes, or that continued an earlier one of which an end does not know the
+//! values, the stored files are read again for their digests, where both ends know BLAKE3 and the
+//! server does not refuse.
 //!
 //! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
 //! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;
@@ -220,13 +222,16 @@
 //! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is
 //! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
 //! its bytes are synced. The next run reads back the ends of the ranges alone; a value that is wrong has
-//! the whole file read, and copied again where it differs. The server reads all of its file. Bytes that
+//! its section copied again. The server keeps the values of what it has sent in memory, for 512 GiB of
+//! all files together, and reads all of a file where it has not. Bytes that
 //! change on the medium between two runs are found by [`Verify::Disk`](options::Verify::Disk).
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
 //! destination: our server keeps them apart, at others they are under the hidden name of below. A
 //! note of this machine ([`CopyOptions::notes`]) names the version of the source, that hidden name
-//! and the ranges of the restart markers; one run at a time has it locked. The next run continues
+//! and the ranges of the restart markers; one run at a time has it locked. Beside it are the values
+//! of the source's complete MiB that were sent, which are of use while no time of the source changes:
+//! with them an upload to our server does not read those again. The next run continues
 //! where the server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by that of the stored bytes (`CKSM`) elsewhere; a server without digests begins
 //! anew. [`partials`] tells what is kept and removes it; what nobody continues for a week is removed
