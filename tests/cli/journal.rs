@@ -25,7 +25,7 @@ const SLOT: usize = 36;
 const FEW: u64 = 16 << 20;
 
 /// Seconds since the last change of a file from which on its times tell a further one.
-const SETTLED: u64 = 3;
+const SETTLED: u64 = 61;
 
 /// Time between two looks for a record.
 const LOOK: Duration = Duration::from_millis(5);
@@ -92,7 +92,12 @@ fn settled_file(dir: &Tree) -> Result<()> {
 
 /// Kills a download over several connections once it has a record; returns the relay and the URL.
 fn killed_download(bed: &Bed) -> Result<(Relay, String)> {
-    settled_file(&bed.there)?;
+    bed.there.file("file", SIZE, 7)?;
+    kill_download(bed)
+}
+
+/// As [`killed_download`], of a file that is there.
+fn kill_download(bed: &Bed) -> Result<(Relay, String)> {
     // Slow enough that it does not end before the first record.
     let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
     let url = bed.server.url_at(relay.addr(), "file");
@@ -106,7 +111,8 @@ fn killed_download(bed: &Bed) -> Result<(Relay, String)> {
 #[test]
 fn a_killed_download_reads_the_ends_of_ranges_again() -> Result<()> {
     let bed = Bed::new()?;
-    let (_relay, url) = killed_download(&bed)?;
+    settled_file(&bed.there)?;
+    let (_relay, url) = kill_download(&bed)?;
     let before = bytes_read(bed.server.pid())?;
     let (read, said) = reads(&bed, &["-p", "4", &url, "file"])?;
     ensure!(said.contains("file: continuing at"), "{said}");
@@ -123,9 +129,9 @@ fn a_killed_download_reads_the_ends_of_ranges_again() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_value_has_its_group_sent_again() -> Result<()> {
+fn a_wrong_value_has_the_whole_file_read() -> Result<()> {
     let bed = Bed::new()?;
-    let (relay, url) = killed_download(&bed)?;
+    let (_relay, url) = killed_download(&bed)?;
     // A slot with a value that another content would have, and its checksum.
     let sums = File::options()
         .read(true)
@@ -139,13 +145,9 @@ fn a_wrong_value_has_its_group_sent_again() -> Result<()> {
     let sum = crc32c(&parts.concat());
     slot[32..].copy_from_slice(&sum.to_le_bytes());
     sums.write_all_at(&slot, 0)?;
-    let before = relay.passed();
-    let (_, said) = reads(&bed, &["-p", "4", &url, "file"])?;
-    ensure!(said.contains("BLAKE3"), "{said}");
-    bed.same("file", "file")?;
-    let passed = relay.passed() - before;
-    ensure!(passed < SIZE - (30 << 20), "{passed} bytes pass: {said}");
-    Ok(())
+    let (read, said) = reads(&bed, &["-p", "4", &url, "file"])?;
+    ensure!(read > SIZE, "{read} bytes are read: {said}");
+    bed.same("file", "file")
 }
 
 #[test]

@@ -420,3 +420,38 @@ fn a_flipped_bit_in_the_local_partial_file_is_found_by_verify() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn two_runs_at_once_to_one_name_both_end_well() -> Result<()> {
+    const LARGE: u64 = 80 << 20;
+    for up in [true, false] {
+        let bed = Bed::new()?;
+        let tree = if up { &bed.here } else { &bed.there };
+        tree.file("file", LARGE, 5)?;
+        let relay = Relay::paced(bed.server.addr(), Break::Never, 40_000_000)?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        let ends = if up { ["file", &url] } else { [&url, "file"] };
+        let start = || {
+            let mut copy = command(&bed.here, &ends)?;
+            let copy = copy.stdin(Stdio::null()).stdout(Stdio::null());
+            Ok::<_, anyhow::Error>(copy.stderr(Stdio::piped()).spawn()?)
+        };
+        let first = start()?;
+        // Both are under way, and the first has its note and its records.
+        relay.wait_until_passed(LARGE / 2)?;
+        let second = start()?;
+        for copy in [first, second] {
+            let output = copy.wait_with_output()?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(output.status.success(), "{said}");
+        }
+        bed.same("file", "file")?;
+        for dir in [&bed.here, &bed.there] {
+            ensure!(dir.names("")? == ["file"], "{:?}", dir.names("")?);
+        }
+        let notes = std::fs::read_dir(bed.here.path(".local/state/gridftp/uploads"));
+        let notes: Vec<_> = notes.into_iter().flatten().flatten().collect();
+        ensure!(notes.is_empty(), "{notes:?}");
+    }
+    Ok(())
+}

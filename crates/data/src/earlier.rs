@@ -84,11 +84,15 @@ impl Earlier {
         }
         // They are recorded already.
         drop(tree.take_groups());
-        let mut is_known = rest.total() <= MOST;
-        if is_known && let Err(error) = read_again(&mut tree, rest, read).await {
+        let is_read = match rest.total() {
+            0..=MOST => read_again(&mut tree, rest, read).await,
+            _ => Ok(false),
+        };
+        let is_read = is_read.unwrap_or_else(|error| {
             tracing::debug!(%error, "the bytes of an earlier attempt cannot be read back");
-            is_known = false;
-        }
+            false
+        });
+        let is_known = is_read && !tree.is_lost();
         let bytes = held.total();
         Self {
             tree,
@@ -98,12 +102,12 @@ impl Earlier {
     }
 }
 
-/// Adds the ranges `rest` to the tree.
+/// Adds the ranges `rest` to the tree; says whether all of them are there.
 async fn read_again<F>(
     tree: &mut Tree,
     mut rest: RangeSet,
     read: impl Fn(u64, usize) -> F,
-) -> Result<()>
+) -> Result<bool>
 where
     F: Future<Output = Result<Bytes>>,
 {
@@ -112,8 +116,8 @@ where
         let block = read(next.start(), len).await?;
         tree.insert(Piece::of(next.start(), &block));
         if block.len() < len {
-            break;
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }

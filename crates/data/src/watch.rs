@@ -72,8 +72,8 @@ pub struct Watch {
     /// Whether to skip the rest of the file.
     cut: AtomicBool,
     digest: Mutex<Digest>,
-    /// The digest and the values of sections that the sender of the data told on the data channel.
-    told: Mutex<Option<([u8; 32], Vec<SectionValue>)>>,
+    /// The digest that the sender of the data told on the data channel.
+    told: Mutex<Option<Told>>,
 }
 
 impl Default for Watch {
@@ -269,6 +269,35 @@ impl Watch {
         self.digest().take_groups()
     }
 
+    /// Runs the transfer `work`, and hands the values of the groups that it completes to `take`, `every`
+    /// so often and at its end.
+    ///
+    /// # Cancel safety
+    /// As `work`; values that were not handed out are still to be [taken](Self::take_groups).
+    pub async fn with_groups<T, F>(
+        &self,
+        every: Duration,
+        work: impl Future<Output = T>,
+        take: impl Fn(Vec<GroupValue>) -> F,
+    ) -> T
+    where
+        F: Future<Output = ()>,
+    {
+        let taking = async {
+            loop {
+                tokio::time::sleep(every).await;
+                take(self.take_groups()).await;
+            }
+        };
+        let done = tokio::select! {
+            biased;
+            done = work => done,
+            never = taking => match never {},
+        };
+        take(self.take_groups()).await;
+        done
+    }
+
     /// The BLAKE3 digest of the whole file after a transfer that proves all bytes
     /// ([`Extent::Whole`](ftp_wire::receipt::Extent::Whole)), where it is known; in lower-case
     /// hexadecimal.
@@ -355,25 +384,26 @@ impl Watch {
 
     /// Notes the digest that the sender told.
     pub(crate) fn told(&self, digest: [u8; 32]) {
-        *self.lock_told() = Some((digest, Vec::new()));
+        let sections = Vec::new();
+        *self.lock_told() = Some(Told { digest, sections });
     }
 
     /// Notes the value of the next section that the sender told, of at most as many as there are.
     pub(crate) fn told_section(&self, value: SectionValue) {
-        if let Some((_, sections)) = &mut *self.lock_told()
-            && sections.len() < MAX_SECTIONS
+        if let Some(told) = &mut *self.lock_told()
+            && told.sections.len() < MAX_SECTIONS
         {
-            sections.push(value);
+            told.sections.push(value);
         }
     }
 
-    fn lock_told(&self) -> MutexGuard<'_, Option<([u8; 32], Vec<SectionValue>)>> {
+    fn lock_told(&self) -> MutexGuard<'_, Option<Told>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compares the data that arrived with the digest that its sender told.
     pub(crate) fn compare(&self) -> Result<()> {
-        let told = self.lock_told().as_ref().map(|(digest, _)| *digest);
+        let told = self.lock_told().as_ref().map(|told| told.digest);
         match (told, self.whole(self.bytes())) {
             (Some(sent), Some(here)) if sent != here => Err(Error::corrupt(sent, here)),
             _ => Ok(()),
@@ -384,8 +414,8 @@ impl Watch {
     /// hexadecimal.
     pub fn told_digest(&self) -> Option<String> {
         let told = self.lock_told();
-        let (digest, _) = told.as_ref()?;
-        Some(Hash::from(*digest).to_string())
+        let digest = told.as_ref()?.digest;
+        Some(Hash::from(digest).to_string())
     }
 
     /// The ranges of the file, in wire offsets, in which a copy that failed as
@@ -393,7 +423,7 @@ impl Watch {
     /// `None` where the sender told too little.
     pub fn differing(&self) -> Option<RangeSet> {
         let told = self.lock_told();
-        let (_, sections) = told.as_ref()?;
+        let sections = &told.as_ref()?.sections;
         self.digest().differing(self.bytes(), sections)
     }
 
@@ -437,6 +467,13 @@ impl Watch {
     pub(crate) fn arrived(&self) -> MutexGuard<'_, Gather> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The digest of the whole file, and the values of its sections, as its sender computed them.
+#[derive(Debug)]
+struct Told {
+    digest: [u8; 32],
+    sections: Vec<SectionValue>,
 }
 
 /// A read or a write of the storage in progress.

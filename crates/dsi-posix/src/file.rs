@@ -24,8 +24,9 @@ use crate::stat::{changed, modified};
 /// Bytes read by one system call: small enough that clearing them warms the cache for the copy.
 const PIECE: usize = 128 * 1024;
 
-/// Seconds since the last change of a file from which on its times tell a further one.
-const SETTLED: i64 = 2;
+/// Seconds since the last change of a file from which on its times tell a further one: pages that a
+/// program has mapped are on the medium by then, and clocks of file servers may differ.
+const SETTLED: i64 = 60;
 
 /// Most ranges of [`Source::data`]; everything behind them counts as data.
 const MAX_RANGES: usize = 65_536;

@@ -8,6 +8,7 @@ use byte_ranges::RangeSet;
 use gridftp_dsi::{GroupValue, Result};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::blocking::{Work, run};
 use crate::error::Fault;
@@ -60,10 +61,10 @@ impl GroupFile {
         }
         let inner = Arc::clone(&self.0);
         inner.sums.note(values);
-        run(Work::Brief, "record", move || {
+        run(Work::Long, "record", move || {
             let place = (inner.dir.as_fd(), inner.name.as_slice(), inner.version);
             let all = RangeSet::up_to(u64::MAX);
-            inner.told(inner.sums.record(place, &all, false))
+            inner.told("record", inner.sums.record(place, &all, false))
         })
         .await
     }
@@ -77,17 +78,17 @@ impl GroupFile {
     /// Nothing is lost when the future is dropped.
     pub async fn values(&self, held: &RangeSet) -> Result<Vec<GroupValue>> {
         let (inner, held) = (Arc::clone(&self.0), held.clone());
-        run(Work::Brief, "read back", move || {
-            inner.told(inner.sums.values(inner.version, &held))
+        run(Work::Long, "read back", move || {
+            inner.told("read back", inner.sums.values(inner.version, &held))
         })
         .await
     }
 }
 
 impl Inner {
-    fn told<T>(&self, done: std::result::Result<T, rustix::io::Errno>) -> Result<T> {
+    fn told<T>(&self, op: &'static str, done: std::result::Result<T, Errno>) -> Result<T> {
         let name = || String::from_utf8_lossy(&self.name);
-        done.map_err(|errno| Fault::from(errno).of("record", name()))
+        done.map_err(|errno| Fault::from(errno).of(op, name()))
     }
 }
 

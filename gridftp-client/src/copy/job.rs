@@ -63,10 +63,8 @@ pub(crate) struct FileJob {
     /// Whether the destination refused to go on with its bytes, so that the next attempt begins
     /// at the start.
     pub(crate) anew: bool,
-    /// Whether the held bytes of a copy that differed are those on which both ends agree.
-    pub(crate) agreed: bool,
-    /// Whether the destination is to be asked for those.
-    pub(crate) differed: bool,
+    /// The bytes on which both ends agree, of a copy that differed.
+    pub(crate) agreement: Agreement,
     /// The hidden name of an upload until it is whole, once it has begun there.
     pub(crate) hidden: Option<FtpPath>,
     /// Whether the held bytes are those of an earlier run, so that a digest has to prove them.
@@ -87,6 +85,18 @@ pub(crate) struct FileJob {
     pub(crate) stripes: StripeBytes,
     /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
+}
+
+/// The bytes on which both ends agree, of a copy that differs from its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Agreement {
+    /// There is no such copy.
+    #[default]
+    None,
+    /// They are the held ones.
+    Held,
+    /// The server that received them may know.
+    AtServer,
 }
 
 /// A directory to copy.
@@ -206,20 +216,23 @@ impl FileJob {
     /// ranges `differing`.
     pub(crate) fn agree(&mut self, differing: &RangeSet) {
         differing.iter().for_each(|range| self.held.remove(range));
-        self.agreed = !self.held.is_empty();
+        if !self.held.is_empty() {
+            self.agreement = Agreement::Held;
+        }
     }
 
     /// Forgets the bytes of a copy that differs, but for those on which both ends agree.
     pub(crate) fn forget_different(&mut self) {
-        if !std::mem::take(&mut self.agreed) {
+        if std::mem::take(&mut self.agreement) != Agreement::Held {
             self.forget();
-            self.differed = true;
+            self.agreement = Agreement::AtServer;
         }
     }
 
     /// Forgets the bytes of earlier attempts, of which nothing is kept.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
+        self.agreement = Agreement::None;
         self.recalled = false;
         self.note_state();
         if let Some(sink) = self.sink.take() {

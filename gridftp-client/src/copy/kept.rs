@@ -4,7 +4,8 @@
 //! older, another client's, or hold holes. Two kinds of servers can be believed, and no other:
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
-//!   digest that was announced to it, so the source's goes ahead (`SITE STORATTR`).
+//!   digest of the source: the one that was announced to it (`SITE STORATTR`), or that of a tagged
+//!   transfer, whose sender knows the values of those bytes.
 //! - One that leaves them under the name that is written tells their number (`SIZE`) and their
 //!   digest (`CKSM`), which has to be that of as many bytes of the source; and once all is there,
 //!   the digest of all.
@@ -12,7 +13,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
@@ -21,6 +22,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
+use crate::copy::job::{Agreement, FileJob};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
@@ -142,13 +144,18 @@ impl Copy<'_> {
         })
     }
 
-    /// Asks for the ranges that the server kept of a copy that differed: those on which both ends
-    /// agree.
-    pub(crate) async fn agreed(&self) -> RangeSet {
-        if !self.abilities.held || !self.whole {
-            return RangeSet::new();
+    /// Has the job of a copy that differed go on with the ranges that the server kept of it: those on
+    /// which both ends agree. As those of an earlier run they have to be proven.
+    pub(crate) async fn take_agreed(&mut self, job: &mut FileJob) {
+        let is_asked = std::mem::take(&mut job.agreement) == Agreement::AtServer;
+        if !is_asked || !self.abilities.held || !self.whole {
+            return;
         }
-        held(self.ask_held()).await.unwrap_or_default()
+        let (_, length) = self.part;
+        let held = held(self.ask_held()).await.unwrap_or_default();
+        job.held = Range64::new(0, length).map_or_else(RangeSet::new, |all| held.clip(all));
+        job.recalled = !job.held.is_empty();
+        self.recalled = job.recalled;
     }
 
     fn ask_held(&self) -> Replies {

@@ -3,6 +3,7 @@
 //! A note belongs to one destination. It names the version of the source, the hidden name that is
 //! written, and the ranges that the server has told it holds; the server proves them before it goes
 //! on. The process that writes a note has it locked, so that two never write to one hidden name.
+//! Beside a note may be the values of the groups of the source that were sent.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -94,7 +95,7 @@ impl Note {
     }
 
     /// Opens the values of the groups of this version of the source, for its digest in a later run.
-    pub(crate) async fn values(&self, version: Version) -> Option<GroupFile> {
+    pub(crate) async fn groups(&self, version: Version) -> Option<GroupFile> {
         let path = self.path.with_extension(VALUES);
         let mut hasher = Hasher::new(ChecksumAlgorithm::Sha256)?;
         hasher.update(&version.to_bytes());

@@ -9,7 +9,7 @@ use byte_ranges::RangeSet;
 use gridftp_data::{Earlier, Watch};
 use gridftp_dsi::{Source as _, Version};
 use gridftp_dsi_posix::{FileSource, GroupFile};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 
 use super::job::FileJob;
 use super::lock;
@@ -22,8 +22,8 @@ use crate::progress::Event;
 
 /// Shortest time between two states of a note.
 const EVERY: Duration = Duration::from_secs(1);
-/// Time between two writes of the values of a source.
-const KEEPING: Duration = Duration::from_millis(250);
+/// Longest wait for the file system of the values of a source.
+const KEEPING: Duration = Duration::from_secs(2);
 /// Longest wait for the file system of the notes.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -33,7 +33,7 @@ pub(crate) struct Noted {
     note: Note,
     upload: Upload,
     /// The values of the groups of the source that were sent.
-    values: Option<(Version, GroupFile)>,
+    groups: Option<(Version, GroupFile)>,
     /// Whether it was told that the file goes on with the bytes of an earlier run.
     is_told: bool,
     /// Time of the last state that was written.
@@ -49,52 +49,42 @@ pub(crate) fn leaves_bytes(error: &TransferError) -> bool {
     }
 }
 
-/// Runs the transfer `work` of a source, and keeps the values of what it sends.
+/// Runs the transfer `work` of a source, and keeps the values of what it sends in `groups`.
 pub(crate) async fn noted<T>(
-    values: Option<GroupFile>,
+    groups: Option<GroupFile>,
     watch: &Watch,
     work: impl Future<Output = T>,
 ) -> T {
-    let Some(values) = values else {
+    let Some(groups) = groups else {
         return work.await;
     };
-    let keeping = async {
-        let mut ticks = interval(KEEPING);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            if let Err(error) = values.note(watch.take_groups()).await {
-                tracing::debug!(%error, "the values of a source are not kept");
-            }
+    let groups = &groups;
+    let keep = |values| async move {
+        if !matches!(timeout(KEEPING, groups.note(values)).await, Ok(Ok(()))) {
+            tracing::debug!("the values of a source are not kept");
         }
     };
-    let done = tokio::select! {
-        biased;
-        done = work => done,
-        never = keeping => match never {},
-    };
-    // For another attempt.
-    let _ = values.note(watch.take_groups()).await;
-    done
+    watch.with_groups(EVERY / 4, work, keep).await
 }
 
 impl FileJob {
     /// The file for the values of the groups of the source, where it is to have one.
-    pub(crate) fn values(&self) -> Option<GroupFile> {
-        let (_, values) = self.note.as_ref()?.values.as_ref()?;
-        Some(values.clone())
+    pub(crate) fn groups(&self) -> Option<GroupFile> {
+        let (_, groups) = self.note.as_ref()?.groups.as_ref()?;
+        Some(groups.clone())
     }
 
     /// The values of the held ranges of the `source` of an upload that has a note, of which the last
     /// ones alone are read again.
     pub(crate) async fn earlier(&mut self, source: &FileSource) -> Option<Earlier> {
         let (noted, version) = (self.note.as_mut()?, source.version()?);
-        if noted.values.as_ref().is_none_or(|(of, _)| *of != version) {
-            let values = timeout(OPENING, noted.note.values(version)).await;
-            noted.values = Some((version, values.ok()??));
+        if noted.groups.as_ref().is_none_or(|(of, _)| *of != version) {
+            let groups = timeout(OPENING, noted.note.groups(version)).await;
+            noted.groups = Some((version, groups.ok()??));
         }
-        let groups = self.values()?.values(&self.held).await.ok()?;
-        Some(Earlier::of_source(source, groups, &self.held).await)
+        let groups = self.groups()?;
+        let values = timeout(OPENING, groups.values(&self.held)).await;
+        Some(Earlier::of_source(source, values.ok()?.ok()?, &self.held).await)
     }
 
     /// Notes the hidden name and the held ranges of the upload, at most once a second.
@@ -192,7 +182,7 @@ impl CopyState {
         job.note = Some(Noted {
             note,
             upload,
-            values: None,
+            groups: None,
             is_told,
             last,
         });

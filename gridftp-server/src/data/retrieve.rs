@@ -1,6 +1,5 @@
 //! RETR, ERET and listings: from the storage to the client.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -10,29 +9,16 @@ use ftp_wire::receipt::Extent;
 use gridftp_data::{Chunks, Earlier, SendPlan};
 use gridftp_dsi::{Dsi, DsiPath, Source, Version};
 
-use super::{Buffers, Mover, every};
+use super::{Buffers, Mover};
 use crate::error::Error;
 use crate::listing::Lister;
 
-/// Smallest file, in bytes, of which the values are kept when a transfer breaks off: those of a
-/// smaller one are read again.
+/// Smallest file, in bytes, of which the values are kept when a transfer breaks off: the client asks
+/// for the digest of a smaller one.
 const WORTH: u64 = 64 << 20;
 
 /// Time between two notes of the values of a file that is sent.
 const NOTING: Duration = Duration::from_secs(1);
-
-/// Runs `sending`, and calls `note` at intervals meanwhile.
-async fn noted<T, N>(sending: impl Future<Output = T>, note: impl Fn() -> N) -> T {
-    let mut ticker = every(NOTING);
-    let mut sending = pin!(sending);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut sending => return done,
-            _ = ticker.tick() => drop(note()),
-        }
-    }
-}
 
 impl<D: Dsi> Mover<'_, D> {
     /// Sends a file, or a region of it, less the ranges that the client holds; returns the bytes
@@ -76,8 +62,10 @@ impl<D: Dsi> Mover<'_, D> {
             ranges = ranges.shift_up(base).unwrap_or_default();
         }
         let version = match region {
-            None => self.go_on_digest(&source, held).await?,
-            Some(_) => None,
+            None if self.context.channel.ty == Type::Image => {
+                self.go_on_digest(&source, held).await?
+            }
+            _ => None,
         };
         if version.is_none() && !held.is_empty() {
             self.context.watch.go_on(None);
@@ -86,11 +74,17 @@ impl<D: Dsi> Mover<'_, D> {
         let plan = plan.base(base).stripe(self.stripe);
         let (watch, sent) = (self.context.watch, &self.context.shared.sent);
         let sending = self.side.channel.send(&source, &plan, watch);
-        let note = || version.map(|version| sent.note(version, watch.take_groups()));
-        let sending = noted(sending, note);
+        let note = |values| {
+            if let Some(version) = version {
+                sent.note(version, values);
+            }
+        };
+        let noted = |values| async move { note(values) };
+        let sending = watch.with_groups(NOTING, sending, noted);
         let recorded = |_| std::future::ready(Ok(()));
         let done = self.context.reporter.run(watch, sending, recorded).await;
-        note();
+        // One that was aborted was dropped.
+        note(watch.take_groups());
         if let (Some(version), true) = (version, done.is_ok()) {
             sent.forget(version);
         }

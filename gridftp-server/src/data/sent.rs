@@ -11,6 +11,9 @@ use gridftp_dsi::{GroupValue, Version};
 /// Most values that are kept, each of a group of 1 MiB; about 30 MiB of memory.
 const MOST: usize = 1 << 19;
 
+/// Values that a file counts as before its first one.
+const FILE: usize = 16;
+
 /// The values of files that a server sent in part, in memory; those of the file that was used least
 /// recently go first.
 #[derive(Debug, Default)]
@@ -19,7 +22,7 @@ pub(crate) struct SentGroups(Mutex<Files>);
 #[derive(Debug, Default)]
 struct Files {
     by_version: HashMap<Version, File>,
-    /// Number of all values.
+    /// Number of all values, and what files count as.
     total: usize,
     /// Number of uses so far.
     uses: u64,
@@ -44,7 +47,9 @@ impl SentGroups {
         let mut files = self.files();
         let file = files.used(version);
         let before = file.values.len();
-        file.values.extend(values.into_iter().take(MOST));
+        // The others of a very long file are read again.
+        let room = (MOST - FILE).saturating_sub(before);
+        file.values.extend(values.into_iter().take(room));
         let more = file.values.len() - before;
         files.total += more;
         files.shrink();
@@ -74,14 +79,17 @@ impl Files {
     /// The values of this version of a file, which is the one used last.
     fn used(&mut self, version: Version) -> &mut File {
         self.uses += 1;
-        let file = self.by_version.entry(version).or_default();
+        let file = self.by_version.entry(version).or_insert_with(|| {
+            self.total += FILE;
+            File::default()
+        });
         file.last_use = self.uses;
         file
     }
 
     fn remove(&mut self, version: &Version) {
         if let Some(file) = self.by_version.remove(version) {
-            self.total -= file.values.len();
+            self.total -= FILE + file.values.len();
         }
     }
 
@@ -132,7 +140,7 @@ mod tests {
     #[test]
     fn the_file_used_least_recently_makes_room() {
         let sent = SentGroups::default();
-        let part = MOST as u64 / 2;
+        let part = (MOST / 2 - FILE) as u64;
         for number in [1, 2] {
             sent.note(version(number), (0..part).map(|n| (n, [1; 32])).collect());
         }
@@ -141,6 +149,6 @@ mod tests {
         sent.note(version(3), vec![(0, [1; 32])]);
         let known = [1, 2, 3].map(|number| sent.of(version(number), &held).len());
         assert_eq!(known, [1, 0, 1]);
-        assert_eq!(sent.files().total, MOST / 2 + 1);
+        assert_eq!(sent.files().total, MOST / 2 + FILE + 1);
     }
 }

@@ -75,7 +75,7 @@ impl<D: Dsi> Mover<'_, D> {
         mut finish: Finish,
     ) -> Result<Stored, Error> {
         let context = &mut self.context;
-        let records = store.go_on_digest(context, &sink).await?;
+        let proves = store.go_on_digest(context, &sink).await?;
         self.side.settle(Buffers::from(context.channel));
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(base)
@@ -86,8 +86,9 @@ impl<D: Dsi> Mover<'_, D> {
         let arrived = store
             .receive(context, &sink, base, receiving, trusted)
             .await?;
-        if records {
-            Store::prove(context.watch, &mut finish);
+        if proves {
+            let watch = context.watch;
+            Store::prove(watch.file_digest(), watch.told_digest(), &mut finish);
         }
         store.publish(context, sink, finish, arrived).await
     }
@@ -120,8 +121,8 @@ pub(crate) struct Arrived {
 }
 
 impl Store {
-    /// Counts the bytes that are held in the digest of a tagged transfer; says whether the sink
-    /// records the values of groups.
+    /// Counts the bytes that are held in the digest of a tagged transfer; says whether the file is to
+    /// have the digest that the sender tells.
     async fn go_on_digest<D: Dsi, S: Sink>(
         &self,
         context: &mut Context<'_, D>,
@@ -133,19 +134,22 @@ impl Store {
         }
         let earlier = async { Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await) };
         let earlier = context.reporter.run_quietly(earlier).await?;
-        let records = earlier.is_some();
-        if records || !self.held.is_empty() {
+        let (records, resumes) = (earlier.is_some(), !self.held.is_empty());
+        if records || resumes {
             context.watch.go_on(earlier);
         }
-        Ok(records)
+        if resumes && !records && self.checksum.is_none() {
+            // The whole file has to be read then, before it is published; with that some hold less.
+            sink.will_check(ChecksumAlgorithm::Blake3);
+            must_be_here(&self.held, &sink.held(), 0)?;
+        }
+        Ok(records || resumes)
     }
 
-    /// Spares the file a second reading where it was hashed on arrival and has the announced digest.
-    /// Where it was not, the one that the sender told has to be its digest.
-    fn prove(watch: &Watch, finish: &mut Finish) {
-        let here = watch.file_digest();
+    /// Spares the file a second reading where its digest on arrival is `here`, and the announced one.
+    /// Where there is none, the one that the sender `told` has to be its digest.
+    fn prove(here: Option<String>, told: Option<String>, finish: &mut Finish) {
         if here.is_none() && finish.checksum.is_none() {
-            let told = watch.told_digest();
             finish.checksum = told.map(|told| (ChecksumAlgorithm::Blake3, told));
         }
         finish.checksum.take_if(|(algorithm, digest)| {
@@ -196,10 +200,7 @@ impl Store {
         let result = context.reporter.run(watch, receiving, recorded).await;
         let result = match result {
             Err(error) if error.is_corrupt() => {
-                let until = error.record_until();
-                let agreed = self.agreed(watch).shift_up(base).unwrap_or_default();
-                sink.note_groups(watch.take_groups());
-                self.record(sink, &agreed, until).await;
+                self.keep_agreed(sink, watch, error.record_until()).await;
                 return Err(error);
             }
             result => result,
@@ -443,15 +444,21 @@ impl Store {
         self.record(sink, &here, until).await
     }
 
-    /// The bytes of a corrupt upload, in wire offsets, on which this end and the sender agree.
-    fn agreed(&self, watch: &Watch) -> RangeSet {
-        let Some(differing) = watch.differing().filter(|_| self.into.is_whole()) else {
-            return RangeSet::new();
-        };
-        let mut agreed = self.held.clone();
-        agreed.extend(&watch.received());
-        differing.iter().for_each(|range| agreed.remove(range));
-        agreed
+    /// Records of a corrupt upload exactly the bytes on which this end and the sender agree.
+    async fn keep_agreed<S: Sink>(&self, sink: &S, watch: &Watch, until: Instant) {
+        // Others cannot forget what they recorded before.
+        let records = sink.groups(&RangeSet::new()).await;
+        let records = self.into.is_whole() && matches!(records, Ok(Some(_)));
+        if let Some(differing) = watch.differing().filter(|_| records) {
+            let mut agreed = self.held.clone();
+            agreed.extend(&watch.received());
+            differing.iter().for_each(|range| agreed.remove(range));
+            sink.note_groups(watch.take_groups());
+            if self.record(sink, &agreed, until).await {
+                return;
+            }
+        }
+        self.record(sink, &RangeSet::new(), until).await;
     }
 
     /// Records exactly these ranges of a failed upload; says whether they are recorded in time.

@@ -140,6 +140,27 @@ pub(crate) async fn fail_by<X: Future<Output = Result<Verdict, Error>>>(
     (received.err().expect("a failure"), ranges)
 }
 
+#[test]
+fn a_file_without_a_digest_on_arrival_is_to_have_one_of_the_sender() {
+    let proven = |here: Option<&str>, told: Option<&str>, announced: Option<&str>| {
+        let blake3 = |digest: &str| (ChecksumAlgorithm::Blake3, digest.to_owned());
+        let mut finish = Finish::as_is();
+        finish.checksum = announced.map(blake3);
+        let owned = |digest: &str| digest.to_owned();
+        Store::prove(here.map(owned), told.map(owned), &mut finish);
+        finish.checksum.map(|(_, digest)| digest)
+    };
+    assert_eq!(proven(Some("aa"), Some("aa"), None), None);
+    assert_eq!(proven(None, Some("aa"), None).as_deref(), Some("aa"));
+    assert_eq!(proven(None, Some("aa"), Some("bb")).as_deref(), Some("bb"));
+    assert_eq!(proven(Some("AA"), None, Some("aa")), None);
+    assert_eq!(
+        proven(Some("aa"), Some("aa"), Some("bb")).as_deref(),
+        Some("bb")
+    );
+    assert_eq!(proven(None, None, None), None);
+}
+
 const BRIEF: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]

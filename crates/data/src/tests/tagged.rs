@@ -1,6 +1,7 @@
 //! Tagged transfers: data never counts for another file, whether earlier files failed or not.
 
 use byte_ranges::Range64;
+use digest_tree::{Piece, Tree};
 use ftp_wire::command::Tag;
 use ftp_wire::receipt::{Extent, HEAD};
 use mode_e::Header;
@@ -144,6 +145,43 @@ async fn data_with_another_digest_is_corrupt_and_the_channel_stays() {
         let kind = got.err().map(|error| error.kind());
         assert_eq!(kind, corrupt.then_some(ErrorKind::Corrupt));
         assert!(to.is_set());
+    }
+}
+
+#[tokio::test]
+async fn the_sections_of_a_corrupt_file_tell_the_bytes_that_differ() {
+    const LEN: usize = (3 << 20) + 5;
+    let file = bytes(LEN);
+    let mut tree = Tree::new();
+    tree.insert(Piece::of(0, &file));
+    let sections = tree.sections(LEN as u64).unwrap();
+    let mut sent = file.clone();
+    sent[1 << 20] ^= 1;
+    for told in [sections.len(), sections.len() - 1] {
+        let (mut to, mut streams) = bare(1).await;
+        let mut wire = Header::of_tag(1).to_bytes().to_vec();
+        wire.extend(Header::data(0, LEN as u64).to_bytes());
+        wire.extend(&sent);
+        let digest = Header::of_digest(blake3::hash(&file).into());
+        let first = |value: &[u8; 32]| *value.first_chunk().unwrap();
+        let values = sections
+            .iter()
+            .take(told)
+            .map(first)
+            .map(Header::of_section);
+        wire.extend(digest.into_iter().chain(values).flat_map(Header::to_bytes));
+        wire.extend(Header::eof(1).to_bytes());
+        let (sink, watch) = (Kept::default(), Watch::new());
+        let plan = incoming(Mode::Extended).tag(Some(Tag::new(1, Extent::Whole)));
+        let (sent, got) = tokio::join!(
+            streams[0].write_all(&wire),
+            to.receive(&sink, &plan, &watch)
+        );
+        sent.unwrap();
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::Corrupt);
+        let bad = Range64::new(1 << 20, 2 << 20).into_iter().collect();
+        let known = told == sections.len();
+        assert_eq!(watch.differing(), known.then_some(bad));
     }
 }
 

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Command::Head(args) => run(&args.common, async |work| bytes::head(args, work).await),
         Command::Mkdir(args) => run(&args.common, async |work| change::mkdir(args, work).await),
         Command::Rm(args) => run(&args.common, async |work| {
+            // It walks trees: the others are smaller.
             Box::pin(change::rm(args, work)).await
         }),
         Command::Mv(args) => run(&args.common, async |work| change::mv(args, work).await),

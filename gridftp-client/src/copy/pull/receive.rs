@@ -17,7 +17,7 @@ use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::digests::DigestQuery;
-use crate::copy::job::Item;
+use crate::copy::job::{Agreement, Item};
 use crate::copy::kept::Digest;
 use crate::copy::outlive::leaves_bytes;
 use crate::copy::reach::Reach;
@@ -326,8 +326,12 @@ pub(super) async fn end(
         job.agree(&differing);
     }
     // The same open file goes on at the next attempt, or a later run with it.
-    if leaves_bytes(&failure.error) || job.agreed {
-        resume::keep(shared, job, &sink).await;
+    if leaves_bytes(&failure.error) || job.agreement == Agreement::Held {
+        let is_kept = resume::keep(shared, job, &sink).await;
+        if !is_kept && job.agreement == Agreement::Held {
+            // The record of before may name bytes that differ.
+            job.agreement = Agreement::None;
+        }
     }
     job.sink = Some(sink);
     shared.fail_transfer(asked.taken, failure).map(|()| None)

@@ -231,17 +231,19 @@ impl Recorder<'_> {
     }
 }
 
-/// Records what is held of a file whose transfer has failed, for another attempt or another run.
-pub(super) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) {
+/// Records what is held of a file whose transfer has failed, for another attempt or another run; says
+/// whether no record tells otherwise.
+pub(super) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
     if job.held.is_empty() || !is_true(shared, job, sink) {
-        return;
+        return !sink.keeps();
     }
     let why = match timeout(KEEPING, sink.checkpoint(&job.held, true)).await {
-        Ok(Ok(())) => return,
+        Ok(Ok(())) => return true,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the disk does not answer".to_owned(),
     };
     shared.note(&format!("the received bytes are not kept: {why}"));
+    false
 }
 
 /// Tells how much is kept of a download that has failed for good.

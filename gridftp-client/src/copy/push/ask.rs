@@ -85,39 +85,13 @@ impl Asker<'_> {
         let rest = source.size() - offset;
         let length = options.length.map_or(rest, |length| length.min(rest));
         let whole = !shared.is_partial();
-        let copy = Copy {
-            control,
-            abilities: self.abilities,
-            path: to,
-            part: (offset, length),
-            whole,
-            recalled: job.recalled,
-            shared,
-        };
-        if std::mem::take(&mut job.differed) && self.mode == Mode::Extended {
-            job.held = copy.agreed().await;
-        }
-        let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
-        let earlier = match proves {
-            true => job.earlier(&source).await,
-            false => None,
-        };
-        let path = local(&job.from);
-        let original = Original::Here(path);
-        let kept = if earlier.as_ref().is_some_and(Earlier::is_known) {
-            Kept::of_proven(&job.held)
-        } else if self.mode == Mode::Extended {
-            copy.told(&job.held, &original).await
-        } else if same && job.begun && !job.anew && !shared.through_layers() {
-            copy.kept(&original).await
-        } else {
-            None
-        };
+        let (kept, earlier) = self.kept(job, to, (offset, length), (&source, same)).await;
         let parent = names::parent(&job.to);
         drop(make_parents(control, shared, parent, &mut dirs.told));
         let proof = kept.as_ref().and_then(|kept| kept.announce.clone());
         let digest = match (proof, self.algorithm) {
             (None, Some(algorithm)) if whole && self.abilities.held => {
+                let path = local(&job.from);
                 Some((algorithm, verify::local(path, algorithm, 0, None).await?))
             }
             (proof, _) => proof,
@@ -129,6 +103,50 @@ impl Asker<'_> {
             digest,
             earlier,
         })
+    }
+
+    /// The bytes of a source that the server has, and their values, where a tagged store is to tell
+    /// the digest of the whole file. The source is the `same` as before.
+    async fn kept(
+        &self,
+        job: &mut FileJob,
+        to: &FtpPath,
+        part: (u64, u64),
+        (source, same): (&FileSource, bool),
+    ) -> (Option<Kept>, Option<Earlier>) {
+        let shared = self.shared;
+        let (whole, extended) = (!shared.is_partial(), self.mode == Mode::Extended);
+        let mut copy = Copy {
+            control: self.control,
+            abilities: self.abilities,
+            path: to,
+            part,
+            whole,
+            recalled: job.recalled,
+            shared,
+        };
+        if extended {
+            copy.take_agreed(job).await;
+        }
+        let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
+        let earlier = match proves {
+            true => job.earlier(source).await,
+            false => None,
+        };
+        let original = Original::Here(local(&job.from));
+        let kept = if earlier.as_ref().is_some_and(Earlier::is_known) {
+            Kept::of_proven(&job.held)
+        } else if extended {
+            copy.told(&job.held, &original).await
+        } else if same && job.begun && !job.anew && !shared.through_layers() {
+            copy.kept(&original).await
+        } else {
+            None
+        };
+        // They are those of the bytes that the transfer leaves out.
+        let left_out = kept.as_ref().map(|kept| &kept.held);
+        let is_all = left_out.unwrap_or(&RangeSet::new()) == &job.held;
+        (kept, earlier.filter(|_| is_all))
     }
 
     /// Sends for the store, with all that goes before it.

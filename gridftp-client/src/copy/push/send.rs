@@ -68,7 +68,7 @@ impl Push<'_> {
             .tag(asked.tag);
         let watch = shared.watch(Way::Upload);
         let earlier = asked.earlier.take();
-        let values = earlier.as_ref().and_then(|_| asked.taken.file().values());
+        let groups = earlier.as_ref().and_then(|_| asked.taken.file().groups());
         if asked.resumes || earlier.is_some() {
             watch.go_on(earlier);
         }
@@ -81,7 +81,7 @@ impl Push<'_> {
         let data = Box::pin(channel.send(&asked.source, &plan, &watch));
         let note = |reply: &_| note_marker(&mut asked.taken, reply);
         let work = asked.transfer.pass(&watch, data, note);
-        let work = noted(values, &watch, work);
+        let work = noted(groups, &watch, work);
         let passed = shared.watched(control, &watch, work).await;
         let job = asked.taken.file_mut();
         job.placed |= passed.is_ok() || watch.bytes() >= size;

@@ -27,7 +27,7 @@ impl Pair<'_> {
         from: &FtpPath,
         to: &FtpPath,
     ) -> Option<Kept> {
-        let copy = Copy {
+        let mut copy = Copy {
             control: self.destination,
             abilities: self.abilities.1,
             path: to,
@@ -39,8 +39,8 @@ impl Pair<'_> {
             recalled: job.recalled,
             shared: self.shared,
         };
-        if std::mem::take(&mut job.differed) && self.mode == Mode::Extended {
-            job.held = copy.agreed().await;
+        if self.mode == Mode::Extended {
+            copy.take_agreed(job).await;
         }
         let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {
