@@ -59,6 +59,7 @@ mod bucket;
 mod options;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,6 +112,19 @@ impl Rate {
         let now = Instant::now();
         for bucket in self.buckets() {
             lock(bucket).set_limit(limit, now);
+        }
+    }
+
+    /// Waits until `bytes` more may pass a [shared](Self::shared) layer beside its handles, as if one
+    /// of them wrote them.
+    ///
+    /// # Cancel safety
+    /// Bytes that have passed count, also when the future is dropped.
+    pub async fn pass(&self, bytes: usize) {
+        let bucket = self.group.as_ref().and_then(|group| group.write.clone());
+        let (mut side, mut left) = (Side::new(bucket), bytes);
+        while left > 0 {
+            left -= poll_fn(|cx| side.poll_take(cx, left)).await;
         }
     }
 

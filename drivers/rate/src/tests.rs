@@ -224,3 +224,18 @@ async fn an_empty_slice_in_front_stops_no_write() {
     let bufs = [io::IoSlice::new(b""), io::IoSlice::new(b"abc")];
     assert_eq!(near.write_vectored(&bufs).await.unwrap(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn bytes_beside_the_handles_of_a_group_count() {
+    let options = "rate=100K;period=10000".parse().unwrap();
+    let rate = Rate::new().with_options(options).shared();
+    let (near, far) = pair(&rate).await;
+    let begun = Instant::now();
+    let (moved, ()) = tokio::join!(moves(near, far, 50_000), rate.pass(50_000));
+    assert!(
+        (900..=1_000).contains(&begun.elapsed().as_millis()),
+        "{moved}"
+    );
+    Rate::new().pass(usize::MAX).await;
+    assert!(begun.elapsed() <= Duration::from_secs(1));
+}
