@@ -36,7 +36,8 @@ pub(crate) fn copy(
     crate::uninterrupted::ftruncate(to, size)
 }
 
-fn copy_range(
+/// Copies the bytes from `at` to `end` of one file to the same place of another until `stop` is set.
+pub(crate) fn copy_range(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     (mut at, end): (u64, u64),

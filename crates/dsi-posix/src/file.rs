@@ -116,8 +116,19 @@ impl FileSource {
         .await
     }
 
+    /// The open file, which may outlive this value.
+    pub(crate) fn file(&self) -> Arc<dyn AsFd + Send + Sync> {
+        Arc::clone(&self.0) as Arc<_>
+    }
+
     fn error(&self, op: &'static str, errno: Errno) -> Error {
         Fault::from(errno).of(op, &self.0.path)
+    }
+}
+
+impl AsFd for Inner {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `FileSink`: a file open for writing by position, published whole or written in place.
 
 mod attributes;
+mod from_file;
 mod holes;
 mod kept;
 mod open;
@@ -203,12 +204,8 @@ impl Inner {
 
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
         let _open = self.enter()?;
-        if matches!(self.way, Way::InOrder(..)) {
-            return Err(IN_ORDER);
-        }
-        self.catch_up()?;
-        self.changes(offset, len)?;
-        Ok(splice_all(pipe, self.file()?, offset, len)?)
+        let to = self.at_any_offset(offset, len)?;
+        Ok(splice_all(pipe, to, offset, len)?)
     }
 
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {

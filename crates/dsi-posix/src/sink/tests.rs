@@ -53,6 +53,28 @@ async fn a_device_without_order_is_written_like_a_file() {
     assert!(!pipe.takes_pipes());
 }
 
+#[tokio::test]
+async fn the_kernel_copies_a_range_of_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+    std::fs::write(&from, b"0123456789").unwrap();
+    let source = crate::FileSource::open(&from).await.unwrap();
+    let range = |start, end| byte_ranges::Range64::new(start, end).unwrap();
+    let whole = Create::Whole { size: None };
+    let sink = FileSink::create(&to, whole, false).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"ab")).await.unwrap();
+    sink.take_file(&source, range(4, 8)).await.unwrap();
+    let beyond = sink.take_file(&source, range(8, 11)).await.unwrap_err();
+    assert_eq!(beyond.kind(), ErrorKind::Changed);
+    sink.finish(Finish::whole(10)).await.unwrap();
+    assert_eq!(std::fs::read(&to).unwrap(), b"ab\0\x00456789");
+
+    let (_from, into) = std::io::pipe().unwrap();
+    let pipe = FileSink::direct(File::from(OwnedFd::from(into))).unwrap();
+    let refused = pipe.take_file(&source, range(0, 1)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+}
+
 /// A program that is told to stop ends soon, and must leave no partial file behind.
 #[tokio::test]
 async fn a_file_is_removed_if_finish_is_dropped_while_it_is_hashed() {
