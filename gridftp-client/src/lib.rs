@@ -1,7 +1,7 @@
 //! GridFTP client: library and the gridftp-cp and gridftp programs.
 //!
-//! A download, an upload and a copy from server to server are one call: [`copy()`] with
-//! [`Location`]s. A [`Client`] is one session, for work on names and listings.
+//! A download, an upload, a copy from server to server and one on this machine are one call:
+//! [`copy()`] with [`Location`]s. A [`Client`] is one session, for work on names and listings.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -46,6 +46,13 @@
 //! Where the destination gives digests, its own is then compared with that of the bytes which passed,
 //! or of a resumed file with the source's. [`options::Relay`] has it always or never so.
 //!
+//! # Data on this machine
+//!
+//! A copy between two local places has the walk of an upload and the landing of a download. Its digest
+//! is computed while the source is read, and the written file is read back for its own: from the
+//! kernel's cache, or from the medium with [`options::Verify::Disk`]. With [`options::Verify::No`] the
+//! kernel copies the bytes, by reference where the file system can. Holes stay holes.
+//!
 //! # Streams and files at once
 //!
 //! Rules choose the first numbers: by size, distance, mode and the number of files. A copy over a path
@@ -77,6 +84,7 @@
 //! | upload in MODE E | those beside the server's 111 markers, if the source is unchanged |
 //! | upload in MODE S | those behind the proven bytes, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |
+//! | on this machine | the missing ones; all of the source is read again for its digest |
 //! | standard input or output, a FIFO | none: bytes that were read or written are gone |
 //!
 //! MODE S has no markers, so the server is asked how much it has, on whatever connection: the first

@@ -208,10 +208,10 @@ pub struct CopyOptions {
     pub preserve: bool,
     /// Whether extended attributes of files are carried over, those of the namespace `user.`.
     pub xattrs: bool,
-    /// Whether a downloaded file, name included, is synced to the medium before it counts as copied.
+    /// Whether a file written here, name included, is synced to the medium before it counts as copied.
     /// Warns about uploads to servers that do not do that.
     pub sync_writes: bool,
-    /// Whether whole blocks of zeros in a downloaded file become holes, which take no space.
+    /// Whether whole blocks of zeros in a file written here become holes, which take no space.
     pub sparse: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,
@@ -287,14 +287,14 @@ pub enum Relay {
 pub enum Verify {
     /// Where both ends are of this kind, of the bytes while they pass, or else of the stored
     /// files, with the best of the cheap algorithms of the servers; by the length where these give
-    /// no digests.
+    /// no digests. On this machine, of the bytes while they are read and of the written file.
     #[default]
     Auto,
     /// By the length, and the first 128 KiB between ends of this kind.
     No,
     /// With the cheapest algorithm that the servers offer.
     Cheapest,
-    /// With the cheapest of the algorithms that no one forges, of the bytes that a downloaded file
+    /// With the cheapest of the algorithms that no one forges, of the bytes that a file written here
     /// has on the medium, after a sync; a server reads a stored file again.
     Disk,
     /// With this algorithm.
@@ -302,7 +302,7 @@ pub enum Verify {
 }
 
 impl CopyOptions {
-    /// Whether downloaded files are synced to the medium.
+    /// Whether files written here are synced to the medium.
     pub(crate) fn syncs(&self) -> bool {
         self.sync_writes || self.verify == Verify::Disk
     }

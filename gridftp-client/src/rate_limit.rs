@@ -100,6 +100,13 @@ impl RateLimit {
         Some(self.bound.get().min(yielded)).filter(|least| *least < u64::MAX)
     }
 
+    /// Waits until `bytes` that pass no data connection may pass.
+    pub(crate) async fn pass(&self, bytes: usize) {
+        for bound in self.yielded.iter().chain([&self.bound]) {
+            bound.layer.pass(bytes).await;
+        }
+    }
+
     /// Whether so many bytes in this time are nine tenths of the present bound.
     pub(crate) fn is_reached(&self, bytes: u64, took: Duration) -> bool {
         let bound = u128::from(self.bound.get());

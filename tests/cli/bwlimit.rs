@@ -16,7 +16,12 @@ fn all_files_together_keep_to_the_rate() -> Result<()> {
         let to = bed.url("up/");
         let (back, from) = ("back/", bed.url("up/"));
         let other = bed.url("other/");
-        for [from, to] in [["dir/", &to], [&from, back], [&from, &other]] {
+        for [from, to] in [
+            ["dir/", &to],
+            [&from, back],
+            [&from, &other],
+            ["dir/", "here/"],
+        ] {
             let begun = Instant::now();
             let limited = ["-r", "-j", "3", "--bwlimit", "1M", "--relay", "always"];
             bed.cp(&[flags, &limited, &[from, to]].concat())?.ok()?;
@@ -28,6 +33,7 @@ fn all_files_together_keep_to_the_rate() -> Result<()> {
             bed.same(&format!("dir/{name}"), &format!("up/{name}"))?;
             bed.same(&format!("back/{name}"), &format!("up/{name}"))?;
             bed.same(&format!("dir/{name}"), &format!("other/{name}"))?;
+            bed.same(&format!("here/{name}"), &format!("other/{name}"))?;
         }
     }
     Ok(())

@@ -44,6 +44,7 @@ fn copies(flags: &[&str], wanted: &[&str]) -> Result<()> {
         ("down", bed.url("tree/"), "down".to_owned(), &bed.here),
         ("up", "tree/".to_owned(), bed.url("up"), &bed.there),
         ("between", bed.url("tree/"), other.url("between"), &far),
+        ("here", "tree/".to_owned(), "here".to_owned(), &bed.here),
     ] {
         bed.cp(&[&["-r"], flags, &[&from, &to]].concat())?.ok()?;
         let came = names(at, route)?;

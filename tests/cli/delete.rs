@@ -10,13 +10,14 @@ use crate::{Bed, cp_in, fails};
 
 /// Fills a source and a destination that has more, and copies by each route.
 fn each(act: impl Fn(&Bed, &str, &str, &Tree, &Tree) -> Result<()>) -> Result<()> {
-    for way in ["up", "down", "between"] {
+    for way in ["up", "down", "between", "here"] {
         let bed = Bed::new()?;
         let far = Tree::new()?;
         let other = Host::ours(far.root())?;
         let (source, target, from, to) = match way {
             "up" => (&bed.here, &bed.there, "tree/".to_owned(), bed.url("to")),
             "down" => (&bed.there, &bed.here, bed.url("tree/"), "to".to_owned()),
+            "here" => (&bed.here, &bed.here, "tree/".to_owned(), "to".to_owned()),
             _ => (&bed.there, &far, bed.url("tree/"), other.url("to")),
         };
         for name in ["a", "sub/b", "sub/deep/c"] {

@@ -122,18 +122,90 @@ fn a_local_name_of_the_servers_object_is_detected() -> Result<()> {
     )
 }
 
+#[test]
+fn both_names_may_be_local() -> Result<()> {
+    let bed = bed()?;
+    let local = |name: &str| bed.there.path(name).display().to_string();
+    let file_url = workspace_tests::file_url(&bed.there.path("file"));
+    let (same, within) = ("is the destination itself", "would be copied into itself");
+    refused(
+        &bed,
+        &[
+            (&[&local("file"), &local("file")], same),
+            (&[&local("file"), &local("./tree/../file")], same),
+            (&[&local("file"), &local("link")], same),
+            (&[&local("link"), &local("file")], same),
+            (&[&local("file"), &local("twin")], same),
+            (&[&file_url, &local("")], same),
+            (&[&local("file"), &file_url, "--no-verify"], same),
+            (&["-r", &local("tree"), &local("")], same),
+            (&["-r", &local("tree/"), &local("alias")], same),
+            (&["-r", &local("tree"), &local("tree/new/deeper")], within),
+            (&["-r", &local("alias/"), &local("tree/sub/x")], within),
+            (&["-r", &local(""), &local("new")], within),
+        ],
+    )
+}
+
+/// Only the files of a tree that are their own destinations fail, by whatever names.
+#[test]
+fn files_of_a_tree_are_not_copied_onto_themselves() -> Result<()> {
+    for flags in [
+        &[][..],
+        &["--backup-dir", "/nowhere/old"],
+        &["--no-verify", "--checksum", "--update"],
+        &["--dry-run"],
+    ] {
+        let bed = bed()?;
+        bed.there.dir("to")?;
+        std::fs::hard_link(bed.there.path("tree/other"), bed.there.path("to/other"))?;
+        symlink("../tree/sub", bed.there.path("to/sub"))?;
+        let [from, to] = ["tree/", "to"].map(|name| bed.there.path(name));
+        let [from, to] = [from, to].map(|path| path.display().to_string());
+        let before = OddTree::read(bed.there.root())?;
+        let finished = bed.cp(&[&["-r"], flags, &[&from, &to]].concat())?;
+        if flags.contains(&"--checksum") {
+            finished.ok()?;
+        } else {
+            let needles = [
+                "tree/other: is the destination",
+                "deep/file: is the destination",
+            ];
+            fails(&finished, 1, &needles)?;
+        }
+        let differences = before.differences(&OddTree::read(bed.there.root())?);
+        ensure!(differences.is_empty(), "{flags:?}: {differences:?}");
+    }
+    Ok(())
+}
+
+/// A name for the destination that leads through a link does not hide a source in it from --delete.
+#[test]
+fn a_source_in_its_destination_is_not_deleted() -> Result<()> {
+    let bed = bed()?;
+    let (from, to) = (bed.there.path("tree/sub/"), bed.there.path("alias"));
+    let [from, to] = [from, to].map(|path| path.display().to_string());
+    let before = OddTree::read(bed.there.root())?;
+    let finished = bed.cp(&["-r", "--delete", &format!("{from}/"), &to])?;
+    fails(&finished, 1, &["--delete would remove it"])?;
+    let differences = before.differences(&OddTree::read(bed.there.root())?);
+    ensure!(differences.is_empty(), "{differences:?}");
+    Ok(())
+}
+
 /// A link inside the source to the destination is the only name that is skipped.
 #[test]
 fn a_link_to_the_destination_is_not_followed() -> Result<()> {
-    for local in [false, true] {
+    for local in [[false, false], [true, false], [true, true]] {
         let bed = bed()?;
         bed.there.dir("to")?;
         symlink("../../to", bed.there.path("tree/sub/loop"))?;
-        let from = match local {
-            true => format!("{}/", bed.there.path("tree").display()),
-            false => bed.url("tree/"),
+        let place = |local: bool, name: &str| match local {
+            true => bed.there.path(name).display().to_string(),
+            false => bed.url(name),
         };
-        let finished = bed.cp(&["-r", &from, &bed.url("to")])?;
+        let [from, to] = [place(local[0], "tree/"), place(local[1], "to")];
+        let finished = bed.cp(&["-r", &from, &to])?;
         fails(
             &finished,
             1,

@@ -59,8 +59,12 @@ fn reads(bed: &Bed, args: &[&str]) -> Result<(u64, String)> {
 }
 
 /// Kills a copy once `is_recorded`.
-fn kill_midway(bed: &Bed, args: &[&str], is_recorded: impl Fn() -> bool) -> Result<()> {
-    let mut copy = command(&bed.here, args)?.stderr(Stdio::null()).spawn()?;
+pub(crate) fn kill_midway(
+    here: &Tree,
+    args: &[&str],
+    is_recorded: impl Fn() -> bool,
+) -> Result<()> {
+    let mut copy = command(here, args)?.stderr(Stdio::null()).spawn()?;
     let begun = Instant::now();
     while !is_recorded() {
         if begun.elapsed() > LIMIT || copy.try_wait()?.is_some() {
@@ -102,7 +106,7 @@ fn kill_download(bed: &Bed) -> Result<(Relay, String)> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let held = bed.here.path(".file.gridftp-held");
-    kill_midway(bed, &["-p", "4", &url, "file"], || held.exists())?;
+    kill_midway(&bed.here, &["-p", "4", &url, "file"], || held.exists())?;
     let sums = std::fs::metadata(bed.here.path(SUMS))?;
     ensure!(sums.len() >= 50 * SLOT as u64, "{} bytes", sums.len());
     Ok((relay, url))
@@ -188,7 +192,7 @@ fn a_server_reads_the_ends_of_ranges_of_a_killed_upload_again() -> Result<()> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, RATE / 2)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let args = ["-p", "4", "file", &url];
-    kill_midway(&bed, &args, || is_noted(&bed))?;
+    kill_midway(&bed.here, &args, || is_noted(&bed))?;
     let before = bytes_read(bed.server.pid())?;
     let (read, said) = reads(&bed, &args)?;
     ensure!(said.contains("file: continuing at"), "{said}");

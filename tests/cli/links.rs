@@ -24,15 +24,16 @@ const SOURCE: [&str; 8] = [
     "l -> ./a",
 ];
 
-/// Fills a source, and copies by each route between this machine and servers of ours.
+/// Fills a source, and copies by each route between and on this machine and servers of ours.
 fn each(act: impl Fn(&Bed, [&str; 2], [&Tree; 2]) -> Result<()>) -> Result<()> {
-    for way in ["up", "down", "between"] {
+    for way in ["up", "down", "between", "here"] {
         let bed = Bed::new()?;
         let far = Tree::new()?;
         let other = Host::ours(far.root())?;
         let (trees, from, to) = match way {
             "up" => ([&bed.here, &bed.there], "tree/".to_owned(), bed.url("to")),
             "down" => ([&bed.there, &bed.here], bed.url("tree/"), "to".to_owned()),
+            "here" => ([&bed.here, &bed.here], "tree/".to_owned(), "to".to_owned()),
             _ => ([&bed.there, &far], bed.url("tree/"), other.url("to")),
         };
         fill(trees[0])?;
@@ -231,10 +232,14 @@ fn links_out_of_the_tree_of_a_server_are_refused() -> Result<()> {
         }
         let told = bed.cp(&[&COPY[..], &[from, to]].concat())?;
         if std::ptr::eq(source, &raw const bed.here) {
-            // Its own user has them, and the server keeps all in its tree.
+            // Its own user has them, and a server keeps all in its tree.
             told.ok()?;
             let found = look(target)?;
-            for wanted in ["out -> ../x", "absolute -> ../etc/passwd"] {
+            let absolute = match std::ptr::eq(source, target) {
+                true => "absolute -> /etc/passwd",
+                false => "absolute -> ../etc/passwd",
+            };
+            for wanted in ["out -> ../x", absolute] {
                 ensure!(found.contains(&wanted.to_owned()), "{found:?}");
             }
             let again = bed.cp(&[&COPY[..], &["--sync", from, to]].concat())?.ok()?;

@@ -20,6 +20,7 @@ mod itself;
 mod journal;
 mod library;
 mod links;
+mod local;
 mod memory;
 mod messages;
 mod names;

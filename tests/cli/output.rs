@@ -78,7 +78,7 @@ fn usage_errors_name_the_remedy() -> Result<()> {
     for (args, needle) in [
         (&["--bogus"][..], "--bogus"),
         (&["one"], "destination"),
-        (&["a", "b"], "ftp://"),
+        (&["a", "-"], "ftp://"),
         (&["--security", "tls", "gsiftp://h/x", "y"], "Grid security"),
         (
             &[

@@ -158,7 +158,7 @@ fn a_mistake_in_a_setting_is_named_with_its_place() -> Result<()> {
     )?;
     // Without a mistake it comes as far as its locations.
     fails(
-        &cp(&tree, &[], &["a", "b"])?,
+        &cp(&tree, &[], &["-", "b"])?,
         2,
         &["no server at either end"],
     )?;
@@ -174,7 +174,7 @@ fn the_configuration_file_of_the_help_is_valid() -> Result<()> {
     ensure!(sample.contains("[place.cern]"), "{help}");
     configure(&tree, sample)?;
     fails(
-        &cp(&tree, &[], &["a", "b"])?,
+        &cp(&tree, &[], &["-", "b"])?,
         2,
         &["no server at either end"],
     )?;

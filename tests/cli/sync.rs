@@ -36,20 +36,23 @@ impl Route<'_> {
     }
 }
 
-/// Does the same on fresh trees of ten files: upload, download, third party, and in MODE S.
+/// Does the same on fresh trees of ten files: upload, download, third party, on this machine, and in
+/// MODE S.
 fn each(act: impl Fn(&Bed, &Route<'_>) -> Result<()>) -> Result<()> {
-    for way in ["up", "down", "between", "--mode=stream"] {
+    for way in ["up", "down", "between", "here", "--mode=stream"] {
         let bed = Bed::new()?;
         let far = Tree::new()?;
         let other = Host::ours(far.root())?;
         let (source, target) = match way {
             "up" | "--mode=stream" => (&bed.here, &bed.there),
             "down" => (&bed.there, &bed.here),
+            "here" => (&bed.here, &bed.here),
             _ => (&bed.there, &far),
         };
         let (from, to) = match way {
             "up" | "--mode=stream" => ("tree/".to_owned(), bed.url("to")),
             "down" => (bed.url("tree/"), "to".to_owned()),
+            "here" => ("tree/".to_owned(), "to".to_owned()),
             _ => (bed.url("tree/"), other.url("to")),
         };
         for n in 0..10 {

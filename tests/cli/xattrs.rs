@@ -67,12 +67,13 @@ fn attributes_are_carried_in_every_direction() -> Result<()> {
             let to = format!("{mode}-{wanted}/");
             let (near, beyond) = (bed.url(&to), other.url(&to));
             let relayed = other.url(&format!("relayed-{to}"));
-            let back = format!("back-{to}");
+            let (back, here) = (format!("back-{to}"), format!("here-{to}"));
             for (from, to, more) in [
                 ("source/", &near, &[][..]),
                 (&near, &beyond, &[]),
                 (&near, &relayed, &["--relay", "always"]),
                 (&beyond, &back, &[]),
+                ("source/", &here, &[]),
             ] {
                 let args = [&["-r", "--mode", mode], flags, more, &[from, to]].concat();
                 bed.cp(&args)?.ok().with_context(|| format!("{args:?}"))?;
@@ -82,6 +83,7 @@ fn attributes_are_carried_in_every_direction() -> Result<()> {
                 is_dressed(&far, &format!("{to}{file}"), wanted)?;
                 is_dressed(&far, &format!("relayed-{to}{file}"), wanted)?;
                 is_dressed(&bed.here, &format!("{back}{file}"), wanted)?;
+                is_dressed(&bed.here, &format!("{here}{file}"), wanted)?;
             }
         }
     }

@@ -14,6 +14,7 @@ use super::known::Known;
 use super::making::make_parents;
 use super::pull::local;
 use super::queue::Taken;
+use super::same::must_differ;
 use super::state::CopyState;
 use crate::abilities::Abilities;
 use crate::client::parse_mlst;
@@ -34,13 +35,21 @@ pub(crate) struct Ends<'a> {
     pub(crate) destination: Option<Server<'a>>,
 }
 
+impl Ends<'_> {
+    /// Whether both are on this machine.
+    fn are_here(&self) -> bool {
+        self.source.is_none() && self.destination.is_none()
+    }
+}
+
 impl CopyState {
     /// Decides by the object at its destination whether a file is copied, and ends its job
     /// otherwise; an object that is replaced moves to the directory for that first.
     pub(crate) async fn judge(&self, mut taken: Taken, ends: Ends<'_>) -> Option<Taken> {
         let manner = &self.options.manner;
         let job = taken.file_mut();
-        if job.judged || !(manner.looks() || self.keeps_links(&job.to)) {
+        let looks = manner.looks() || self.keeps_links(&job.to) || ends.are_here();
+        if job.judged || !looks {
             return Some(taken);
         }
         match self.decide(job, ends).await {
@@ -86,6 +95,10 @@ impl CopyState {
         if decision == Decision::AskDigests {
             let [source, copy] = self.digests(job, ends).await?;
             decision = manner.decide_by_digests([&source, &copy]);
+        }
+        let is_file = decision == Decision::Copy && matches!(target, Target::File(_));
+        if is_file && ends.are_here() {
+            must_differ(&job.from, &job.to)?;
         }
         match target {
             _ if decision != Decision::Copy || self.options.dry_run => {}

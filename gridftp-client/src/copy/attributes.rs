@@ -7,6 +7,7 @@ use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::ErrorKind;
+use gridftp_dsi::types::Attribute as FileAttribute;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
 use super::admission::Server;
@@ -73,10 +74,9 @@ impl CopyState {
     /// Sets attributes of a received file, which has its mode and its name afterwards.
     pub(crate) async fn land_attributes(
         &self,
-        told: Vec<Attribute>,
+        all: Vec<FileAttribute>,
         (sink, to): (&FileSink, &[u8]),
     ) -> Result<(), TransferError> {
-        let all = told.into_iter().map(Attribute::into_parts).collect();
         match sink.set_attributes(all).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 self.warn_unkept("the file system here");
@@ -86,17 +86,25 @@ impl CopyState {
         }
     }
 
-    /// Reads the attributes of a local source, for a copy at `to`.
-    pub(crate) async fn local_attributes(
+    /// Reads the attributes of a local source.
+    pub(crate) async fn source_attributes(
         &self,
         (source, from): (&FileSource, &[u8]),
-        (server, to): (Server<'_>, &[u8]),
-    ) -> Result<Vec<Attribute>, TransferError> {
+    ) -> Result<Vec<FileAttribute>, TransferError> {
         if !self.carries_attributes() {
             return Ok(Vec::new());
         }
         let failed = |error| TransferError::local("read", from, error);
-        let all = source.attributes().await.map_err(failed)?.into_iter();
+        source.attributes().await.map_err(failed)
+    }
+
+    /// Reads the attributes of a local source, for commands to the server of the copy at `to`.
+    pub(crate) async fn local_attributes(
+        &self,
+        source: (&FileSource, &[u8]),
+        (server, to): (Server<'_>, &[u8]),
+    ) -> Result<Vec<Attribute>, TransferError> {
+        let all = self.source_attributes(source).await?.into_iter();
         let all: Option<Vec<_>> = all
             .map(|(name, value)| Attribute::new(name, value))
             .collect();

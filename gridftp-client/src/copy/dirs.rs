@@ -75,7 +75,7 @@ impl CopyState {
 async fn there(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
     let client = match engine::connect(shared).await? {
         Session::Push(client) | Session::Third(_, client) => client,
-        Session::Pull(_) => return Ok(()),
+        Session::Pull(_) | Session::Local => return Ok(()),
     };
     while let Some(dir) = left.front() {
         match remote(&client, dir).await {

@@ -13,7 +13,7 @@ use super::queue::Kind;
 use super::state::CopyState;
 use super::tuning::{self, Worker};
 use super::window::COMMANDS;
-use super::{Stop, pull, push, third, trees};
+use super::{Stop, local, pull, push, third, trees};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 use crate::explain::Role;
@@ -47,16 +47,19 @@ pub(crate) enum Session {
     Push(Box<Client>),
     /// Files go from the first to the second, through this machine or not.
     Third(Box<Client>, Box<Client>),
+    /// Files stay on this machine, and no server takes part.
+    Local,
 }
 
 impl Session {
-    /// The session of a copy between these servers, or between one of them and this machine.
+    /// The session of a copy between these servers, between one of them and this machine, or on this
+    /// machine.
     pub(crate) fn of(source: Option<Box<Client>>, destination: Option<Box<Client>>) -> Self {
         match (source, destination) {
             (Some(source), Some(destination)) => Self::Third(source, destination),
             (Some(source), None) => Self::Pull(source),
             (None, Some(destination)) => Self::Push(destination),
-            (None, None) => unreachable!("a copy has a server at one end"),
+            (None, None) => Self::Local,
         }
     }
 
@@ -75,6 +78,7 @@ impl Session {
                 let round_trip = source.round_trip().max(destination.round_trip());
                 (round_trip, mode, !shared.relays())
             }
+            Self::Local => (Duration::ZERO, Mode::Extended, false),
         };
         tuning::Route {
             round_trip,
@@ -98,6 +102,8 @@ impl Session {
             }
             // Those of others do the work, or wait for it.
             Self::Third(..) => (most, WAITING),
+            // A worker without a session costs nothing.
+            Self::Local => (worth(Mode::Extended, Duration::ZERO, most).0, 1),
         }
     }
 }
@@ -137,7 +143,9 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
         None => session.worth(shared),
     };
     let route = session.route(shared, limit);
-    shared.begin_tuning(route).await;
+    if !matches!(session, Session::Local) {
+        shared.begin_tuning(route).await;
+    }
     workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
     let mut started: u32 = 1;
     let mut copying: u32 = 1;
@@ -412,6 +420,7 @@ async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {
             push::run(&mut client, worker).await?;
             shared.close(client, Role::Receiver).await;
         }
+        Session::Local => local::run(worker).await?,
         Session::Third(mut source, mut destination) => {
             shared.have_measured(&source);
             shared.have_measured(&destination);

@@ -15,6 +15,7 @@ mod kept;
 mod known;
 mod links;
 mod listing;
+mod local;
 mod making;
 mod named;
 pub(crate) mod notes;
@@ -29,6 +30,7 @@ mod resolve;
 mod roots;
 mod run_record;
 mod same;
+mod source;
 mod spool;
 mod state;
 mod stdio;
@@ -136,14 +138,15 @@ pub struct Summary {
     /// The class of the failures, if there were any.
     pub failed: Option<Class>,
     /// Where the time went, with [`CopyOptions::explain`]; `None` of a copy of less than a second,
-    /// and of a copy between two servers without `SITE WAITS`.
+    /// between two servers without `SITE WAITS`, or on this machine.
     pub explanation: Option<Explanation>,
     /// The numbers of streams and files that served best, of a copy that was long enough to be
     /// measured on a path of 2 ms or more.
     pub tuned: Option<Tuned>,
 }
 
-/// Copies `sources` to `destination`.
+/// Copies `sources` to `destination`, each a place at a server or on this machine; standard input or
+/// output needs a server at the other end.
 ///
 /// Failures of single files are told to `observer` and counted; the others are still copied.
 /// Downloads are published whole or not at all. `totals` may be read meanwhile.

@@ -121,14 +121,17 @@ impl CopyState {
         if self.is_partial() || self.through_layers() {
             return None;
         }
-        let name = match &self.source {
-            Some(_) => self.name_source(job).into_bytes(),
-            None => {
-                let path = Path::new(OsStr::from_bytes(&job.from));
-                std::path::absolute(path).ok()?.into_os_string().into_vec()
-            }
-        };
+        let name = self.lasting_source(job)?;
         Some(format!("{size} {seconds} {nanos} {}", name.escape_ascii()))
+    }
+
+    /// The name of a source by which a later run knows it, whatever its working directory.
+    pub(crate) fn lasting_source(&self, job: &FileJob) -> Option<Vec<u8>> {
+        if self.source.is_some() {
+            return Some(self.name_source(job).into_bytes());
+        }
+        let path = Path::new(OsStr::from_bytes(&job.from));
+        Some(std::path::absolute(path).ok()?.into_os_string().into_vec())
     }
 
     /// Opens the note of an upload before its first attempt, which goes on with the upload of an

@@ -37,15 +37,16 @@ pub(super) struct Destination {
 pub(crate) async fn run(
     sources: &[Location],
     destination: &Location,
-    options: CopyOptions,
+    mut options: CopyOptions,
     observer: &Arc<dyn Observer>,
     totals: &Arc<Totals>,
 ) -> Result<Option<Class>, TransferError> {
     check(sources, destination, &options)?;
-    if sources.first() == Some(&Location::Stdio)
-        || *destination == Location::Stdio
-        || special(sources)
-    {
+    let is_special = special(sources);
+    if is_special && matches!(destination, Location::Local(_)) {
+        options.retries = 0;
+    }
+    if sources.first() == Some(&Location::Stdio) || *destination == Location::Stdio || is_special {
         return Box::pin(stdio::run(sources, destination, options, observer, totals)).await;
     }
     let many = sources.len() > 1 || sources.iter().any(|source| pattern(source).is_some());
@@ -145,15 +146,12 @@ fn check(
     if sources.is_empty() {
         return refuse("no source", "write SOURCE... DEST");
     }
-    if !sources.iter().chain([destination]).any(remote) {
-        let remedy = "one of source and destination must be an ftp:// URL";
+    let has_stdio = sources.contains(&Location::Stdio) || *destination == Location::Stdio;
+    if has_stdio && !sources.iter().chain([destination]).any(remote) {
+        let remedy = "with standard input or output, the other end must be an ftp:// URL";
         return refuse("no server at either end", remedy);
     }
-    if !remote(destination) && !sources.iter().all(remote) {
-        return refuse("a source without a server needs an ftp:// destination", "");
-    }
-    if sources.len() > 1 && (sources.contains(&Location::Stdio) || *destination == Location::Stdio)
-    {
+    if sources.len() > 1 && has_stdio {
         return refuse("standard input or output takes exactly one source", "");
     }
     if *destination == Location::Stdio && sources.iter().any(|source| pattern(source).is_some()) {
@@ -181,7 +179,6 @@ fn check(
             "name a directory of the destination's end",
         );
     }
-    let has_stdio = sources.contains(&Location::Stdio) || *destination == Location::Stdio;
     let in_part = options.offset.is_some() || options.length.is_some();
     if options.manner.looks() && (has_stdio || in_part) {
         let what = "files that are there already are compared with whole files, and not with parts \

@@ -30,7 +30,7 @@ pub(super) enum Kin {
     /// They are on one machine, as far as addresses tell: a tunnel may end elsewhere, so objects
     /// have to agree in their times as well.
     Machine,
-    /// They are one server.
+    /// They are one server, or both are this machine.
     Server {
         /// Whether its paths mean the same to both.
         account: bool,
@@ -59,6 +59,7 @@ impl Kin {
             (Some((client, _)), None) | (None, Some((client, _))) if is_here(client) => {
                 Self::Machine
             }
+            (None, None) => Self::Server { account: true },
             _ => Self::Apart,
         }
     }
@@ -121,6 +122,25 @@ impl Object {
             Kin::Machine => one && time(self).is_some() && time(self) == time(other),
             Kin::Server { account } => one || (!both && account && named),
         }
+    }
+}
+
+/// Refuses a file of this machine that is its own destination, by whatever names.
+pub(in crate::copy) fn must_differ(from: &[u8], to: &[u8]) -> Result<(), TransferError> {
+    let unique = |path: &[u8]| {
+        let meta = std::fs::metadata(super::pull::local(path)).ok()?;
+        Some((meta.dev(), meta.ino()))
+    };
+    match (unique(from), unique(to)) {
+        (Some(one), Some(other)) if one == other => {
+            let what = "is the destination itself";
+            Err(TransferError::source(
+                show(from),
+                what,
+                "name another destination",
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

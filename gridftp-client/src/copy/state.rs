@@ -131,6 +131,11 @@ impl CopyState {
             .as_ref()
     }
 
+    /// Says whether both ends are on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.source.is_none() && self.destination.is_none()
+    }
+
     pub(crate) fn note(&self, text: &str) {
         self.observer.event(&Event::Note(text));
     }
@@ -205,7 +210,9 @@ impl CopyState {
         let whole = |site: &Option<Site>, path: &[u8]| match site {
             Some(_) => normal(path),
             None => {
-                let path = std::path::absolute(local(path)).unwrap_or_default();
+                let path = std::fs::canonicalize(local(path))
+                    .or_else(|_| std::path::absolute(local(path)))
+                    .unwrap_or_default();
                 normal(path.as_os_str().as_bytes())
             }
         };

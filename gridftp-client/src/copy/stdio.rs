@@ -1,4 +1,4 @@
-//! Copies between a server and something that is read or written in order: `-`, a FIFO, a device.
+//! Copies of something that is read or written in order: `-`, a FIFO, a device.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -23,6 +23,7 @@ use super::hidden::{Hidden, may_be_for_name};
 use super::job::{Facts, FileJob};
 use super::kept::Digest;
 use super::known::Known;
+use super::local::in_order;
 use super::making::make_parents;
 use super::queue::Taken;
 use super::resolve::{is_dir, site};
@@ -87,6 +88,7 @@ async fn copy(
     let (mut remote, local) = match (source, destination) {
         (Location::Remote(remote), _) => (remote.clone(), None),
         (local, Location::Remote(remote)) => (remote.clone(), Some(local)),
+        (Location::Local(from), _) => return in_order::copy(shared, taken, from).await,
         _ => {
             let what = "usage: one end must be an ftp:// URL";
             return Err(TransferError::request(what, ""));
@@ -180,7 +182,7 @@ impl Hash {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -188,7 +190,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Reads at most `most` bytes; none is the end.
-async fn read(file: &Arc<File>, most: u64) -> std::io::Result<BytesMut> {
+pub(super) async fn read(file: &Arc<File>, most: u64) -> std::io::Result<BytesMut> {
     let want = usize::try_from(most).unwrap_or(PIECE).min(PIECE);
     let file = Arc::clone(file);
     blocking(move || {

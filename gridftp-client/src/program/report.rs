@@ -17,7 +17,7 @@ use crate::words;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 
-const UNEXPLAINED: &str = "no explanation: it took less than a second, or its data passed between servers that do not tell";
+const UNEXPLAINED: &str = "no explanation: it took less than a second, or its data passed between servers that do not tell, or stayed on this machine";
 
 /// The amount and the form of the output.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use crate::help::{ABOUT, EXAMPLES, EXIT, SETTINGS};
 use crate::manner::MannerFlags;
 use crate::partials::PartialFlags;
 
-/// Copies files to, from and between GridFTP servers.
+/// Copies files to, from and between GridFTP servers, and on this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "gridftp-cp",
@@ -129,9 +129,10 @@ pub(crate) struct Flags {
     pub(crate) length: Option<u64>,
 
     /// Compare digests of the stored files of both ends, with ALG or the cheapest one offered; with
-    /// `disk` as ALG, sync downloads and read them back from the medium [default: at a
-    /// gridftp-server, digests that both ends compute of the bytes while they pass; elsewhere those
-    /// of stored files that the server gives, or the size]
+    /// `disk` as ALG, sync files written here and read them back from the medium [default: at a
+    /// gridftp-server, digests that both ends compute of the bytes while they pass; at another, those
+    /// of stored files that it gives, or the size; on this machine, of the bytes read and the file
+    /// written]
     #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
           default_missing_value = "cheapest", value_parser = verify)]
     pub(crate) verify: Option<Verify>,
@@ -177,12 +178,12 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) xattrs: bool,
 
-    /// Sync each downloaded file, name included, to the medium before it counts as copied; warn
+    /// Sync each file written here, name included, to the medium before it counts as copied; warn
     /// about uploads to servers that do not do that
     #[arg(long)]
     pub(crate) sync_writes: bool,
 
-    /// Leave whole blocks of zeros out of downloaded files, as holes that take no space; a
+    /// Leave whole blocks of zeros out of files written here, as holes that take no space; a
     /// gridftp-server does the same with uploads to its storage posix:sparse=yes
     #[arg(long)]
     pub(crate) sparse: bool,

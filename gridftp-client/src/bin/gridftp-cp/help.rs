@@ -52,6 +52,8 @@ Examples:
       lists the remains of copies that broke off there, and removes them
   gridftp-cp -r run7/ cern:run7/
       copies to the place cern of the configuration file below
+  gridftp-cp -r --sync --delete --preserve run7/ /mnt/disk/run7/
+      makes a second copy on this machine, compared with its source
 
 ";
 
@@ -69,7 +71,7 @@ Configuration file, ~/.config/gridftp/config.toml:
 
 /// The text of `--help` before the flags.
 pub(crate) const ABOUT: &str = "\
-Copies files to, from and between GridFTP servers.
+Copies files to, from and between GridFTP servers, and from one place of this machine to another.
 
 A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an ftps:// URL for TLS, \
 a gsiftp:// URL for Grid security, \
@@ -85,6 +87,9 @@ A copy lands under a temporary name beside its target and is renamed when it is 
 checked, at servers that rename too; a part of a file (--offset, --length) is written into a file \
 at a server that has it. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
 written directly.
+
+A copy between two local places needs no server, and flags of connections have no effect on it. Holes \
+of files stay holes. With --no-verify the kernel copies the bytes, by reference on file systems that can.
 
 Data between two servers goes from one to the other, or passes this machine where they refuse that \
 and both protect it alike (--relay).

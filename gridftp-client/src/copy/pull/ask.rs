@@ -87,7 +87,8 @@ impl Asker<'_> {
         if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
             job.forget();
         }
-        job.sink = Some(open_sink(shared, job, self.abilities).await?);
+        let proves = proof(self.abilities).is_some();
+        job.sink = Some(open_sink(shared, job, proves).await?);
         let look = || FactsQuery::send(control, self.abilities, from.clone());
         // The listing may be old, and the copy is to have the facts of the file that is read.
         let old = !layers && (job.failures > 0 || job.facts.size.is_none());
@@ -196,7 +197,11 @@ impl Asker<'_> {
 }
 
 /// Leaves out a file that is not to be asked for; waiting names of a listing are taken from it.
-pub(super) async fn admit(shared: &CopyState, taken: Taken, source: Server<'_>) -> Option<Taken> {
+pub(in crate::copy) async fn admit(
+    shared: &CopyState,
+    taken: Taken,
+    source: Option<Server<'_>>,
+) -> Option<Taken> {
     let taken = go_on(shared, taken)?;
     let Item::File(job) = taken.item() else {
         return Some(taken);
@@ -206,7 +211,7 @@ pub(super) async fn admit(shared: &CopyState, taken: Taken, source: Server<'_>) 
         return None;
     }
     let ends = Ends {
-        source: Some(source),
+        source,
         destination: None,
     };
     let taken = Box::pin(shared.judge(taken, ends)).await?;

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use byte_ranges::{Range64, RangeSet};
+use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Mode, Type};
 use gridftp_data::ReceivePlan;
-use gridftp_dsi::types::Create;
+use gridftp_dsi::types::{Attribute as FileAttribute, Create};
 use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
-use crate::abilities::Abilities;
 use crate::copy::ending::Success;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
 use crate::copy::outlive::leaves_bytes;
+use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::error::TransferError;
 use crate::names;
@@ -24,7 +25,7 @@ use crate::verify;
 use super::{Landed, local, resume};
 
 /// Checks that all of a file is held.
-pub(super) fn whole(shared: &CopyState, job: &FileJob) -> Result<(), TransferError> {
+pub(in crate::copy) fn whole(shared: &CopyState, job: &FileJob) -> Result<(), TransferError> {
     let got = job.held.total();
     let expected = shared.expected(job).unwrap_or_else(|| job.held.end());
     let all = Range64::new(0, expected).is_none_or(|range| job.held.covers(range));
@@ -80,11 +81,12 @@ fn make_dirs(path: &Path, sync: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Opens the file that takes the data, or the one of an earlier attempt.
-pub(super) async fn open_sink(
+/// Opens the file that takes the data, or the one of an earlier attempt; `proves` says whether a
+/// digest will prove the copy.
+pub(in crate::copy) async fn open_sink(
     shared: &CopyState,
     job: &mut FileJob,
-    abilities: &Abilities,
+    proves: bool,
 ) -> Result<FileSink, TransferError> {
     if let Some(sink) = job.sink.take() {
         return Ok(sink);
@@ -99,7 +101,7 @@ pub(super) async fn open_sink(
     };
     let opened = match how {
         Some(how) => FileSink::create(local(&job.to), how, shared.options.syncs()).await,
-        None => resume::open(shared, job, abilities).await,
+        None => resume::open(shared, job, proves).await,
     };
     let sink = opened.map_err(|error| TransferError::local("create", &job.to, error))?;
     if shared.options.sparse {
@@ -148,15 +150,43 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             return shared.fail(taken, &error);
         }
     };
-    let published = async {
+    let digests = Digests {
         // What was hashed on arrival is not read again; where it does not agree, all of it is.
-        let is_read = |told: &Digest| !verify::is(told, received.as_deref());
-        let expected = verified.clone().filter(is_read);
+        is_read: (verified.as_ref()).is_some_and(|told| !verify::is(told, received.as_deref())),
+        source: verified,
+        proven,
+    };
+    let attributes = attributes.into_iter().map(Attribute::into_parts).collect();
+    land(shared, (taken, sink), size, digests, attributes).await;
+}
+
+/// The digests of a file with all its bytes.
+pub(in crate::copy) struct Digests {
+    /// That of the source, where it is known.
+    pub(in crate::copy) source: Option<Digest>,
+    /// Whether the written bytes are read again to compare them with it.
+    pub(in crate::copy) is_read: bool,
+    /// That on which both ends agree already.
+    pub(in crate::copy) proven: Option<Digest>,
+}
+
+/// Gives a file of `size` bytes its name, its facts and its attributes, if its digests agree, and
+/// ends its job.
+pub(in crate::copy) async fn land(
+    shared: &CopyState,
+    (taken, sink): (Taken, FileSink),
+    size: u64,
+    digests: Digests,
+    attributes: Vec<FileAttribute>,
+) {
+    let job = taken.file();
+    let published = async {
+        let expected = digests.source.clone().filter(|_| digests.is_read);
         let into = (&sink, job.to.as_slice());
         shared.land_attributes(attributes, into).await?;
         finish(shared, job, sink, size, expected).await?;
-        compare_part(shared, job, size, verified.as_ref()).await?;
-        Ok(verified.or(proven))
+        compare_part(shared, job, size, digests.source.as_ref()).await?;
+        Ok(digests.source.or(digests.proven))
     };
     match published.await {
         Ok(verified) => {

@@ -27,21 +27,22 @@ use crate::stripes::Width;
 use crate::transfer::Transfer;
 
 mod ask;
-mod land;
+pub(super) mod land;
 mod list;
 mod probe;
 mod receive;
-mod resume;
+pub(super) mod resume;
 mod serial;
 #[cfg(test)]
 mod tests;
 
-use self::ask::{Asker, admit};
+use self::ask::Asker;
 use self::land::publish;
 use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
 
+pub(super) use self::ask::admit;
 pub(crate) use self::land::make_dir;
 pub(crate) use self::resume::{sweep, tell_kept};
 
@@ -213,7 +214,7 @@ impl<'a> Route for Asker<'a> {
     type Passing = Receiver<'a>;
 
     async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Asked>, Stop> {
-        match admit(self.shared, taken, (self.control, self.abilities)).await {
+        match admit(self.shared, taken, Some((self.control, self.abilities))).await {
             Some(taken) => Ok(self.send(taken).await),
             None => Ok(None),
         }

@@ -30,6 +30,7 @@ use crate::transfer::{Failure, QUIET, SessionState, Transfer};
 use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
 use super::list::lists_otherwise;
+use super::resume::proof;
 use super::{Asked, Cut, Landed, resume};
 
 /// Takes the data of one transfer after the other.
@@ -56,7 +57,7 @@ impl Receiver<'_> {
             return listed.await.map(|()| None);
         };
         // It was opened before the file was asked for, unless the server does not go on with it.
-        let sink = match open_sink(self.shared, job, self.abilities).await {
+        let sink = match open_sink(self.shared, job, proof(self.abilities).is_some()).await {
             Ok(sink) => sink,
             Err(error) => {
                 self.shared.fail(asked.taken, &error);
@@ -156,7 +157,7 @@ impl Receiver<'_> {
                 .as_ref()
                 .is_some_and(DigestQuery::is_needed);
         let source = self.shared.name_source(job);
-        let sink = match open_sink(self.shared, job, self.abilities).await {
+        let sink = match open_sink(self.shared, job, proof(self.abilities).is_some()).await {
             Ok(sink) => sink,
             Err(error) => {
                 self.shared.fail(asked.taken, &error);

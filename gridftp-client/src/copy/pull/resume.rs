@@ -48,11 +48,7 @@ fn origin(shared: &CopyState, job: &FileJob) -> Option<Origin> {
     if shared.is_partial() || shared.through_layers() || shared.destination.is_some() {
         return None;
     }
-    Origin::new(
-        shared.name_source(job).as_bytes(),
-        size,
-        job.facts.modified?,
-    )
+    Origin::new(&shared.lasting_source(job)?, size, job.facts.modified?)
 }
 
 /// The digest that proves a copy which goes on with the bytes of an earlier run.
@@ -61,9 +57,9 @@ pub(super) fn proof(abilities: &Abilities) -> Option<ChecksumAlgorithm> {
     proofs.find(|proof| abilities.cost(*proof).is_some())
 }
 
-/// Says whether a later run may go on: a digest will prove the copy, or the user has asked for it
-/// and the source is so old that a change would show in its time.
-fn may_outlive(shared: &CopyState, job: &FileJob, abilities: &Abilities) -> bool {
+/// Says whether a later run may go on: a digest proves the copy, or the user has asked for it and the
+/// source is so old that a change would show in its time.
+fn may_outlive(shared: &CopyState, job: &FileJob, proves: bool) -> bool {
     let is_old = || {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         let (modified, _) = job.facts.modified?;
@@ -74,20 +70,15 @@ fn may_outlive(shared: &CopyState, job: &FileJob, abilities: &Abilities) -> bool
                 > SETTLED,
         )
     };
-    proof(abilities).is_some()
-        || shared.options.resume == Resume::All && is_old().unwrap_or_default()
+    proves || shared.options.resume == Resume::All && is_old().unwrap_or_default()
 }
 
 /// Opens the file of a download, with the bytes that an earlier run stored of the same source.
-pub(super) async fn open(
-    shared: &CopyState,
-    job: &mut FileJob,
-    abilities: &Abilities,
-) -> Result<FileSink> {
+pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) -> Result<FileSink> {
     let (path, size) = (local(&job.to), job.facts.size);
     let anew = Create::Whole { size };
     let sync = shared.options.syncs();
-    let origin = origin(shared, job).filter(|_| may_outlive(shared, job, abilities));
+    let origin = origin(shared, job).filter(|_| may_outlive(shared, job, proves));
     let (Some(origin), Some(size)) = (origin, size) else {
         return FileSink::create(path, anew, sync).await;
     };
@@ -150,7 +141,11 @@ fn is_true(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
 }
 
 /// The bytes that are held before a transfer, of a file that outlives the run.
-pub(super) fn before(shared: &CopyState, job: &FileJob, sink: &FileSink) -> Option<RangeSet> {
+pub(in crate::copy) fn before(
+    shared: &CopyState,
+    job: &FileJob,
+    sink: &FileSink,
+) -> Option<RangeSet> {
     is_true(shared, job, sink).then(|| job.held.clone())
 }
 
@@ -173,7 +168,7 @@ pub(super) async fn go_on(
 
 /// Runs the transfer `work` to a file that held the bytes `before`, and records those that arrive:
 /// at most those of the last second, or the last 64 MiB, are not recorded where that is more.
-pub(super) async fn recorded<T>(
+pub(in crate::copy) async fn recorded<T>(
     shared: &CopyState,
     before: Option<RangeSet>,
     (sink, watch): (&FileSink, &Watch),
@@ -220,7 +215,8 @@ impl Recorder<'_> {
             if bytes < self.recorded.saturating_add(STEP) {
                 continue;
             }
-            match self.sink.checkpoint(&held, true).await {
+            // What is near is read again at once where a crash of the machine loses it.
+            match self.sink.checkpoint(&held, !shared.is_local()).await {
                 Ok(()) => self.recorded = bytes,
                 // The transfer itself tells what is wrong with the disk; this may pass.
                 Err(error) => {
@@ -233,7 +229,7 @@ impl Recorder<'_> {
 
 /// Records what is held of a file whose transfer has failed, for another attempt or another run; says
 /// whether no record tells otherwise.
-pub(super) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
+pub(in crate::copy) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
     if job.held.is_empty() || !is_true(shared, job, sink) {
         return !sink.keeps();
     }

@@ -56,7 +56,7 @@ impl<'a> Route for Serial<'a> {
         }
         let (client, shared) = (&mut *channel.client, self.shared);
         let server = (&client.control, &client.abilities);
-        let Some(taken) = admit(shared, taken, server).await else {
+        let Some(taken) = admit(shared, taken, Some(server)).await else {
             return Ok(None);
         };
         if let Err(error) = client.set_up_stream(BufferSide::Send).await {

@@ -141,9 +141,7 @@ async fn a_changed_source_stays_changed_after_a_failure() {
     let (control, _banner, _far) = played::connect(Settings::default());
     let to = dir.path().join("file").into_os_string().into_vec();
     let mut job = FileJob::new(b"/file".to_vec(), to);
-    let sink = open_sink(&shared, &mut job, &Abilities::default())
-        .await
-        .unwrap();
+    let sink = open_sink(&shared, &mut job, false).await.unwrap();
     job.held = RangeSet::up_to(3);
     job.changed = true;
     shared.queue.push(Item::File(Box::new(job)));
@@ -167,11 +165,7 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
     let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
     let to = dir.path().join("file").into_os_string().into_vec();
     let mut job = FileJob::new(b"/file".to_vec(), to);
-    job.sink = Some(
-        open_sink(&shared, &mut job, &Abilities::default())
-            .await
-            .unwrap(),
-    );
+    job.sink = Some(open_sink(&shared, &mut job, false).await.unwrap());
     job.held = RangeSet::up_to(3);
     shared.queue.push(Item::File(Box::new(job)));
     let from = control.path(b"/file").unwrap();

@@ -7,7 +7,6 @@ use ftp_wire::command::{Command, Mode, Restart, Spot};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Extent;
 use gridftp_data::Earlier;
-use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 
@@ -15,10 +14,11 @@ use crate::abilities::{Abilities, Tags};
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::StorePath;
-use crate::copy::job::{Facts, FileJob};
+use crate::copy::job::FileJob;
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::copy::making::{Dirs, make_parents};
 use crate::copy::queue::Taken;
+use crate::copy::source::LocalSource;
 use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
@@ -65,27 +65,9 @@ impl Asker<'_> {
         dirs: &mut Dirs,
     ) -> Result<Prepared, TransferError> {
         let (control, shared) = (self.control, self.shared);
-        let path = local(&job.from);
-        let source = FileSource::open(path).await;
-        let source = source.map_err(|error| TransferError::local("read", &job.from, error))?;
-        // The walk may be long ago, and the copy is to have the facts of the file that is read.
-        let now = Facts::of_source(&source);
-        match source.size() {
-            _ if job.has_shrunk(&now) => return Err(shared.shrunk(job, &now)),
-            0 => crate::local::check_empty(path).await?,
-            _ => {}
-        }
-        let same = now.is_same_as(&job.facts);
-        job.facts = now;
-        if !same || (job.begun && shared.through_layers()) {
-            job.forget();
-        }
-        let options = &shared.options;
-        let offset = options.offset.unwrap_or(0).min(source.size());
-        let rest = source.size() - offset;
-        let length = options.length.map_or(rest, |length| length.min(rest));
+        let source = shared.open_source(job).await?;
         let whole = !shared.is_partial();
-        let (kept, earlier) = self.kept(job, to, (offset, length), (&source, same)).await;
+        let (kept, earlier) = self.kept(job, to, &source).await;
         let parent = names::parent(&job.to);
         drop(make_parents(control, shared, parent, &mut dirs.told));
         let proof = kept.as_ref().and_then(|kept| kept.announce.clone());
@@ -97,8 +79,8 @@ impl Asker<'_> {
             (proof, _) => proof,
         };
         Ok(Prepared {
-            source,
-            part: (offset, length),
+            source: source.file,
+            part: source.part,
             kept,
             digest,
             earlier,
@@ -106,13 +88,12 @@ impl Asker<'_> {
     }
 
     /// The bytes of a source that the server has, and their values, where a tagged store is to tell
-    /// the digest of the whole file. The source is the `same` as before.
+    /// the digest of the whole file.
     async fn kept(
         &self,
         job: &mut FileJob,
         to: &FtpPath,
-        part: (u64, u64),
-        (source, same): (&FileSource, bool),
+        source: &LocalSource,
     ) -> (Option<Kept>, Option<Earlier>) {
         let shared = self.shared;
         let (whole, extended) = (!shared.is_partial(), self.mode == Mode::Extended);
@@ -120,7 +101,7 @@ impl Asker<'_> {
             control: self.control,
             abilities: self.abilities,
             path: to,
-            part,
+            part: source.part,
             whole,
             recalled: job.recalled,
             shared,
@@ -130,7 +111,7 @@ impl Asker<'_> {
         }
         let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
         let earlier = match proves {
-            true => job.earlier(source).await,
+            true => job.earlier(&source.file).await,
             false => None,
         };
         let original = Original::Here(local(&job.from));
@@ -138,7 +119,7 @@ impl Asker<'_> {
             Kept::of_proven(&job.held)
         } else if extended {
             copy.told(&job.held, &original).await
-        } else if same && job.begun && !job.anew && !shared.through_layers() {
+        } else if source.is_same && job.begun && !job.anew && !shared.through_layers() {
             copy.kept(&original).await
         } else {
             None

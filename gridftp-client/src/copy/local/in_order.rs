@@ -1,0 +1,108 @@
+//! Copies a FIFO, a device or a file that does not tell its size to a place on this machine, in order
+//! and once.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use gridftp_dsi::Sink as _;
+use gridftp_dsi_posix::FileSink;
+use gridftp_dsi_posix::checksum::Hasher;
+
+use super::algorithm;
+use crate::copy::job::FileJob;
+use crate::copy::kept::Digest;
+use crate::copy::pull::land::{Digests, land, open_sink};
+use crate::copy::pull::{admit, local};
+use crate::copy::queue::Taken;
+use crate::copy::same::must_differ;
+use crate::copy::state::CopyState;
+use crate::copy::stdio::{blocking, read};
+use crate::error::TransferError;
+use crate::names;
+use crate::url::show;
+
+/// Copies the file `from`, whose bytes come only once, so that there is no second try.
+pub(in crate::copy) async fn copy(
+    shared: &CopyState,
+    mut taken: Taken,
+    from: &Path,
+) -> Result<(), TransferError> {
+    name(taken.file_mut(), from)?;
+    let Some(mut taken) = admit(shared, taken, None).await else {
+        return Ok(());
+    };
+    if shared.carries_attributes() {
+        shared.warn_unkept("a pipe or a device");
+    }
+    let job = taken.file_mut();
+    shared.start(job);
+    let copied = async {
+        must_differ(&job.from, &job.to)?;
+        let sink = open_sink(shared, job, false).await?;
+        let (size, source) = pass(shared, job, from, &sink).await?;
+        Ok((sink, size, source))
+    };
+    match copied.await {
+        Ok((sink, size, source)) => {
+            let digests = Digests {
+                source,
+                is_read: true,
+                proven: None,
+            };
+            land(shared, (taken, sink), size, digests, Vec::new()).await;
+        }
+        Err(error) => shared.fail(taken, &error),
+    }
+    Ok(())
+}
+
+/// Gives a file that goes into a directory its name there.
+fn name(job: &mut FileJob, from: &Path) -> Result<(), TransferError> {
+    if !job.to.ends_with(b"/") && !local(&job.to).is_dir() {
+        return Ok(());
+    }
+    if !from.is_file() {
+        let what = format!(
+            "destination: {}: a pipe has no name of its own",
+            show(&job.to)
+        );
+        return Err(TransferError::request(what, "name the file"));
+    }
+    job.to = names::join(names::trim_slashes(&job.to), names::last(&job.from));
+    Ok(())
+}
+
+/// Moves all bytes, or as many as are wanted; gives their number and their digest.
+async fn pass(
+    shared: &CopyState,
+    job: &FileJob,
+    from: &Path,
+    sink: &FileSink,
+) -> Result<(u64, Option<Digest>), TransferError> {
+    let unreadable = |error| TransferError::local("read", &job.from, error);
+    let path = from.to_owned();
+    // A FIFO waits for its writer.
+    let input = blocking(move || File::open(path)).await;
+    let input = Arc::new(input.map_err(unreadable)?);
+    let algorithm = algorithm(shared).await?;
+    let mut hasher = algorithm.and_then(Hasher::new);
+    let offset = shared.options.offset.unwrap_or(0);
+    let most = shared.options.length.unwrap_or(u64::MAX);
+    let mut size = 0;
+    loop {
+        let piece = read(&input, most - size).await.map_err(unreadable)?;
+        if piece.is_empty() {
+            return Ok((size, algorithm.zip(hasher.map(Hasher::finish))));
+        }
+        if let Some(hasher) = &mut hasher {
+            hasher.update(&piece);
+        }
+        let len = piece.len();
+        shared.limit(len).await;
+        let written = sink.write_at(offset + size, piece.freeze()).await;
+        written.map_err(|error| TransferError::local("write", &job.to, error))?;
+        size += len as u64;
+        shared.totals.moved(len as u64);
+    }
+}
