@@ -23,7 +23,7 @@ const TITLE: &str = "gridftp-run 1 ";
 /// Start of the names of records.
 const PREFIX: &str = "run-";
 
-/// Size from which a record is written anew, in bytes.
+/// Size from which a record is written anew, in bytes; twice its living lines where those are many.
 const FULL: u64 = 256 << 10;
 
 /// Largest record that is read, in bytes.
@@ -36,14 +36,27 @@ const MOST: usize = 64;
 #[derive(Debug)]
 pub(super) struct RunRecord {
     path: PathBuf,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
+    /// Held while the disk works; `names` never is, since threads that must not wait take it.
+    record: Mutex<Record>,
+    names: Mutex<Names>,
+}
+
+#[derive(Debug)]
+struct Record {
     file: File,
     /// The first line.
     title: String,
+    /// Size from which the record is written anew, in bytes.
+    full: u64,
+}
+
+#[derive(Debug, Default)]
+struct Names {
     /// The hidden names that may be at the server, encoded.
     live: BTreeSet<String>,
     /// Lines that wait for the next write.
@@ -65,18 +78,23 @@ impl RunRecord {
             let file = notes::open(&path, true)?;
             let ended = ended(&notes, &title, &path);
             let names = ended.iter().flat_map(|(_, names)| names).cloned();
-            let mut shared = Shared {
-                file,
-                live: names.collect(),
-                waiting: String::new(),
-                title,
+            let live: BTreeSet<String> = names.collect();
+            let left = live.iter().filter_map(|name| decode(name)).collect();
+            // Nothing of it is written yet.
+            let full = 0;
+            let names = Names {
+                live,
+                ..Names::default()
             };
-            shared.write_anew().ok()?;
+            let shared = Shared {
+                record: Mutex::new(Record { file, title, full }),
+                names: Mutex::new(names),
+            };
+            shared.write().ok()?;
             for (path, _) in ended {
                 let _ = std::fs::remove_file(path);
             }
-            let left = shared.live.iter().filter_map(|name| decode(name)).collect();
-            let shared = Arc::new(Mutex::new(shared));
+            let shared = Arc::new(shared);
             Some((Self { path, shared }, left))
         });
         begun.await.ok()?
@@ -84,9 +102,11 @@ impl RunRecord {
 
     /// Records that a file begins under the hidden name `at`, before it does.
     pub(super) async fn add(&self, at: &FtpPath) {
-        let name = encode(at);
+        if !lock(&self.shared.names).add(encode(at)) {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
-        let written = tokio::task::spawn_blocking(move || lock(&shared).add(name));
+        let written = tokio::task::spawn_blocking(move || shared.write());
         if let Ok(Err(error)) = written.await {
             tracing::debug!(%error, "a hidden name is not recorded");
         }
@@ -94,47 +114,72 @@ impl RunRecord {
 
     /// Records that nothing is under the hidden name `at` any more.
     pub(super) fn remove(&self, at: &FtpPath) {
-        let name = encode(at);
-        let mut shared = lock(&self.shared);
-        if shared.live.remove(&name) {
-            let Shared { waiting, .. } = &mut *shared;
-            waiting.extend(["-", &name, "\n"]);
-        }
+        lock(&self.shared.names).remove(&encode(at));
     }
 }
 
 impl Drop for RunRecord {
     fn drop(&mut self) {
-        if lock(&self.shared).live.is_empty() {
+        if lock(&self.shared.names).live.is_empty() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
 impl Shared {
-    fn add(&mut self, name: String) -> std::io::Result<()> {
-        if !self.live.insert(name.clone()) {
-            return Ok(());
+    /// Writes the lines that wait, or the whole record where it is full.
+    fn write(&self) -> std::io::Result<()> {
+        let mut record = lock(&self.record);
+        if record.file.metadata()?.len() >= record.full {
+            let living = lock(&self.names).living();
+            return record.write_anew(&living);
         }
-        if self.file.metadata()?.len() > FULL {
-            return self.write_anew();
+        let waiting = std::mem::take(&mut lock(&self.names).waiting);
+        let written = record.file.write_all(waiting.as_bytes());
+        if written.is_err() {
+            // Its last line may be torn.
+            record.full = 0;
         }
-        self.waiting.extend(["+", &name, "\n"]);
-        self.file.write_all(self.waiting.as_bytes())?;
-        self.waiting.clear();
-        Ok(())
+        written
+    }
+}
+
+impl Names {
+    /// Says whether the name is new.
+    fn add(&mut self, name: String) -> bool {
+        let is_new = self.live.insert(name.clone());
+        if is_new {
+            self.waiting.extend(["+", &name, "\n"]);
+        }
+        is_new
     }
 
-    /// Writes the living names over the start of the record, and cuts off the rest. A kill between
-    /// the two leaves later lines of the same names, of which the last says the same.
-    fn write_anew(&mut self) -> std::io::Result<()> {
-        let lines = self.live.iter().flat_map(|name| ["+", name.as_str(), "\n"]);
-        let text: String = [self.title.as_str()].into_iter().chain(lines).collect();
+    fn remove(&mut self, name: &str) {
+        if self.live.remove(name) {
+            self.waiting.extend(["-", name, "\n"]);
+        }
+    }
+
+    /// The lines of the living names, which say all that waits.
+    fn living(&mut self) -> String {
         self.waiting.clear();
+        let lines = self.live.iter().flat_map(|name| ["+", name.as_str(), "\n"]);
+        lines.collect()
+    }
+}
+
+impl Record {
+    /// Writes the living lines over the start of the record, and cuts off the rest. A kill between
+    /// the two leaves later lines of the same names, of which the last says the same.
+    fn write_anew(&mut self, living: &str) -> std::io::Result<()> {
+        self.full = 0;
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(text.as_bytes())?;
+        self.file.write_all(self.title.as_bytes())?;
+        self.file.write_all(living.as_bytes())?;
         let end = self.file.stream_position()?;
-        self.file.set_len(end)
+        self.file.set_len(end)?;
+        self.full = end.saturating_mul(2).max(FULL);
+        Ok(())
     }
 }
 
@@ -249,6 +294,58 @@ mod tests {
         drop(record);
         let (_record, left) = begin(dir.path(), 2).await;
         assert_eq!(left.len(), 2, "the first and the last: {left:?}");
+    }
+
+    #[tokio::test]
+    async fn a_record_of_many_names_is_written_anew_when_it_has_doubled() {
+        let dir = tempfile::tempdir().unwrap();
+        let (record, _) = begin(dir.path(), 1).await;
+        let add = async |name: &str| {
+            lock(&record.shared.names).add(encode(&at(name)));
+            record.shared.write().unwrap();
+            lock(&record.shared.record).file.metadata().unwrap().len()
+        };
+        let mut name = 0;
+        let mut next = || {
+            name += 1;
+            format!("{name:0200}")
+        };
+        while add(&next()).await <= FULL {}
+        let (mut before, mut anew) = (add(&next()).await, 0);
+        for _ in 0..1000 {
+            let gone = next();
+            let now = add(&gone).await;
+            record.remove(&at(&gone));
+            (before, anew) = (now, anew + u32::from(now < before));
+        }
+        assert_eq!(anew, 1, "of {before} bytes");
+    }
+
+    #[test]
+    fn names_end_while_the_disk_hangs() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (record, _) = runtime.block_on(begin(dir.path(), 1));
+        runtime.block_on(record.add(&at("a")));
+        std::thread::scope(|scope| {
+            let hangs = lock(&record.shared.record);
+            let adding = scope.spawn(|| runtime.block_on(record.add(&at("b"))));
+            while lock(&record.shared.names).live.len() < 2 {
+                std::thread::yield_now();
+            }
+            let (told, ended) = std::sync::mpsc::channel();
+            let record = &record;
+            scope.spawn(move || {
+                record.remove(&at("a"));
+                told.send(()).unwrap();
+            });
+            let ended = ended.recv_timeout(std::time::Duration::from_secs(30));
+            drop(hangs);
+            adding.join().unwrap();
+            ended.unwrap();
+        });
+        drop(record);
+        assert_eq!(runtime.block_on(begin(dir.path(), 2)).1, [at("b")]);
     }
 
     #[test]
