@@ -79,6 +79,27 @@ struct State {
     files: Option<u32>,
 }
 
+/// The data and the ends of files, of a copy so far or of a period.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moved {
+    bytes: u64,
+    files: u64,
+}
+
+impl Moved {
+    fn since(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            files: self.files.saturating_sub(before.files),
+        }
+    }
+
+    /// The bytes, with the cost of the files.
+    fn cost(self) -> u64 {
+        self.bytes.saturating_add(self.files.saturating_mul(FILE))
+    }
+}
+
 /// The state of a copy that is measured.
 #[derive(Debug)]
 struct Run {
@@ -88,6 +109,8 @@ struct Run {
     bounds: Bounds,
     /// Whether the numbers are chosen, and not only measured to be polite.
     climbs: bool,
+    /// Whether the files at once are those of an earlier run, or all that a server takes.
+    is_known: bool,
     /// The settings of earlier runs, of small files and of large ones, until files are under way.
     known: [Option<Setting>; 2],
 }
@@ -161,6 +184,7 @@ impl Tuning {
         let most = state.workers().max(1);
         state.files = Some(most);
         if let Some(run) = &mut state.run {
+            run.is_known = true;
             run.refuse(most);
         }
     }
@@ -209,7 +233,7 @@ impl State {
     fn take(
         &mut self,
         took: Duration,
-        bytes: u64,
+        moved: Moved,
         waits: bool,
         options: &CopyOptions,
     ) -> Option<Setting> {
@@ -220,15 +244,15 @@ impl State {
         let run = self.run.as_mut()?;
         let path = run.meter.take(took);
         let before = run.climber.asked();
-        if channels > 0 && run.start(has_streams) {
-            self.files = Some(run.climber.asked().files);
+        if channels > 0 {
+            run.start(has_streams);
         }
         let now = Setting {
             streams: in_force.streams.max(1),
             files: channels.max(1),
         };
         let limit = options.connect.rate_limit.as_ref();
-        let yields = run.be_polite(&path.round_trips, per_second(bytes, took), now, limit);
+        let yields = run.be_polite(&path.round_trips, per_second(moved.bytes, took), now, limit);
         if options.concurrency.is_some() {
             in_force.files = run.climber.asked().files;
         }
@@ -237,7 +261,7 @@ impl State {
         if run.climbs && !is_end {
             let refused = run.climber.handle(&Period {
                 took,
-                bytes,
+                bytes: moved.cost(),
                 in_force,
                 has_streams,
                 waits,
@@ -248,7 +272,7 @@ impl State {
             }
         }
         let asked = run.climber.asked();
-        let is_known = self.files.is_some() || run.climber.best().is_some();
+        let is_known = run.is_known || run.climber.best().is_some();
         self.files = match yields {
             _ if options.concurrency.is_some() => None,
             Some(most) if !run.climbs || !is_known => Some(most),
@@ -261,13 +285,12 @@ impl State {
 
 impl Run {
     /// Takes the setting of an earlier run, once files are under way.
-    fn start(&mut self, has_streams: bool) -> bool {
+    fn start(&mut self, has_streams: bool) {
         let known = std::mem::take(&mut self.known);
-        let Some(known) = known.get(usize::from(has_streams)).copied().flatten() else {
-            return false;
-        };
-        self.climber = Climber::new(known, self.bounds);
-        true
+        if let Some(known) = known.get(usize::from(has_streams)).copied().flatten() {
+            self.climber = Climber::new(known, self.bounds);
+            self.is_known = true;
+        }
     }
 
     /// Keeps to the most files at once that a server takes.
@@ -292,15 +315,13 @@ impl Run {
         limit: Option<&RateLimit>,
     ) -> Option<u32> {
         let polite = self.polite.as_mut()?;
-        if !round_trips.is_empty() {
-            let before = polite.bounds();
-            polite.handle(round_trips, rate, now);
-            if polite.bounds() != before {
-                self.climber.bound(polite.bounds());
-            }
-            if let Some(limit) = limit {
-                limit.yield_to(polite.rate());
-            }
+        let before = polite.bounds();
+        polite.handle(round_trips, rate, now);
+        if polite.bounds() != before {
+            self.climber.bound(polite.bounds());
+        }
+        if let Some(limit) = limit {
+            limit.yield_to(polite.rate());
         }
         let most = polite.bounds().most.files;
         (most < self.bounds.most.files).then_some(most)

@@ -71,9 +71,17 @@ impl Polite {
     }
 
     /// Takes a period with its smoothed round trips, and the least ones of the same peers, in which
-    /// `rate` bytes a second moved with the numbers of `setting`.
+    /// `rate` bytes a second moved with the numbers of `setting`. Data that nothing measures has room
+    /// after some periods: small files may end too soon to be measured at all.
     pub(super) fn handle(&mut self, round_trips: &[RoundTrip], rate: f64, setting: Setting) {
         self.since = self.since.saturating_add(1);
+        if round_trips.is_empty() {
+            self.calm = self.calm.saturating_add(u32::from(rate > 0.0));
+            if rate > 0.0 && self.calm >= CALM {
+                self.raise(rate);
+            }
+            return;
+        }
         let is_long = |parts| {
             let exceeds = |(now, least): &RoundTrip| {
                 *now * 100 > *least * parts && *now > *least + SLACK * (parts - 100) / (LONG - 100)
@@ -257,6 +265,29 @@ mod tests {
             polite.handle(&[(long, short)], 0.0, OWN.least);
         }
         assert_eq!(polite.rate(), Some(65_536));
+    }
+
+    #[test]
+    fn data_that_nothing_measures_takes_its_rate_again() {
+        let mut polite = Polite::new(OWN);
+        let (short, long) = (Duration::from_millis(10), Duration::from_millis(90));
+        for _ in 0..100 {
+            polite.handle(&[(long, short)], 1e6, OWN.least);
+        }
+        let low = polite.rate();
+        assert!(low < Some(1_000_000));
+        for _ in 0..100 {
+            polite.handle(&[], 0.0, OWN.least);
+        }
+        assert_eq!(polite.rate(), low, "nothing moved");
+        for _ in 1..CALM {
+            polite.handle(&[], 1e6, OWN.least);
+        }
+        assert_eq!(polite.rate(), low, "too soon");
+        for _ in 0..200 {
+            polite.handle(&[], 1e6, OWN.least);
+        }
+        assert_eq!((polite.bounds(), polite.rate()), (OWN, None));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::climb::Climber;
 use super::measure::Meter;
 use super::memory::{self, Ends};
 use super::polite::Polite;
-use super::{FILE, PERIOD, Route, Run, STREAMS, bounds};
+use super::{Moved, PERIOD, Route, Run, STREAMS, bounds};
 use crate::copy::lock;
 use crate::copy::state::CopyState;
 use crate::copy::widths::NEAR;
@@ -90,6 +90,7 @@ impl CopyState {
             meter: Meter::new(route.is_between),
             bounds,
             climbs,
+            is_known: false,
             known,
         });
     }
@@ -105,23 +106,25 @@ impl CopyState {
         loop {
             tokio::time::sleep(period).await;
             let (took, now) = (since.elapsed(), self.moved());
-            let bytes = now.saturating_sub(moved);
+            let new = now.since(moved);
             (since, moved) = (Instant::now(), now);
-            self.take_period(took, bytes);
+            self.take_period(took, new);
             self.tuning.changed.notify_waiters();
         }
     }
 
-    fn moved(&self) -> u64 {
+    fn moved(&self) -> Moved {
         let counts = self.totals.counts();
-        let files = counts.files_done.saturating_mul(FILE);
-        counts.bytes_moved.saturating_add(files)
+        Moved {
+            bytes: counts.bytes_moved,
+            files: counts.files_done,
+        }
     }
 
-    /// Takes a period, in which so many bytes moved.
-    fn take_period(&self, took: Duration, bytes: u64) {
+    /// Takes a period, in which so much moved.
+    fn take_period(&self, took: Duration, moved: Moved) {
         let waits = self.queue.has_files();
-        let changed = self.tuning.state().take(took, bytes, waits, &self.options);
+        let changed = self.tuning.state().take(took, moved, waits, &self.options);
         if let Some(Setting { streams, files }) = changed {
             self.note(&format!("tuning: {streams} streams, {files} files at once"));
         }

@@ -213,6 +213,64 @@ async fn a_polite_copy_gives_up_its_numbers_and_its_rate() {
     assert_eq!(limit.least(), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_yield_leaves_the_files_to_the_rules_again() {
+    let mut shared = CopyState::plain();
+    shared.options.polite = true;
+    shared.begin_tuning(FAR).await;
+    let (short, long) = (Duration::from_millis(50), Duration::from_millis(80));
+    let now = Setting {
+        streams: 1,
+        files: 4,
+    };
+    let channels = [(); 4].map(|()| shared.tuning.channel(Some(STREAMS)));
+    let after = |round_trip: Duration, periods| {
+        let mut state = shared.tuning.state();
+        let polite = state.run.as_mut().unwrap().polite.as_mut().unwrap();
+        for _ in 0..periods {
+            polite.handle(&[(round_trip, short)], 1e6, now);
+        }
+        let polite = polite.bounds().most.files;
+        // No setting was measured.
+        state.take(PERIOD.0, Moved::default(), true, &shared.options);
+        (state.files, polite)
+    };
+    assert_eq!(after(short, 1), (None, MOST_FILES.0));
+    assert_eq!(after(long, 1), (Some(2), 2));
+    assert_eq!(after(short, 10), (Some(4), 4));
+    assert_eq!(after(short, 30), (None, MOST_FILES.0));
+    drop(channels);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_polite_copy_of_small_files_has_the_rate_of_its_bytes() {
+    let limit = RateLimit::new(None).of_polite_copy();
+    let mut shared = CopyState::plain();
+    shared.options.polite = true;
+    shared.options.connect.rate_limit = Some(limit.clone());
+    shared.begin_tuning(FAR).await;
+    let mut state = shared.tuning.state();
+    let now = Setting {
+        streams: 1,
+        files: 1,
+    };
+    let (short, long) = (Duration::from_millis(50), Duration::from_millis(80));
+    let run = state.run.as_mut().unwrap();
+    for _ in 0..20 {
+        run.be_polite(&[(long, short)], 1e6, now, Some(&limit));
+    }
+    assert!(limit.least().is_some());
+    let moved = Moved {
+        bytes: 100_000,
+        files: 1000,
+    };
+    for _ in 0..40 {
+        state.take(PERIOD.0, moved, true, &shared.options);
+    }
+    // It holds so few bytes back no longer.
+    assert_eq!(limit.least(), None);
+}
+
 #[test]
 fn the_bounds_hold_the_numbers_of_the_caller_and_of_the_rules() {
     for (parallel, concurrency, streams, files) in [
