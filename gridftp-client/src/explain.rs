@@ -12,7 +12,12 @@ use ftp_wire::waits::Waits;
 use gridftp_data::{Stage, Watch};
 use xio_core::PathStats;
 
+use self::bounded::Bounded;
+pub use self::cause::Cause;
 use crate::rate_limit::RateLimit;
+
+mod bounded;
+mod cause;
 
 /// Time between two samples.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -23,88 +28,13 @@ const LEAST: u64 = 50;
 /// Part of the segments that are sent again on a path that loses some: one in ten thousand.
 const LOSS: f64 = 1e-4;
 
-/// A place where the time of a copy goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
-    /// Nothing moved: commands and their replies, new connections, listings, pauses.
-    Idle,
-    /// Digests of stored files.
-    Hashing,
-    /// Reading the files of this machine.
-    SourceStorage,
-    /// Writing the files of this machine.
-    TargetStorage,
-    /// The server's storage, which read the files.
-    ServerReading,
-    /// The server's storage, which wrote the files.
-    ServerWriting,
-    /// The network or the server, of which this end cannot tell which: it received.
-    Sender,
-    /// The network, of which nothing is measured: this end sent, and its transfers have not ended,
-    /// or run over no TCP.
-    Network,
-    /// The path: its congestion window was full.
-    Path,
-    /// The receive window: the receiver had no room for more.
-    Receiver,
-    /// The socket buffer of the sender had no room for more.
-    Buffer,
-    /// This machine, by encryption and the like: its connections had nothing to send.
-    Machine,
-    /// The bound that this end keeps to ([`RateLimit`]).
-    Limit,
-    /// The server's final reply, behind all data: it writes and verifies the file.
-    Ending,
-}
-
-impl Cause {
-    /// Its name in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Hashing => "hashing",
-            Self::SourceStorage => "source_storage",
-            Self::TargetStorage => "target_storage",
-            Self::ServerReading => "server_reading",
-            Self::ServerWriting => "server_writing",
-            Self::Sender => "sender",
-            Self::Network => "network",
-            Self::Path => "path",
-            Self::Receiver => "receiver",
-            Self::Buffer => "buffer",
-            Self::Machine => "machine",
-            Self::Limit => "limit",
-            Self::Ending => "ending",
-        }
-    }
-
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Idle => "no data under way (commands, connections, listings)",
-            Self::Hashing => "digests of stored files",
-            Self::SourceStorage => "reading files here",
-            Self::TargetStorage => "writing files here",
-            Self::ServerReading => "reading files at the server",
-            Self::ServerWriting => "writing files at the server",
-            Self::Sender => "waiting for the server or the path",
-            Self::Network => "waiting for the network",
-            Self::Path => "waiting for the path (congestion window)",
-            Self::Receiver => "waiting for the receiver (its window)",
-            Self::Buffer => "waiting for room in the sender's socket buffer",
-            Self::Machine => "this machine (encryption and the like)",
-            Self::Limit => "keeping to --bwlimit",
-            Self::Ending => "waiting for the server's final reply",
-        }
-    }
-}
-
 /// The direction of a transfer's data, seen from here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Download,
     Upload,
+    /// From one server to another, of which this end sees the replies alone.
+    Between,
 }
 
 /// The part of a server in transfers.
@@ -162,7 +92,7 @@ struct State {
     running: Vec<(Weak<Watch>, Way)>,
     /// Whether any transfer was of this end.
     any: bool,
-    limit: Option<RateLimit>,
+    bounded: Bounded,
     all: u64,
     /// Those with data under way.
     moving: u64,
@@ -185,7 +115,7 @@ impl Samples {
 
     /// Explains by this bound, where it is reached.
     pub(crate) fn limit(&self, limit: Option<RateLimit>) {
-        self.state().limit = limit;
+        self.state().bounded.limit = limit;
     }
 
     /// Samples a transfer until its watch is dropped.
@@ -193,7 +123,7 @@ impl Samples {
         watch.measure();
         let mut state = self.state();
         state.running.push((Arc::downgrade(watch), way));
-        state.any = true;
+        state.any |= way != Way::Between;
     }
 
     /// Adds the path of a transfer whose data is through.
@@ -214,20 +144,21 @@ impl Samples {
         *told = Some(told.map_or(waits, |before| before.and(waits)));
     }
 
-    /// Takes a sample now; `hashes` says whether a server hashes stored files.
-    pub(crate) fn take(&self, hashes: bool) {
-        self.state().take(hashes);
+    /// Takes a sample now, when so many bytes have moved; `hashes` says whether a server hashes
+    /// stored files.
+    pub(crate) fn take(&self, bytes: u64, hashes: bool) {
+        self.state().take(bytes, hashes);
     }
 
-    /// The explanation of a copy that moved so many bytes so far; `None` of less than a second, and
-    /// without a transfer of this end or a word of the sending server.
-    pub(crate) fn explanation(&self, bytes: u64) -> Option<Explanation> {
-        self.state().explanation(bytes)
+    /// The explanation of a copy so far; `None` of less than a second, and without a transfer of this
+    /// end or a word of the sending server.
+    pub(crate) fn explanation(&self) -> Option<Explanation> {
+        self.state().explanation()
     }
 }
 
 impl State {
-    fn take(&mut self, hashes: bool) {
+    fn take(&mut self, bytes: u64, hashes: bool) {
         self.running.retain(|(watch, _)| watch.strong_count() > 0);
         self.all += 1;
         let stages = self.running.iter().filter_map(|(watch, way)| {
@@ -242,7 +173,10 @@ impl State {
             (0, true, _) => self.hashing += 1.0,
             (0, false, false) => self.ending += 1.0,
             (0, false, true) => {}
-            _ => self.moving += 1,
+            _ => {
+                self.moving += 1;
+                self.bounded.take(bytes);
+            }
         }
         let weight = 1.0 / f64::from(u32::try_from(moving).unwrap_or(u32::MAX).max(1));
         for (stage, way) in stages {
@@ -259,6 +193,8 @@ impl State {
             let (at_storage, at_peer) = match way {
                 Way::Download => (down, from),
                 Way::Upload => (up, to),
+                // The servers tell.
+                Way::Between => continue,
             };
             *at_storage += weight * here;
             *at_peer += weight * (1.0 - here);
@@ -273,7 +209,8 @@ impl State {
     fn network(&self) -> Option<[f64; 4]> {
         let path = self.path?;
         let busy = path.busy?.as_secs_f64();
-        let sending = self.sending * LOOK.as_secs_f64();
+        // The kernel has nothing to send while a bound holds the data back.
+        let sending = self.sending * LOOK.as_secs_f64() * self.unbounded();
         if busy <= 0.0 || sending <= 0.0 {
             return None;
         }
@@ -290,13 +227,13 @@ impl State {
         (busy > 0.0).then_some([window, receiver, buffer, 0.0])
     }
 
-    fn explanation(&self, bytes: u64) -> Option<Explanation> {
+    fn explanation(&self) -> Option<Explanation> {
         if self.all < LEAST {
             return None;
         }
         let [sender, _] = self.told;
         let (waits, idle) = match (self.any, &sender) {
-            (true, _) => (self.waits(bytes), self.idle()),
+            (true, _) => (self.waits(), self.idle()),
             (false, Some(sender)) => self.waits_between(sender),
             (false, None) => return None,
         };
@@ -320,6 +257,12 @@ impl State {
         })
     }
 
+    /// The part of the time in which no bound on the rate held the copy back.
+    fn unbounded(&self) -> f64 {
+        let [limited, yielded] = self.bounded.parts();
+        1.0 - limited - yielded
+    }
+
     /// The samples in which nothing moved.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn idle(&self) -> f64 {
@@ -327,19 +270,17 @@ impl State {
     }
 
     /// The samples of the causes of transfers of this end.
-    fn waits(&self, bytes: u64) -> Vec<(Cause, f64)> {
+    fn waits(&self) -> Vec<(Cause, f64)> {
         let [written, read] = self.storage;
         let [received, sent] = self.peer;
         let mut waits = vec![
             (Cause::TargetStorage, written),
             (Cause::SourceStorage, read),
         ];
-        let moved_for = LOOK * u32::try_from(self.moving).unwrap_or(u32::MAX);
-        let limits = |limit: &RateLimit| limit.is_reached(bytes, moved_for);
-        if self.limit.as_ref().is_some_and(limits) {
-            waits.push((Cause::Limit, received + sent));
-            return waits;
-        }
+        let [limited, yielded] = self.bounded.parts();
+        waits.push((Cause::Limit, limited * (received + sent)));
+        waits.push((Cause::Polite, yielded * (received + sent)));
+        let [received, sent] = [received, sent].map(|wait| wait * self.unbounded());
         let [sender, receiver] = &self.told;
         let reading = (storage_share(sender.as_ref()) * (received + written)).min(received);
         waits.push((Cause::ServerReading, reading));
@@ -354,7 +295,8 @@ impl State {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn waits_between(&self, sender: &Waits) -> (Vec<(Cause, f64)>, f64) {
         let all = self.all as f64 - self.hashing;
-        let moving = (sender.moving.as_secs_f64() / LOOK.as_secs_f64()).min(all);
+        // The sum of the servers' sessions, of which several may move data at once.
+        let moving = (sender.moving.as_secs_f64() / LOOK.as_secs_f64()).min(self.moving as f64);
         let [_, receiver] = &self.told;
         let reading = storage_share(Some(sender)) * moving;
         let writing = storage_share(receiver.as_ref()) * moving;
@@ -457,6 +399,7 @@ impl Explanation {
             }
             Cause::Machine => "a faster processor, or less protection (--protect)",
             Cause::Limit => "a higher --bwlimit",
+            Cause::Polite => "a copy without --polite, which would slow the others down",
             Cause::Ending => "a faster disk at the server, which writes what has arrived",
         })
     }

@@ -326,7 +326,7 @@ impl Totals {
     /// Where the time went so far, with [`CopyOptions::explain`](crate::CopyOptions::explain); `None`
     /// of the first second, and without a transfer of this end.
     pub fn explanation(&self) -> Option<Explanation> {
-        self.samples.explanation(self.bytes.load(Ordering::Relaxed))
+        self.samples.explanation()
     }
 
     /// Samples the transfers until it is dropped.
@@ -334,7 +334,9 @@ impl Totals {
         let mut tick = tokio::time::interval(LOOK);
         loop {
             tick.tick().await;
-            self.samples.take(self.hashing.load(Ordering::Relaxed) > 0);
+            let bytes = self.bytes.load(Ordering::Relaxed);
+            let hashes = self.hashing.load(Ordering::Relaxed) > 0;
+            self.samples.take(bytes, hashes);
         }
     }
 

@@ -1,7 +1,6 @@
 //! `RateLimit`: one bound on the bytes a second of all data connections that have it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use xio::rate::{Limit, Rate};
@@ -30,7 +29,7 @@ pub struct RateLimit {
 struct Bound {
     layer: Rate,
     /// Bytes a second; the greatest number for no bound.
-    rate: Arc<AtomicU64>,
+    rate: Arc<Mutex<u64>>,
 }
 
 impl Bound {
@@ -39,20 +38,26 @@ impl Bound {
         layer.set_limit(limit(rate));
         Self {
             layer,
-            rate: Arc::new(AtomicU64::new(rate)),
+            rate: Arc::new(Mutex::new(rate)),
         }
     }
 
     fn set(&self, rate: Option<u64>) {
         let rate = rate.unwrap_or(u64::MAX);
+        // Held over both, so that of several callers the same one is the last in both.
+        let mut now = self.lock();
         // The credit of a rate that stays is kept.
-        if self.rate.swap(rate, Ordering::Relaxed) != rate {
+        if std::mem::replace(&mut *now, rate) != rate {
             self.layer.set_limit(limit(rate));
         }
     }
 
     fn get(&self) -> u64 {
-        self.rate.load(Ordering::Relaxed)
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,10 +99,9 @@ impl RateLimit {
     }
 
     /// The lower of both bounds.
-    #[cfg(test)]
     pub(crate) fn least(&self) -> Option<u64> {
-        let yielded = self.yielded.as_ref().map_or(u64::MAX, Bound::get);
-        Some(self.bound.get().min(yielded)).filter(|least| *least < u64::MAX)
+        let least = self.bound.get().min(self.yielding());
+        Some(least).filter(|least| *least < u64::MAX)
     }
 
     /// Waits until `bytes` that pass no data connection may pass.
@@ -107,10 +111,13 @@ impl RateLimit {
         }
     }
 
-    /// Whether so many bytes in this time are nine tenths of the present bound.
-    pub(crate) fn is_reached(&self, bytes: u64, took: Duration) -> bool {
-        let bound = u128::from(self.bound.get());
-        u128::from(bytes) * 10_000 >= bound * took.as_millis() * 9
+    /// Says whether the bound of a copy that yields is the lower one.
+    pub(crate) fn yields(&self) -> bool {
+        self.yielding() < self.bound.get()
+    }
+
+    fn yielding(&self) -> u64 {
+        self.yielded.as_ref().map_or(u64::MAX, Bound::get)
     }
 
     /// The stack with the bounds above it.

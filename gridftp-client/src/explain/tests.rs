@@ -12,18 +12,18 @@ fn watch(moving: bool) -> Arc<Watch> {
 
 fn shares(samples: &Samples) -> Vec<(Cause, f64)> {
     for _ in 0..LEAST {
-        samples.take(false);
+        samples.take(0, false);
     }
-    samples.explanation(0).unwrap().shares
+    samples.explanation().unwrap().shares
 }
 
 #[test]
 fn transfers_share_a_sample_and_those_that_open_count_where_none_moves() {
     let samples = Samples::default();
     for _ in 0..LEAST {
-        samples.take(false);
+        samples.take(0, false);
     }
-    assert!(samples.explanation(0).is_none());
+    assert!(samples.explanation().is_none());
     let (opening, up) = (watch(false), watch(true));
     let samples = Samples::default();
     samples.begin(&opening, Way::Upload);
@@ -42,10 +42,10 @@ fn transfers_share_a_sample_and_those_that_open_count_where_none_moves() {
     assert_eq!(shares(&samples), [(Cause::Idle, 1.0)]);
     assert!(samples.state().running.is_empty());
     for _ in 0..LEAST {
-        samples.take(true);
+        samples.take(0, true);
     }
     assert_eq!(shares(&samples).len(), 2);
-    assert_eq!(samples.explanation(0).unwrap().first(), Some(Cause::Idle));
+    assert_eq!(samples.explanation().unwrap().first(), Some(Cause::Idle));
 }
 
 /// The shares of an upload that waited for a second, with these times of its connection in ms.
@@ -58,10 +58,10 @@ fn upload(busy: u64, receiver: u64, buffer: u64, limit: Option<u64>) -> Explanat
     (path.busy, path.receiver_full, path.buffer_full) = (time(busy), time(receiver), time(buffer));
     (path.sent, path.retransmitted) = (Some(100), Some(1));
     samples.state().path = Some(path);
-    for _ in 0..LEAST {
-        samples.take(false);
+    for n in 1..=LEAST {
+        samples.take(20 * n, false);
     }
-    samples.explanation(1000).unwrap()
+    samples.explanation().unwrap()
 }
 
 #[test]
@@ -124,10 +124,12 @@ fn the_waits_of_servers_divide_the_rest() {
         (Cause::Receiver, 0.15),
     ];
     near(&shares(&samples), &expected);
-    assert_eq!(samples.explanation(0).unwrap().loss(), Some(0.005));
+    assert_eq!(samples.explanation().unwrap().loss(), Some(0.005));
 
     // Between two servers, half of the time.
     let samples = Samples::default();
+    let between = watch(true);
+    samples.begin(&between, Way::Between);
     samples.told(Role::Sender, told([500, 0, 500, 250, 0]));
     samples.told(Role::Receiver, told([400, 100, 0, 0, 0]));
     let expected = [
@@ -151,4 +153,54 @@ fn a_limit_that_is_reached_explains_the_wait() {
         upload(1000, 900, 0, Some(1200)).first(),
         Some(Cause::Receiver)
     );
+}
+
+#[test]
+fn sessions_that_move_data_at_once_are_idle_at_once() {
+    let samples = Samples::default();
+    let both = [watch(true), watch(true)];
+    for data in &both {
+        samples.begin(data, Way::Between);
+        samples.told(Role::Sender, told([500, 0, 500, 0, 0]));
+    }
+    for _ in 0..LEAST / 2 {
+        samples.take(0, false);
+    }
+    drop(both);
+    for _ in 0..LEAST / 2 {
+        samples.take(0, false);
+    }
+    let mut shares = samples.explanation().unwrap().shares;
+    shares.sort_by_key(|(cause, _)| cause.name());
+    assert_eq!(shares, [(Cause::Idle, 0.5), (Cause::Path, 0.5)]);
+}
+
+#[test]
+fn each_second_is_held_back_by_its_own_bound() {
+    let (up, samples) = (watch(true), Samples::default());
+    let limit = RateLimit::new(Some(1000)).of_polite_copy();
+    samples.begin(&up, Way::Upload);
+    samples.limit(Some(limit.clone()));
+    let mut bytes = 0;
+    for (bound, yielded, rate) in [
+        (Some(1000), None, 1000),
+        (Some(1000), Some(500), 500),
+        (None, Some(500), 450),
+        (None, None, 500),
+        (Some(1000), None, 800),
+    ] {
+        limit.set(bound);
+        limit.yield_to(yielded);
+        for _ in 0..LEAST {
+            bytes += rate / LEAST;
+            samples.take(bytes, false);
+        }
+    }
+    let mut shares = samples.explanation().unwrap().shares;
+    shares.sort_by_key(|(cause, _)| cause.name());
+    let causes = shares.iter().map(|(cause, _)| *cause);
+    assert!(causes.eq([Cause::Limit, Cause::Network, Cause::Polite]));
+    for ((_, share), expected) in shares.iter().zip([0.2, 0.4, 0.4]) {
+        assert!((share - expected).abs() < 1e-9, "{shares:?}");
+    }
 }

@@ -8,6 +8,7 @@ use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
+use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -26,6 +27,7 @@ use crate::copy::job::FileJob;
 use crate::copy::kept::{Digest, judge};
 use crate::copy::queue::Taken;
 use crate::error::{ControlError, TransferError, lacks_channel};
+use crate::explain::Way;
 use crate::transfer::{ACCOUNT, Failure, SessionState};
 use crate::verify;
 
@@ -170,6 +172,10 @@ impl Pair<'_> {
         } = file;
         let job = taken.file();
         let (told, first) = (AtomicU64::new(0), job.held.total());
+        let data = self.shared.watch(Way::Between);
+        if store.has_begun() {
+            data.open(false);
+        }
         let beside = Beside::of(self.shared, job);
         let growth = async {
             match beside {
@@ -178,7 +184,7 @@ impl Pair<'_> {
             }
         };
         {
-            let stored = self.markers(taken, store, &told);
+            let stored = self.markers(taken, store, (&told, &data));
             let retrieved = async {
                 let reply = retrieve.finish().await?;
                 Ok(Receipt::parse(&reply.text()))
@@ -207,19 +213,22 @@ impl Pair<'_> {
         &self,
         taken: &mut Taken,
         store: &mut Replies,
-        told: &AtomicU64,
+        (told, data): (&AtomicU64, &Watch),
     ) -> Result<Option<Receipt>, ControlError> {
-        let note = |reply: &Reply| match Marker::from_reply(reply) {
-            Some(Ok(Marker::Restart(ranges))) => {
-                taken.file_mut().hold(&ranges);
+        let note = |reply: &Reply| {
+            data.open(false);
+            match Marker::from_reply(reply) {
+                Some(Ok(Marker::Restart(ranges))) => {
+                    taken.file_mut().hold(&ranges);
+                }
+                Some(Ok(Marker::Perf(perf))) => {
+                    let bytes = taken.file_mut().stripes.note(&perf);
+                    let before = told.fetch_max(bytes, Ordering::Relaxed);
+                    self.shared.totals.moved(bytes.saturating_sub(before));
+                    self.source.moved();
+                }
+                _ => {}
             }
-            Some(Ok(Marker::Perf(perf))) => {
-                let bytes = taken.file_mut().stripes.note(&perf);
-                let before = told.fetch_max(bytes, Ordering::Relaxed);
-                self.shared.totals.moved(bytes.saturating_sub(before));
-                self.source.moved();
-            }
-            _ => {}
         };
         let receipt = Receipt::parse(&store.finish_with(note).await?.text());
         let told = told.load(Ordering::Relaxed);
