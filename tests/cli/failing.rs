@@ -92,7 +92,7 @@ const ROWS: &[Row] = &[
         on!("AUTH TLS" => Reaction::say("234 go on")),
         &["--security", "tls", "--timeout", "2", "URL", "y"],
         3,
-        &["tls"],
+        &["tls: connect: the peer ended in the middle of the handshake"],
     ),
     (
         "ConnectError::NoTls",
