@@ -234,6 +234,17 @@ pub enum TransferError {
         /// The remedy; empty where none is known.
         remedy: &'static str,
     },
+    /// The copy is whole and has its name, and lacks an attribute, a time or a mode of its source.
+    #[error("{path}: the copy is whole and stays, without its {what}: {cause}")]
+    Unset {
+        /// The copy.
+        path: String,
+        /// What it lacks.
+        what: String,
+        /// The reason.
+        #[source]
+        cause: Box<Self>,
+    },
     /// Two servers do not move data between them, and it was not to pass this machine.
     #[error("{cause}; {RELAY}")]
     ThirdPartyRefused {
@@ -297,7 +308,7 @@ impl TransferError {
     pub(crate) fn control(&self) -> Option<&ControlError> {
         match self {
             Self::Control(error) => Some(error),
-            Self::ThirdPartyRefused { cause } => cause.control(),
+            Self::ThirdPartyRefused { cause } | Self::Unset { cause, .. } => cause.control(),
             _ => None,
         }
     }
@@ -315,6 +326,7 @@ impl TransferError {
                 .is_some_and(|error| error.kind() == gridftp_dsi::ErrorKind::Exists),
             Self::Both { destination, .. } => destination.is_taken(),
             Self::ThirdPartyRefused { cause } => cause.is_taken(),
+            Self::Unset { .. } => false,
             error => error.reply().map(FailureKind::of) == Some(FailureKind::Exists),
         }
     }
@@ -326,7 +338,7 @@ impl TransferError {
             Self::Control(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Cut { cause, .. } => cause.is_transient_midway(),
-            Self::ThirdPartyRefused { cause } => cause.is_transient(),
+            Self::ThirdPartyRefused { cause } | Self::Unset { cause, .. } => cause.is_transient(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
             Self::Local { .. }
             | Self::Unmarked { .. }
@@ -422,7 +434,7 @@ impl TransferError {
             },
             Self::BadName { name, .. } => Fields::local("name", name).with_remedy(BAD_NAME),
             Self::Source { path, remedy, .. } => Fields::local("source", path).with_remedy(remedy),
-            Self::Cut { cause, .. } => cause.fields(),
+            Self::Cut { cause, .. } | Self::Unset { cause, .. } => cause.fields(),
             Self::ThirdPartyRefused { cause } => cause.fields().with_remedy(RELAY),
             Self::Request { remedy, .. } => Fields::of(Class::Usage).with_remedy(remedy),
             Self::Both { source, .. } => source.fields(),

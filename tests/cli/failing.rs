@@ -207,6 +207,19 @@ const ROWS: &[Row] = &[
         &["source: d: is a directory", "add --recursive"],
     ),
     (
+        "TransferError::Unset",
+        on!(
+            "FEAT" => Reaction::say("211-\r\n XATTR\r\n211 end"),
+            "SITE XATTR" => Reaction::say("550 no attributes today")
+        ),
+        &["--xattrs", "URL", "y"],
+        1,
+        &[
+            "y: the copy is whole and stays, without its extended attributes",
+            "550 no attributes",
+        ],
+    ),
+    (
         "TransferError::ThirdPartyRefused",
         on!("PORT" => Reaction::say("500 Illegal PORT command.")),
         &["--relay", "never", "URL", "URL2"],

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::XattrFlags;
-use workspace_tests::{Host, Tree, binary, is_root, run, skip};
+use workspace_tests::{Host, Reaction, ScriptedServer, Tree, binary, is_root, run, skip};
 
 use crate::{Bed, LIMIT, cp_in, fails};
 
@@ -33,6 +33,11 @@ fn keeps(tree: &Tree) -> Result<bool> {
         skip("xattrs", why);
     }
     Ok(is_kept)
+}
+
+fn same_file(one: &Path, other: &Path) -> Result<()> {
+    ensure!(std::fs::read(one)? == std::fs::read(other)?, "{other:?}");
+    Ok(())
 }
 
 /// Gives a new file attributes.
@@ -124,8 +129,42 @@ fn attributes_that_cannot_be_carried_are_failures() -> Result<()> {
         set(&bed.there.path("many"), &format!("user.{n}"), b"")?;
     }
     let said = bed.cp(&["--xattrs", &bed.url("many"), "copy"])?;
-    fails(&said, 1, &["more than 64 attributes"])?;
-    ensure!(!bed.here.path("copy").exists(), "it was published");
+    let whole = "copy: the copy is whole and stays, without its extended attributes";
+    fails(&said, 1, &["more than 64 attributes", whole])?;
+    same_file(&bed.there.path("many"), &bed.here.path("copy"))
+}
+
+#[test]
+fn an_attribute_that_the_destination_refuses_leaves_a_whole_copy() -> Result<()> {
+    let bed = Bed::new()?;
+    if !keeps(&bed.here)? {
+        return Ok(());
+    }
+    for tree in [&bed.here, &bed.there] {
+        tree.file("file", 1000, 1)?;
+        set(&tree.path("file"), "user.one", VALUE)?;
+    }
+    let bytes = std::fs::read(bed.here.path("file"))?;
+    for (from, flags) in [
+        ("file", &[][..]),
+        (&bed.url("file"), &["--relay", "never"]),
+        (&bed.url("file"), &["--relay", "always"]),
+    ] {
+        let server = ScriptedServer::start(|line| match line {
+            "FEAT" => Reaction::say("211-\r\n XATTR\r\n211 end"),
+            line if line.starts_with("SITE SETXATTR") => Reaction::say("552 no room for it"),
+            _ => Reaction::Usual,
+        })?;
+        let to = server.url("copy");
+        let args = [&["--retries", "0", "--xattrs"], flags, &[from, &to]].concat();
+        let said = bed.cp(&args)?;
+        let text = format!("{to}: the copy is whole and stays, without its attribute user.one: ");
+        let masked = "SITE SETXATTR user.one=(11 bytes) /";
+        fails(&said, 1, &[&text, masked, ": 552 no room for it"])
+            .with_context(|| format!("{args:?}"))?;
+        ensure!(server.bytes("/copy") == Some(bytes.clone()), "{args:?}");
+        ensure!(server.files() == ["/copy"], "{:?}", server.files());
+    }
     Ok(())
 }
 
@@ -175,7 +214,12 @@ fn an_attribute_and_a_path_that_fit_no_command_are_failures() -> Result<()> {
     set(&bed.here.path("file"), "user.large", &[7; 3500])?;
     let to = vec![deep; 14].join("/");
     let said = bed.cp(&["--xattrs", "file", &bed.url(&to)])?;
-    fails(&said, 1, &["too long for one command"])
+    fails(
+        &said,
+        1,
+        &["attribute user.large and the path are too long for one command"],
+    )?;
+    same_file(&bed.here.path("file"), &bed.there.path(&to))
 }
 
 #[test]

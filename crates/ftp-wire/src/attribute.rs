@@ -71,12 +71,16 @@ impl Attribute {
 }
 
 /// Writes the form that [`Attribute::parse`] reads.
+/// The form of [`Attribute::parse`]; the alternate form, for logs, has the length of the value.
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = Vec::new();
         url_encode(&self.name, &mut name);
         let name = String::from_utf8_lossy(&name);
-        write!(f, "{name}={}", Base64::encode_string(&self.value))
+        match f.alternate() {
+            true => write!(f, "{name}=({} bytes)", self.value.len()),
+            false => write!(f, "{name}={}", Base64::encode_string(&self.value)),
+        }
     }
 }
 

@@ -193,7 +193,7 @@ impl Command {
             Self::Dcau(Dcau::None) => line.word("N"),
             Self::Dcau(Dcau::Own) => line.word("A"),
             Self::Dcau(Dcau::Subject(subject)) => line.show(format_args!("S {subject}")),
-            Self::Site(site) => site.arguments(line),
+            Self::Site(site) => site.arguments(line, masked),
         }
     }
 }
@@ -207,7 +207,7 @@ fn shown(secret: &Secret, masked: bool) -> &[u8] {
 }
 
 impl SiteCommand {
-    fn arguments(&self, line: &mut Line) {
+    fn arguments(&self, line: &mut Line, masked: bool) {
         match self {
             Self::Help(name) => {
                 line.word("HELP");
@@ -236,6 +236,10 @@ impl SiteCommand {
             Self::Stage(seconds, path) => line.on_path(format_args!("STAGE {seconds}"), path),
             Self::Trnc(length, path) => line.on_path(format_args!("TRNC {length}"), path),
             Self::Xattr(path) => line.on_path("XATTR", path),
+            // Its value may be long, or private.
+            Self::SetXattr(attribute, path) if masked => {
+                line.on_path(format_args!("SETXATTR {attribute:#}"), path);
+            }
             Self::SetXattr(attribute, path) => {
                 line.on_path(format_args!("SETXATTR {attribute}"), path);
             }

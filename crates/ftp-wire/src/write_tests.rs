@@ -1,6 +1,7 @@
 //! The wire form, the form for logs, and text that tries to carry a second command.
 
 use super::*;
+use crate::attribute::Attribute;
 use crate::command::{Secret, Spot, Tag};
 use crate::receipt::Extent;
 
@@ -28,6 +29,14 @@ fn secrets_are_sent_but_not_shown() {
         let shown = format!("{secret} {secret:?}");
         assert!(!shown.contains("QUJD"), "{shown}");
     }
+}
+
+#[test]
+fn the_value_of_an_attribute_is_sent_but_not_shown() {
+    let attribute = Attribute::new(b"user.a b", b"value").unwrap();
+    let set = Command::Site(SiteCommand::SetXattr(attribute, path("/x")));
+    assert_eq!(wire(&set), b"SITE SETXATTR user.a%20b=dmFsdWU= /x\r\n");
+    assert_eq!(set.to_string(), "SITE SETXATTR user.a%20b=(5 bytes) /x");
 }
 
 #[test]

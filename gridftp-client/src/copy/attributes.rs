@@ -1,4 +1,4 @@
-//! Extended attributes of files, read at the source and set at the destination.
+//! Extended attributes, times and modes of files, read at the source and set at the destination.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,18 +11,41 @@ use gridftp_dsi::types::Attribute as FileAttribute;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
 use super::admission::Server;
+use super::job::FileJob;
 use super::state::CopyState;
-use crate::control::Replies;
+use crate::control::{Control, Replies};
 use crate::error::{ControlError, TransferError};
+use crate::url::show;
+
+/// Name of the attributes of a source that tells none of them.
+const ALL: &str = "extended attributes";
 
 /// Longest arguments of a command that a server takes, in bytes.
 const LONGEST_LINE: usize = 8000;
+
+/// A command that sets an attribute, a time or a mode of a copy.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// What it sets.
+    what: String,
+    replies: Replies,
+}
+
+/// The settings of a copy that is whole.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    attributes: Vec<Setting>,
+    /// Those of the time and the mode.
+    meta: Vec<Setting>,
+    /// The failure of the source to tell its attributes.
+    unread: Option<TransferError>,
+}
 
 /// Whether it was told that an end does not keep this.
 #[derive(Debug, Default)]
 pub(super) struct Unkept {
     attributes: AtomicBool,
-    pub(super) times: AtomicBool,
+    times: AtomicBool,
 }
 
 impl CopyState {
@@ -71,19 +94,28 @@ impl CopyState {
         })
     }
 
-    /// Sets attributes of a received file, which has its mode and its name afterwards.
+    /// Sets the attributes that the source `told` of a received file, which has its mode and its name
+    /// afterwards.
     pub(crate) async fn land_attributes(
         &self,
-        all: Vec<FileAttribute>,
+        told: Result<Vec<FileAttribute>, TransferError>,
         (sink, to): (&FileSink, &[u8]),
     ) -> Result<(), TransferError> {
-        match sink.set_attributes(all).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                self.warn_unkept("the file system here");
-                Ok(())
+        let told = told.map_err(|error| unset(show(to), ALL.to_owned(), error))?;
+        for (name, value) in told {
+            let what = describe(&name);
+            match sink.set_attributes(vec![(name, value)]).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    self.warn_unkept("the file system here");
+                }
+                Err(error) => {
+                    let cause = TransferError::local("set attributes", to, error);
+                    return Err(unset(show(to), what, cause));
+                }
             }
-            set => set.map_err(|error| TransferError::local("set attributes", to, error)),
         }
+        Ok(())
     }
 
     /// Reads the attributes of a local source.
@@ -114,36 +146,116 @@ impl CopyState {
         Ok(all)
     }
 
+    /// Sends the commands that give the copy at `to` the attributes, the time and the mode of its
+    /// source. The first come first: a mode may take the permission to set them.
+    pub(crate) fn send_settings(
+        &self,
+        server: Server<'_>,
+        job: &FileJob,
+        to: FtpPath,
+        attributes: Result<Vec<Attribute>, TransferError>,
+    ) -> Settings {
+        let (attributes, unread) = match attributes {
+            Ok(attributes) => (attributes, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        Settings {
+            attributes: self.send_attributes(server, &attributes, &to),
+            meta: self.send_meta(server.0, job, to),
+            unread,
+        }
+    }
+
+    /// Reads the replies to those commands.
+    pub(crate) async fn settle_settings(
+        &self,
+        job: &FileJob,
+        settings: Settings,
+    ) -> Result<(), TransferError> {
+        let path = || self.name_destination(job);
+        if let Some(error) = settings.unread {
+            return Err(unset(path(), ALL.to_owned(), error));
+        }
+        for Setting { what, mut replies } in settings.attributes {
+            match replies.finish().await {
+                Ok(_) => {}
+                // A file system that keeps none is no failure.
+                Err(error) if error.kind() == Some(FailureKind::Unsupported) => {
+                    self.warn_unkept("the file system of the server");
+                }
+                Err(error) => return Err(unset(path(), what, error.into())),
+            }
+        }
+        for Setting { what, mut replies } in settings.meta {
+            match replies.finish().await {
+                Ok(_) => {}
+                // A time that only the next run would miss is no failure.
+                Err(error) if error.reply().is_some() && !self.preserves() => {
+                    self.warn_untimed(&error);
+                }
+                Err(error) => return Err(unset(path(), what, error.into())),
+            }
+        }
+        Ok(())
+    }
+
     /// Sends the commands that set attributes of the copy at `to`.
-    pub(crate) fn send_attributes(
+    fn send_attributes(
         &self,
         server: Server<'_>,
         attributes: &[Attribute],
         to: &FtpPath,
-    ) -> Vec<Replies> {
+    ) -> Vec<Setting> {
         if attributes.is_empty() || !self.may_ask(server) {
             return Vec::new();
         }
         let send = |attribute: &Attribute| {
             let set = SiteCommand::SetXattr(attribute.clone(), to.clone());
-            server.0.send(Command::Site(set))
+            Setting {
+                what: describe(attribute.name()),
+                replies: server.0.send(Command::Site(set)),
+            }
         };
         attributes.iter().map(send).collect()
     }
 
-    /// Reads the replies to those commands. A file system that keeps none is no failure.
-    pub(crate) async fn settle_attributes(&self, sent: Vec<Replies>) -> Result<(), ControlError> {
-        for mut replies in sent {
-            match replies.finish().await {
-                Ok(_) => {}
-                Err(error) if error.kind() == Some(FailureKind::Unsupported) => {
-                    self.warn_unkept("the file system of the server");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    /// Sends the commands that give the copy at `to` the mode and the time of its source.
+    fn send_meta(&self, control: &Control, job: &FileJob, to: FtpPath) -> Vec<Setting> {
+        let mode = job.facts.mode.filter(|_| self.preserves());
+        let time = job.facts.time_val().filter(|_| self.keeps_times());
+        let chmod = |mode| control.send(Command::Site(SiteCommand::Chmod(mode, to.clone())));
+        let utime = |time| control.send_modified(time, to.clone());
+        let setting = |what: &str, replies| Setting {
+            what: what.to_owned(),
+            replies,
+        };
+        let mode = mode.map(|mode| setting("mode", chmod(mode)));
+        let time = time.map(|time| setting("time", utime(time)));
+        mode.into_iter().chain(time).collect()
     }
+
+    /// Warns once of a time that only the next run would look at.
+    fn warn_untimed(&self, error: &ControlError) {
+        if !self.unkept.times.swap(true, Ordering::Relaxed) {
+            self.warn(&format!(
+                "{error}; the next run copies these files again, use --checksum"
+            ));
+        }
+    }
+}
+
+/// The name of an attribute, made safe to print.
+fn describe(name: &[u8]) -> String {
+    format!("attribute {}", show(name))
+}
+
+/// The failure of a copy that lacks a part of its source; a session that is gone has its own.
+fn unset(path: String, what: String, cause: TransferError) -> TransferError {
+    if cause.is_gone() {
+        return cause;
+    }
+    let cause = Box::new(cause);
+    TransferError::Unset { path, what, cause }
 }
 
 /// Refuses attributes with a command too long for the server of the copy at `to`.
@@ -153,17 +265,20 @@ pub(crate) fn must_fit(
     to: &[u8],
 ) -> Result<(), TransferError> {
     let encoded = |one: &Attribute| one.name().len() * 3 + one.value().len() * 4 / 3;
-    let longest = attributes.iter().map(encoded).max().unwrap_or(0);
-    if !abilities.xattrs || longest + to.len() <= LONGEST_LINE {
-        return Ok(());
+    let is_long = |one: &&Attribute| encoded(one) + to.len() > LONGEST_LINE;
+    match attributes.iter().find(is_long).filter(|_| abilities.xattrs) {
+        None => Ok(()),
+        Some(one) => {
+            let why = format!(
+                "{} and the path are too long for one command",
+                describe(one.name())
+            );
+            Err(uncarried(to, why))
+        }
     }
-    Err(uncarried(
-        to,
-        "an attribute and the path are too long for one command",
-    ))
 }
 
-fn uncarried(to: &[u8], why: &'static str) -> TransferError {
-    let error = gridftp_dsi::Error::new(ErrorKind::TooLarge, "attributes").because(why);
+fn uncarried(to: &[u8], why: impl Into<String>) -> TransferError {
+    let error = gridftp_dsi::Error::new(ErrorKind::TooLarge, "attributes").because(why.into());
     TransferError::local("send attributes", to, error)
 }

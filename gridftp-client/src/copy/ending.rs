@@ -136,7 +136,9 @@ impl CopyState {
                 // still the same.
                 match error {
                     TransferError::Size { expected, got, .. } if got < expected => {}
-                    TransferError::Size { .. } | TransferError::Changed { .. } => job.forget(),
+                    TransferError::Size { .. }
+                    | TransferError::Changed { .. }
+                    | TransferError::Unset { .. } => job.forget(),
                     error if error.is_corrupt() => job.forget_different(),
                     _ => {}
                 }

@@ -40,10 +40,11 @@ pub(crate) struct Noted {
     last: Option<Instant>,
 }
 
-/// Says whether the bytes of a transfer that failed with `error` are the source's.
+/// Says whether the bytes of a transfer that failed with `error` are the source's, and a later attempt
+/// goes on with them.
 pub(crate) fn leaves_bytes(error: &TransferError) -> bool {
     match error {
-        TransferError::Changed { .. } => false,
+        TransferError::Changed { .. } | TransferError::Unset { .. } => false,
         TransferError::Size { expected, got, .. } => got < expected,
         error => !error.is_corrupt(),
     }

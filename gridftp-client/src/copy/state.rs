@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use ftp_wire::command::{Command, SiteCommand};
-use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +25,8 @@ use super::surplus::is_below;
 use super::targets::Targets;
 use super::third_party::ThirdParty;
 use super::tuning::Tuning;
-use crate::control::{Control, Replies};
-use crate::error::{Class, ControlError, TransferError};
+use crate::control::Control;
+use crate::error::{Class, TransferError};
 use crate::explain::Way;
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
@@ -302,35 +300,6 @@ impl CopyState {
     pub(crate) fn keeps_times(&self) -> bool {
         let compares = self.options.manner.comparison().is_some();
         (self.options.preserve || compares) && !self.is_partial()
-    }
-
-    /// Reads the replies to the commands of [`send_meta`](Self::send_meta). A time that only the next
-    /// run would look at is no failure.
-    pub(crate) async fn settle_meta(&self, meta: Vec<Replies>) -> Result<(), ControlError> {
-        for mut replies in meta {
-            match replies.finish().await {
-                Ok(_) => {}
-                Err(error) if error.reply().is_some() && !self.preserves() => {
-                    if !self.unkept.times.swap(true, Ordering::Relaxed) {
-                        let text = format!(
-                            "{error}; the next run copies these files again, use --checksum"
-                        );
-                        self.observer.event(&Event::Warning(&text));
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends the commands that give the copy at `to` the times and modes of its source.
-    pub(crate) fn send_meta(&self, control: &Control, job: &FileJob, to: FtpPath) -> Vec<Replies> {
-        let mode = job.facts.mode.filter(|_| self.preserves());
-        let time = job.facts.time_val().filter(|_| self.keeps_times());
-        let chmod = |mode| control.send(Command::Site(SiteCommand::Chmod(mode, to.clone())));
-        let utime = |time| control.send_modified(time, to.clone());
-        mode.map(chmod).into_iter().chain(time.map(utime)).collect()
     }
 
     /// Notes the facts that a server tells of a source `now`; others stay.

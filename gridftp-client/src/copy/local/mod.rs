@@ -125,7 +125,7 @@ async fn copy(shared: &Arc<CopyState>, taken: Taken, algorithm: Option<ChecksumA
             return Err(changed(shared, job));
         }
         whole(shared, job)?;
-        let attributes = shared.source_attributes((&source.file, &job.from)).await?;
+        let attributes = shared.source_attributes((&source.file, &job.from)).await;
         Ok((digest, attributes))
     };
     match checked.await {

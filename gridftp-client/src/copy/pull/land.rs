@@ -135,7 +135,10 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             Some(asked) => asked.digest(shared, Some(size)).await?,
             None => None,
         };
-        Ok((digest, shared.told_attributes(attributes).await?))
+        match shared.told_attributes(attributes).await {
+            Err(error) if error.is_transient() => Err(error),
+            told => Ok((digest, told)),
+        }
     };
     let (verified, attributes) = match confirmed.await {
         Ok(confirmed) => confirmed,
@@ -156,7 +159,8 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         source: verified,
         proven,
     };
-    let attributes = attributes.into_iter().map(Attribute::into_parts).collect();
+    let parts = |all: Vec<_>| all.into_iter().map(Attribute::into_parts).collect();
+    let attributes = attributes.map(parts);
     land(shared, (taken, sink), size, digests, attributes).await;
 }
 
@@ -177,16 +181,16 @@ pub(in crate::copy) async fn land(
     (taken, sink): (Taken, FileSink),
     size: u64,
     digests: Digests,
-    attributes: Vec<FileAttribute>,
+    attributes: Result<Vec<FileAttribute>, TransferError>,
 ) {
     let job = taken.file();
     let published = async {
         let expected = digests.source.clone().filter(|_| digests.is_read);
         let into = (&sink, job.to.as_slice());
-        shared.land_attributes(attributes, into).await?;
+        let set = shared.land_attributes(attributes, into).await;
         finish(shared, job, sink, size, expected).await?;
         compare_part(shared, job, size, digests.source.as_ref()).await?;
-        Ok(digests.source.or(digests.proven))
+        set.map(|()| digests.source.or(digests.proven))
     };
     match published.await {
         Ok(verified) => {

@@ -120,13 +120,8 @@ pub(super) async fn confirm_one(
     let at = at.map_or(job.to.as_slice(), FtpPath::as_bytes);
     let (source, server) = (&file.store.source, (asker.control, asker.abilities));
     let attributes = shared.local_attributes((source, &job.from), (server, at));
-    match attributes.await {
-        Ok(attributes) => Ok(prove(asker, file, proof.digest, &attributes).await),
-        Err(error) => {
-            shared.fail(file.store.taken, &error);
-            Ok(None)
-        }
-    }
+    let attributes = attributes.await;
+    Ok(prove(asker, file, proof.digest, attributes).await)
 }
 
 /// Ends the attempt at a file that the server did not take.
@@ -163,12 +158,12 @@ fn compare(asker: &Asker<'_>, file: &Sent, taken: Option<Receipt>) -> Result<Pro
     )
 }
 
-/// Asks for the proofs of a store, and sets its metadata.
+/// Asks for the proofs of a store, and has its attributes, its time and its mode set.
 async fn prove(
     asker: &Asker<'_>,
     mut file: Sent,
     proven: Option<Digest>,
-    attributes: &[Attribute],
+    attributes: Result<Vec<Attribute>, TransferError>,
 ) -> Option<Following> {
     let Asker {
         control, shared, ..
@@ -205,8 +200,7 @@ async fn prove(
     let part = (store.base, shared.is_partial().then_some(size));
     let checksum = DigestQuery::send(control, needed, optional, part, at.clone());
     Some(Following {
-        attributes: shared.send_attributes((control, asker.abilities), attributes, &at),
-        meta: shared.send_meta(control, job, at),
+        settings: shared.send_settings((control, asker.abilities), job, at, attributes),
         taken: file.store.taken,
         size,
         hidden,
@@ -253,8 +247,7 @@ pub(super) async fn settle_following(
         mut sized,
         checksum,
         verified,
-        meta,
-        attributes,
+        settings,
     } = next;
     let job = taken.file();
     let named = async {
@@ -285,8 +278,7 @@ pub(super) async fn settle_following(
                 sized,
             },
             renaming,
-            meta,
-            attributes,
+            settings,
         }),
         Err(error) => {
             let job = taken.file_mut();
@@ -336,8 +328,7 @@ pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publish
         mut taken,
         success,
         renaming,
-        meta,
-        attributes,
+        settings,
     } = next;
     if let Some(renaming) = renaming {
         match renaming.publish(control, shared, taken).await {
@@ -345,12 +336,8 @@ pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publish
             None => return,
         }
     }
-    let settled = async {
-        shared.settle_attributes(attributes).await?;
-        shared.settle_meta(meta).await
-    };
-    match settled.await {
+    match shared.settle_settings(taken.file(), settings).await {
         Ok(()) => shared.succeed(taken, &success),
-        Err(error) => shared.fail(taken, &error.into()),
+        Err(error) => shared.fail(taken, &error),
     }
 }

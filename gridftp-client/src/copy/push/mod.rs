@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::control::Replies;
+use crate::copy::attributes::Settings;
 use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
@@ -109,10 +110,7 @@ struct Following {
     checksum: Option<DigestQuery>,
     /// The digest that the server has compared already.
     verified: Option<Digest>,
-    /// Commands that set metadata.
-    meta: Vec<Replies>,
-    /// Commands that set extended attributes.
-    attributes: Vec<Replies>,
+    settings: Settings,
 }
 
 /// A store that is proven as far as was asked, and may still be under another name.
@@ -120,10 +118,7 @@ struct Publishing {
     taken: Taken,
     success: Success,
     renaming: Option<Renaming>,
-    /// Commands that set metadata.
-    meta: Vec<Replies>,
-    /// Commands that set extended attributes.
-    attributes: Vec<Replies>,
+    settings: Settings,
 }
 
 /// Copies from the queue until nothing is left.

@@ -31,6 +31,17 @@ use crate::explain::Way;
 use crate::transfer::{ACCOUNT, Failure, SessionState};
 use crate::verify;
 
+/// A copy that is whole.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// The digest on which both ends agree.
+    verified: Option<Digest>,
+    /// Whether they agree on the size.
+    sized: bool,
+    /// Whether it has the attributes, the time and the mode of its source.
+    set: Result<(), TransferError>,
+}
+
 /// The word of one end on a transfer: its receipt, where the transfer was tagged.
 type Word = Result<Option<Receipt>, ControlError>;
 
@@ -262,10 +273,14 @@ impl Pair<'_> {
         };
         let checked = self.check(job, after, optional, passed);
         let checked = broken.run_until_cancelled(checked);
-        let (verified, sized) = match checked.await {
+        let Checked {
+            verified,
+            sized,
+            set,
+        } = match checked.await {
             // It is copied again.
             None => return,
-            Some(Ok((verified, sized))) => (verified.or(proven), sized || told),
+            Some(Ok(checked)) => checked,
             Some(Err(error)) => {
                 let job = taken.file_mut();
                 shared.remove_bad(self.destination, job, &error).await;
@@ -279,31 +294,35 @@ impl Pair<'_> {
                 hidden.publish(self.destination, shared, taken).await
             }
         };
-        if let Some(taken) = published {
-            let success = Success {
-                bytes,
-                verified,
-                sized,
-            };
-            shared.succeed(taken, &success);
+        match (published, set) {
+            (Some(taken), Ok(())) => {
+                let success = Success {
+                    bytes,
+                    verified: verified.or(proven),
+                    sized: sized || told,
+                };
+                shared.succeed(taken, &success);
+            }
+            (Some(taken), Err(error)) => shared.fail(taken, &error),
+            (None, _) => {}
         }
     }
 
-    /// Compares the digests of both files where one is needed or to be had, else the sizes, and sets
-    /// the metadata; that of bytes which `passed` here stands for the source's. Gives the digest on
-    /// which both agree, and says whether they agree on the size.
+    /// Compares the digests of both files where one is needed or to be had, else the sizes, and has
+    /// the attributes, the time and the mode set; the digest of bytes which `passed` here stands for
+    /// the source's.
     pub(super) async fn check(
         &self,
         job: &FileJob,
         after: Option<ChecksumAlgorithm>,
         optional: Option<ChecksumAlgorithm>,
         passed: Option<Digest>,
-    ) -> Result<(Option<Digest>, bool), TransferError> {
+    ) -> Result<Checked, TransferError> {
         let shared = self.shared;
         let (mut verified, mut sized) = (None, false);
         let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
         else {
-            return Ok((None, false));
+            return Err(TransferError::unsendable(&job.to));
         };
         let to = job.hidden.clone().unwrap_or(to);
         let again = (job.facts.lasts() && !shared.through_layers())
@@ -348,14 +367,21 @@ impl Pair<'_> {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        let attributes = shared.told_attributes(attributes).await?;
         let destination = (self.destination, self.abilities.1);
-        must_fit(&attributes, destination, to.as_bytes())?;
-        let attributes = shared.send_attributes(destination, &attributes, &to);
-        let meta = shared.send_meta(self.destination, job, to);
-        shared.settle_attributes(attributes).await?;
-        shared.settle_meta(meta).await?;
-        Ok((verified, sized))
+        let attributes = shared.told_attributes(attributes).await.and_then(|all| {
+            must_fit(&all, destination, to.as_bytes())?;
+            Ok(all)
+        });
+        let settings = shared.send_settings(destination, job, to, attributes);
+        let set = match shared.settle_settings(job, settings).await {
+            Err(error) if !matches!(error, TransferError::Unset { .. }) => return Err(error),
+            set => set,
+        };
+        Ok(Checked {
+            verified,
+            sized,
+            set,
+        })
     }
 }
 
