@@ -29,6 +29,10 @@ use crate::work::{Common, Work};
 /// Longest line of a file of receipts, in bytes.
 const LONGEST: u64 = 1 << 20;
 
+/// Most bytes of receipts that wait for their signature to be compared; gridftp-cp signs a thousand
+/// receipts at most at once.
+const MOST_WAITING: u64 = 64 << 20;
+
 /// Most certificates of a signature.
 const MOST: usize = 16;
 
@@ -38,7 +42,8 @@ const MOST: usize = 16;
 Signatures are checked with the certificates in the file, which have to lead to an authority of the \
 CA directory ($X509_CERT_DIR, or /etc/grid-security/certificates) and to have been valid at the time \
 that the signature tells. Receipts without a signature, of a run that was killed or had no \
-credential, are an error.
+credential, are an error. With --compare, receipts of more than 64 MiB before one signature are an \
+error too.
 
 JSON: an object for each signature, with event \"signature\" and the fields files, bytes, signer and \
 time, and one for each file with --compare, with event \"same\" and the field url.")]
@@ -88,21 +93,39 @@ struct Group {
     bytes: u64,
     /// Those that are to be compared, once their signature holds.
     files: Vec<Line>,
+    /// The bytes of their lines.
+    waiting: u64,
 }
 
 impl Group {
     fn go_on(&mut self, line: &str) {
         self.lines.go_on(line);
-        (self.bytes, self.files) = (0, Vec::new());
+        (self.bytes, self.files, self.waiting) = (0, Vec::new(), 0);
+    }
+
+    /// Has a receipt of `len` bytes compared once its signature holds.
+    ///
+    /// # Errors
+    /// Those that wait are too many, so that none of them is compared.
+    fn wait(&mut self, file: Line, len: usize) -> anyhow::Result<()> {
+        let before = self.waiting;
+        self.waiting = before.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        if self.waiting <= MOST_WAITING {
+            self.files.push(file);
+            return Ok(());
+        }
+        self.files = Vec::new();
+        anyhow::ensure!(
+            before > MOST_WAITING,
+            "more than 64 MiB of receipts come before one signature: they are not compared"
+        );
+        Ok(())
     }
 
     /// Tells of receipts at the end of a run without a signature.
-    async fn end(&self, shown: &impl Display, args: &CheckReceiptArgs, work: &mut Work<'_>) {
+    fn end(&self, shown: &impl Display, args: &CheckReceiptArgs, work: &mut Work<'_>) {
         let files = self.lines.files;
-        if args.unsigned {
-            return self.compare(work).await;
-        }
-        if files > 0 {
+        if files > 0 && !args.unsigned {
             let what = format!("{shown}: the last {files} receipts of a run are not signed");
             work.report.warned(&what);
             work.differ();
@@ -111,11 +134,7 @@ impl Group {
 
     async fn compare(&self, work: &mut Work<'_>) {
         for file in &self.files {
-            if let Err(error) = compare(file, work).await {
-                let what = format!("{}: {error:#}", file.destination);
-                work.report.warned(&what);
-                work.differ();
-            }
+            compare(file, work).await;
         }
     }
 }
@@ -150,8 +169,13 @@ pub(crate) async fn check(args: &CheckReceiptArgs, work: &mut Work<'_>) -> anyho
                 "file" => {
                     group.lines.add(line);
                     group.bytes = group.bytes.saturating_add(value.bytes);
-                    if args.compare {
-                        group.files.push(value);
+                    if args.compare && args.unsigned {
+                        compare(&value, work).await;
+                    } else if args.compare
+                        && let Err(error) = group.wait(value, line.len())
+                    {
+                        work.report.warned(&format!("{}: {error}", at()));
+                        work.differ();
                     }
                 }
                 "signature" => {
@@ -169,7 +193,7 @@ pub(crate) async fn check(args: &CheckReceiptArgs, work: &mut Work<'_>) -> anyho
                     group.go_on(line);
                 }
                 "run" => {
-                    group.end(&shown, args, work).await;
+                    group.end(&shown, args, work);
                     group.go_on(line);
                 }
                 _ => {
@@ -178,7 +202,7 @@ pub(crate) async fn check(args: &CheckReceiptArgs, work: &mut Work<'_>) -> anyho
                 }
             }
         }
-        group.end(&shown, args, work).await;
+        group.end(&shown, args, work);
     }
     Ok(())
 }
@@ -225,8 +249,16 @@ fn tell(group: &Group, signer: &str, time: u64, work: &Work<'_>) {
     ));
 }
 
-/// Compares the file at the destination of a receipt with its digest.
-async fn compare(receipt: &Line, work: &mut Work<'_>) -> anyhow::Result<()> {
+/// Compares the file at the destination of a receipt with its digest, and tells.
+async fn compare(receipt: &Line, work: &mut Work<'_>) {
+    if let Err(error) = compare_digest(receipt, work).await {
+        let what = format!("{}: {error:#}", receipt.destination);
+        work.report.warned(&what);
+        work.differ();
+    }
+}
+
+async fn compare_digest(receipt: &Line, work: &mut Work<'_>) -> anyhow::Result<()> {
     let destination = &receipt.destination;
     if receipt.offset.is_some() || receipt.length.is_some() {
         work.report.warned(&format!(
@@ -263,4 +295,28 @@ async fn compare(receipt: &Line, work: &mut Work<'_>) -> anyhow::Result<()> {
         Err(error) => work.fail(&place, &error),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receipts_that_wait_for_a_signature_are_bounded() {
+        let mut group = Group::default();
+        let line = usize::try_from(LONGEST).unwrap();
+        for _ in 0..MOST_WAITING / LONGEST {
+            group.wait(Line::default(), line).unwrap();
+        }
+        assert_eq!(group.files.len() as u64, MOST_WAITING / LONGEST);
+        assert!(group.wait(Line::default(), line).is_err());
+        // It is told once, and the rest of the group is not compared either.
+        for len in [1, line] {
+            group.wait(Line::default(), len).unwrap();
+            assert!(group.files.is_empty());
+        }
+        group.go_on("");
+        group.wait(Line::default(), line).unwrap();
+        assert_eq!(group.files.len(), 1);
+    }
 }
