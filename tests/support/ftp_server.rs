@@ -5,11 +5,12 @@ use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::{Daemon, Inetd, Peer, Tree, is_root};
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
 
 /// The server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +70,22 @@ impl FtpTls {
 /// One running server; files lie in [`path`](Self::path), and [`url`](Self::url) names them.
 #[derive(Debug)]
 pub struct FtpServer {
+    /// Its configuration, and its files where they are not elsewhere.
     tree: Tree,
+    /// The folder of its files, and its path in URLs.
+    folder: PathBuf,
+    prefix: &'static str,
     addr: SocketAddr,
     /// User information of URLs, or empty where anonymous access works.
     account: &'static str,
-    _running: Running,
+    running: Running,
 }
 
 /// The owner of the server's processes; dropping it ends them.
 #[derive(Debug)]
 enum Running {
-    Inetd { _inetd: Inetd },
-    Daemon { _daemon: Daemon },
+    Inetd(Inetd),
+    Daemon(Daemon),
 }
 
 /// A server, its address, and the user information of URLs.
@@ -115,41 +120,88 @@ impl FtpServer {
         Self::run(kind, Some(tls), tree)
     }
 
-    fn run(kind: FtpServerKind, tls: Option<&FtpTls>, tree: Tree) -> Result<Option<Self>> {
+    /// Starts `vsftpd` over a folder, whose files it may change once they are
+    /// [open](Self::open_to_all).
+    pub fn vsftpd_over(folder: &Path) -> Result<Option<Self>> {
+        let Some(program) = Self::program(FtpServerKind::Vsftpd) else {
+            return Ok(None);
+        };
+        let tree = Tree::new()?;
+        let (running, addr, account) = vsftpd(program, &tree, folder, None)?;
+        Ok(Some(Self {
+            tree,
+            folder: folder.to_path_buf(),
+            prefix: "",
+            addr,
+            account,
+            running,
+        }))
+    }
+
+    /// Lets every user change a folder, and all that is in it.
+    pub fn open_to_all(folder: &Path) -> Result<()> {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => Self::open_to_all(&entry.path())?,
+                false => fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o666))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The program of a kind, or nothing where it is missing or cannot run.
+    fn program(kind: FtpServerKind) -> Option<PathBuf> {
         let peer = match kind {
             FtpServerKind::Vsftpd => Peer::Vsftpd,
             FtpServerKind::Proftpd => Peer::Proftpd,
             FtpServerKind::PureFtpd => Peer::PureFtpd,
             FtpServerKind::Pyftpdlib => Peer::Pyftpdlib,
         };
-        let Some(program) = peer.require("FTP servers") else {
-            return Ok(None);
-        };
+        let program = peer.require("FTP servers")?;
         if kind != FtpServerKind::Pyftpdlib && !is_root() {
             // They change to another user, and refuse to start without that right.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED FTP servers: {kind:?} needs root"
             );
-            return Ok(None);
+            return None;
         }
-        let program = PathBuf::from(program.get_program());
+        Some(PathBuf::from(program.get_program()))
+    }
+
+    fn run(kind: FtpServerKind, tls: Option<&FtpTls>, tree: Tree) -> Result<Option<Self>> {
+        let Some(program) = Self::program(kind) else {
+            return Ok(None);
+        };
         // vsftpd refuses a root that its anonymous user may write.
         fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o755))?;
         let served = tree.dir("root/pub")?;
         fs::set_permissions(&served, fs::Permissions::from_mode(0o777))?;
         let (running, addr, account) = match kind {
-            FtpServerKind::Vsftpd => vsftpd(program, &tree, tls)?,
+            FtpServerKind::Vsftpd => vsftpd(program, &tree, &tree.path("root"), tls)?,
             FtpServerKind::Proftpd => proftpd(program, &tree, tls)?,
             FtpServerKind::PureFtpd => pure_ftpd(program, &tree, tls)?,
             FtpServerKind::Pyftpdlib => pyftpdlib(&tree, tls)?,
         };
         Ok(Some(Self {
             tree,
+            folder: served,
+            prefix: "pub/",
             addr,
             account,
-            _running: running,
+            running,
         }))
+    }
+
+    /// Sends a signal to the processes of the server; where each session has its own, to these.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        match &self.running {
+            Running::Inetd(inetd) => inetd.signal(signal),
+            Running::Daemon(daemon) => daemon.signal_all(signal)?,
+        }
+        Ok(())
     }
 
     /// Returns the control address.
@@ -159,7 +211,7 @@ impl FtpServer {
 
     /// Returns the URL of a file at another address, such as that of a relay.
     pub fn url_at(&self, addr: SocketAddr, name: &str) -> String {
-        format!("ftp://{}{addr}/pub/{name}", self.account)
+        format!("ftp://{}{addr}/{}{name}", self.account, self.prefix)
     }
 
     /// Returns the URL of a file.
@@ -175,17 +227,22 @@ impl FtpServer {
     /// Returns the URL of a file over TLS, by the name `localhost`.
     pub fn secure_url(&self, name: &str) -> String {
         let port = self.addr.port();
-        format!("ftps://{}localhost:{port}/pub/{name}", self.account)
+        let Self {
+            account, prefix, ..
+        } = self;
+        format!("ftps://{account}localhost:{port}/{prefix}{name}")
     }
 
     /// Returns the local path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.tree.path("root/pub").join(name)
+        self.folder.join(name)
     }
 
     /// Writes a file that the server's user may read and replace.
     pub fn file(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
-        let path = self.tree.file(&format!("root/pub/{name}"), size, seed)?;
+        let path = self.path(name);
+        let path = path.to_str().context("the tree's path is not text")?;
+        let path = self.tree.file(path, size, seed)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         Ok(path)
     }
@@ -198,15 +255,11 @@ fn environment(tls: Option<&FtpTls>, tree: &Tree) -> Result<Vec<(&'static str, P
 fn inetd(command: impl Fn() -> Command + Send + 'static) -> Result<(Running, SocketAddr)> {
     let inetd = Inetd::start(command)?;
     let addr = inetd.addr();
-    Ok((Running::Inetd { _inetd: inetd }, addr))
+    Ok((Running::Inetd(inetd), addr))
 }
 
-fn vsftpd(program: PathBuf, tree: &Tree, tls: Option<&FtpTls>) -> Result<Started> {
-    let (root, empty, conf) = (
-        tree.path("root"),
-        tree.dir("empty")?,
-        tree.path("vsftpd.conf"),
-    );
+fn vsftpd(program: PathBuf, tree: &Tree, root: &Path, tls: Option<&FtpTls>) -> Result<Started> {
+    let (empty, conf) = (tree.dir("empty")?, tree.path("vsftpd.conf"));
     // The home directory of `ftp_username` must exist; that of `daemon` exists everywhere.
     let mut text = format!(
         "listen=NO\nbackground=NO\nanonymous_enable=YES\nlocal_enable=NO\nno_anon_password=YES\n\
@@ -345,7 +398,7 @@ fn pyftpdlib(tree: &Tree, tls: Option<&FtpTls>) -> Result<Started> {
         rest.split_once(',')?.0.parse().ok()
     })?;
     let addr = daemon.addr();
-    Ok((Running::Daemon { _daemon: daemon }, addr, ""))
+    Ok((Running::Daemon(daemon), addr, ""))
 }
 
 /// A server over TLS for the folder and the certificate in its arguments.

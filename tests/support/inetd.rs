@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -63,9 +63,22 @@ impl Inetd {
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
+
+    /// Sends a signal to the running processes and to those that they started.
+    pub fn signal(&self, signal: Signal) {
+        for child in self.state.children().values_mut() {
+            if matches!(child.try_wait(), Ok(None)) {
+                let _ = kill_process_group(group_of(child), signal);
+            }
+        }
+    }
 }
 
 impl State {
+    fn children(&self) -> MutexGuard<'_, HashMap<u32, Child>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn serve(&self, command: &mut Command, stream: TcpStream) -> io::Result<()> {
         let output = OwnedFd::from(stream.try_clone()?);
         let child = command
@@ -74,7 +87,7 @@ impl State {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut children = self.children();
         // Reaps the children that have exited.
         children.retain(|_, child| matches!(child.try_wait(), Ok(None)));
         children.insert(child.id(), child);
@@ -92,16 +105,9 @@ impl Drop for Inetd {
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
-        let mut children = self
-            .state
-            .children
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for child in children.values_mut() {
-            if matches!(child.try_wait(), Ok(None)) {
-                let _ = kill_process_group(group_of(child), Signal::KILL);
-                let _ = child.wait();
-            }
+        self.signal(Signal::KILL);
+        for child in self.state.children().values_mut() {
+            let _ = child.wait();
         }
     }
 }

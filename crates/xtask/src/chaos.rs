@@ -12,31 +12,33 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{
-    Break, Digests, Noise, Peer, Profile, Relay, Tree, binaries, sha256, tree_digests,
+    Break, Digests, Noise, Profile, Relay, Tree, binaries, sha256, tree_digests,
 };
 
 use self::files::files;
+use self::plan::{Direction, Fault, Plan, RATE};
 use self::server::{Program, Server};
 
 mod files;
+mod plan;
 mod server;
 
 const ROUNDS: u64 = 60;
-/// One round of so many is with servers of Globus, where these are installed.
+/// The rounds of so many that are with other servers, where these are installed.
 const FOREIGN: u64 = 5;
+const OTHERS: [(u64, Program); 2] = [(0, Program::Globus), (2, Program::Vsftpd)];
 /// Rounds of `cargo xtask test`.
-pub(crate) const QUICK: u64 = 60;
+const QUICK: u64 = 60;
 /// Seed of `cargo xtask test`.
-pub(crate) const SEED: u64 = 8;
+const SEED: u64 = 8;
 /// Longest duration of a copy, including faults.
 const LIMIT: Duration = Duration::from_secs(90);
 /// Interval between looks at a running copy.
 const POLL: Duration = Duration::from_millis(2);
 /// Files of a tree.
 const FILES: u64 = 40;
-/// Size of a file that is worth continuing, and its rate in bytes a second.
+/// Size of a file that is worth continuing.
 const LARGE: u64 = (200 << 20) + 4099;
-const RATE: u64 = 20_000_000;
 /// Bytes of a partial file without a record, which the next copy may send again: 64 MiB, and those
 /// that arrive until the next second begins and while the record waits for a slow disk.
 const UNRECORDED: u64 = (64 << 20) + 4 * RATE;
@@ -57,60 +59,35 @@ const ODD: [&str; 8] = [
     "\u{202e}N",
 ];
 
-/// The direction of a copy.
-#[derive(Clone, Copy, Debug)]
-enum Direction {
-    Up,
-    Down,
-    ThirdParty,
-}
-
-/// A fault during a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
-    None,
-    KillClient,
-    KillServer,
-    StallClient,
-    StallServer,
-    ResetData,
-    ResetEverything,
-    /// The destination has directories under some of the file names.
-    Refuse,
-}
-
-impl Fault {
-    const ALL: [Self; 8] = [
-        Self::None,
-        Self::KillClient,
-        Self::KillServer,
-        Self::StallClient,
-        Self::StallServer,
-        Self::ResetData,
-        Self::ResetEverything,
-        Self::Refuse,
-    ];
-}
-
 /// Runs rounds of random copies and faults; `--seed N` repeats a series, `--rounds N` sets its
-/// length.
+/// length, and `--with PROGRAM` has all rounds with these servers.
 pub(crate) fn run(words: &[String]) -> Result<()> {
-    let (mut rounds, mut seed) = (ROUNDS, None);
+    let (mut rounds, mut seed, mut with) = (ROUNDS, None, None);
     for pair in words.chunks(2) {
         match pair {
             [flag, value] if flag == "--rounds" => rounds = value.parse()?,
             [flag, value] if flag == "--seed" => seed = Some(value.parse()?),
-            _ => bail!("chaos takes --rounds N and --seed N"),
+            [flag, value] if flag == "--with" => {
+                let program = Program::ALL.into_iter().find(|one| one.name() == value);
+                with = Some(program.context("--with takes ours, globus or vsftpd")?);
+            }
+            _ => bail!("chaos takes --rounds N, --seed N and --with PROGRAM"),
         }
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     println!("building gridftp-server and gridftp-cp (release)");
     let programs = binaries(Profile::Release)?;
-    series(&programs, rounds, seed.unwrap_or(now.as_secs()))
+    series(&programs, rounds, seed.unwrap_or(now.as_secs()), with)
 }
 
-/// Runs a series of rounds with the programs in `folder`, and prints the results of the copies.
-pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
+/// Runs the series of `cargo xtask test` with the programs in `folder`.
+pub(crate) fn quick(folder: &Path) -> Result<()> {
+    series(folder, QUICK, SEED, None)
+}
+
+/// Runs a series of rounds with the programs in `folder`, and prints the results of the copies; `with`
+/// names the servers of all of them.
+fn series(folder: &Path, rounds: u64, seed: u64, with: Option<Program>) -> Result<()> {
     println!("chaos: {rounds} rounds, --seed {seed}");
     let mut ends: BTreeMap<(Program, Fault, String), u64> = BTreeMap::new();
     for direction in [Direction::Up, Direction::Down] {
@@ -120,21 +97,20 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
             .and_then(|round| round.run(&mut noise))
             .with_context(|| format!("{plan:?}; repeat it with: chaos --rounds 0 --seed {seed}"))?;
     }
-    let has_globus = Peer::GlobusServer.require("chaos with Globus").is_some();
+    let here = Program::ALL.map(|program| (program, program.is_here()));
     for round in 0..rounds {
         let seed = seed.wrapping_add(round);
         let mut noise = Noise::new(seed);
-        let mut plan = Plan::draw(&mut noise);
-        if has_globus && seed % FOREIGN == 0 {
-            plan.program = Program::Globus;
-            if plan.fault == Fault::KillServer {
-                // It does not take its port again at once.
-                plan.fault = Fault::StallServer;
-            }
-        }
+        let drawn = OTHERS.iter().find(|(at, _)| *at == seed % FOREIGN);
+        let drawn = with.or(drawn.map(|(_, program)| *program));
+        let program = drawn.filter(|drawn| here.contains(&(*drawn, true)));
+        let plan = Plan::draw(&mut noise).with(program.unwrap_or(Program::Ours));
         let end = Round::new(folder, &plan, &mut noise)
             .and_then(|round| round.run(&mut noise))
-            .with_context(|| format!("{plan:?}; repeat it with: chaos --rounds 1 --seed {seed}"))?;
+            .with_context(|| {
+                let name = plan.program.name();
+                format!("{plan:?}; repeat it with: chaos --rounds 1 --seed {seed} --with {name}")
+            })?;
         *ends.entry((plan.program, plan.fault, end)).or_default() += 1;
     }
     for ((program, fault, end), count) in ends {
@@ -145,75 +121,6 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
     }
     println!("chaos: no wrong file, no false success, and every second copy completed the tree");
     Ok(())
-}
-
-/// The random choices of one round.
-#[derive(Debug)]
-struct Plan {
-    direction: Direction,
-    /// The program of all servers.
-    program: Program,
-    fault: Fault,
-    flags: Vec<String>,
-    /// Time of the fault after the start of the copy, and its duration.
-    after: Duration,
-    lasts: Duration,
-    /// Payload bytes before a reset.
-    budget: u64,
-    /// Whether one file is large.
-    large: bool,
-}
-
-impl Plan {
-    fn draw(noise: &mut Noise) -> Self {
-        let directions = [Direction::Up, Direction::Down, Direction::ThirdParty];
-        let direction = *noise.pick(&directions);
-        let mut fault = *noise.pick(&Fault::ALL);
-        if matches!(
-            (direction, fault),
-            (
-                Direction::ThirdParty,
-                Fault::ResetData | Fault::ResetEverything
-            )
-        ) {
-            // A relay works between the client and a server only.
-            fault = Fault::KillServer;
-        }
-        let mut flags = vec!["-r".to_owned()];
-        if noise.below(3) == 0 {
-            flags.extend(["--mode", "stream"].map(str::to_owned));
-        }
-        flags.push(format!("-j{}", 1 + noise.below(4)));
-        flags.push(format!("-p{}", 1 + noise.below(4)));
-        if noise.below(3) == 0 {
-            flags.push("--verify".to_owned());
-        }
-        if noise.below(4) == 0 {
-            flags.push("--resume".to_owned());
-        }
-        Self {
-            direction,
-            program: Program::Ours,
-            fault,
-            flags,
-            after: Duration::from_micros(noise.below(400_000)),
-            lasts: Duration::from_millis(noise.below(1500)),
-            budget: noise.below(8 << 20),
-            large: false,
-        }
-    }
-
-    /// A kill of the client late in a large file: all bytes but the last ones are safe by then.
-    fn large(direction: Direction, noise: &mut Noise) -> Self {
-        let mut plan = Self::draw(noise);
-        plan.flags.push(format!("--bwlimit={RATE}"));
-        Self {
-            direction,
-            fault: Fault::KillClient,
-            large: true,
-            ..plan
-        }
-    }
 }
 
 /// One round: a source, a destination, and the servers between them.
@@ -247,7 +154,7 @@ impl<'a> Round<'a> {
             let odd = match plan.program {
                 Program::Ours => noise.pick(&ODD),
                 // No command to it carries the other names.
-                Program::Globus => noise.pick(&ODD[..5]),
+                Program::Globus | Program::Vsftpd => noise.pick(&ODD[..5]),
             };
             let name = format!("d{}/{}", n % 3, odd.replace('N', &n.to_string()));
             tree.file(&format!("from/tree/{name}"), size, noise.below(u64::MAX))?;
@@ -396,7 +303,7 @@ impl<'a> Round<'a> {
         let ((Some(server), None) | (None, Some(server))) = (&self.from, &self.to) else {
             return Ok(None);
         };
-        Relay::start(server.host()?.addr(), plan).map(Some)
+        Relay::start(server.addr()?, plan).map(Some)
     }
 
     /// Runs the client, with the fault if there is `noise`.
@@ -408,8 +315,7 @@ impl<'a> Round<'a> {
                     self.tree.path(folder).join("tree").display()
                 ));
             };
-            let host = server.host()?;
-            Ok(host.url_at(relay.map_or_else(|| host.addr(), Relay::addr), "tree/"))
+            server.url_at(relay.map_or(server.addr()?, Relay::addr), "tree/")
         };
         let (from, to) = (url(&self.from, "from")?, url(&self.to, "to")?);
         let log = File::create(self.log())?;
@@ -470,14 +376,14 @@ impl<'a> Round<'a> {
                 kill_process(process, Signal::CONT)?;
             }
             Fault::KillServer => {
-                server.kill();
+                server.kill()?;
                 thread::sleep(lasts);
                 server.restart()?;
             }
             Fault::StallServer => {
-                server.host()?.signal(Signal::STOP)?;
+                server.signal(Signal::STOP)?;
                 thread::sleep(lasts);
-                server.host()?.signal(Signal::CONT)?;
+                server.signal(Signal::CONT)?;
             }
             Fault::None | Fault::ResetData | Fault::ResetEverything | Fault::Refuse => {}
         }

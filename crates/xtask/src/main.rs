@@ -27,7 +27,7 @@ usage: cargo xtask CHORE
   demo [--quick]             copies files between the programs and compares them;
        [--striped]           over a front end and three data nodes, one of which is killed
   test [NAME...]             installs missing peers if possible, then runs all tests
-  chaos [--rounds N] [--seed N]
+  chaos [--rounds N] [--seed N] [--with ours|globus|vsftpd]
                              injects random faults into random copies and checks every file
   bench [--quick] [--only NAME] [--runs N]
                              ratios against the Globus programs; `bench stack` measures layers

@@ -51,7 +51,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         // above.
         demo::show(&programs, demo::Size::QUICK)?;
         striped::show(&programs, 64 << 20)?;
-        chaos::series(&programs, chaos::QUICK, chaos::SEED)?;
+        chaos::quick(&programs)?;
     }
     if !skipped.is_empty() {
         println!("\nSKIPPED, NOT TESTED:\n{}", skipped.join("\n"));
