@@ -31,6 +31,10 @@ fn only_a_file_of_the_name_is_replaced() {
     ] {
         assert_eq!(told(other), Old::Other, "{other:?}");
     }
+    let line = b"-rw-r--r--    1 0  0   0 Jan 01 00:00 name ";
+    for name in [&b"name"[..], b"name "] {
+        assert_eq!(there::by_lines(&[line.to_vec()], name), Old::File);
+    }
 }
 
 /// Renames with a server that gives these replies; gives the commands.

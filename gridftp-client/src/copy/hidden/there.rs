@@ -59,11 +59,13 @@ impl There {
 pub(super) fn by_lines(lines: &[Vec<u8>], name: &[u8]) -> Old {
     let mut lines = lines
         .iter()
-        .map(|line| line.trim_ascii())
+        .map(|line| line.trim_ascii_start())
         .filter(|line| !line.is_empty());
+    // Blanks at the end may be those of the name.
+    let is_named = |line: &[u8]| line.ends_with(name) || line.trim_ascii_end().ends_with(name);
     match (lines.next(), lines.next()) {
         (None, _) => Old::Nothing,
-        (Some(line), None) if is_file(line) && line.ends_with(name) => Old::File,
+        (Some(line), None) if is_file(line) && is_named(line) => Old::File,
         _ => Old::Other,
     }
 }
