@@ -5,17 +5,26 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Finished, Tree, binary, run};
+use workspace_tests::{Finished, Peer, Tree, binary, run};
 
 use crate::{Bed, LIMIT};
 
 /// The file of a tree in which calls are noted.
 const NOTED: &str = "calls";
 
-/// Loads the completions of the program `$1`, and completes the command line `$2`, divided as by bash:
-/// the word to complete is the part behind the last of `COMP_WORDBREAKS`. The lines are those that
-/// result, and the calls of `gridftp-cp` are noted in the file `$3`.
-const SCRIPT: &str = r#"
+/// A shell with completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Each loads the completions of the program `$1`, and completes the command line `$2`. The lines are
+/// those that result, and the calls of `gridftp-cp` are noted in the file `$3`.
+///
+/// Bash divides the line: the word to complete is the part behind the last of `COMP_WORDBREAKS`.
+const BASH: &str = r#"
 source <("$1" --completions bash)
 gridftp-cp() { printf '%s\n' "$*" >>"$noted"; command gridftp-cp "$@"; }
 noted=$3
@@ -31,26 +40,91 @@ word=${COMP_LINE##*[$COMP_WORDBREAKS]}
 true
 "#;
 
-/// Completes a command line of `program` in the tree.
-fn complete(here: &Tree, program: &str, line: &str) -> Result<Finished> {
+/// Zsh completes in its line editor alone, for which it needs a terminal and an interactive shell.
+const ZSH: &str = r#"
+zmodload zsh/zpty
+export ZDOTDIR=$PWD/zsh PROGRAM=$1 LINE=$2 NOTED=$PWD/$3 FOUND=$PWD/found
+mkdir -p $ZDOTDIR && : >$FOUND
+print -r -- '
+    autoload -Uz compinit && compinit -u -D
+    source <($PROGRAM --completions zsh)
+    gridftp-cp() { print -r -- "$*" >>$NOTED; command gridftp-cp "$@" }
+    complete-all() {
+        local typed_before="${BUFFER% *} "
+        compadd() {
+            local -a hits
+            builtin compadd -O hits "$@"
+            [[ " $* " == *" -"[OAD]" "* ]] || (( ! $#hits )) ||
+                print -rl -- $typed_before$^hits >>$FOUND
+            builtin compadd "$@"
+        }
+        zle complete-word
+        exit
+    }
+    zle -N zle-line-init complete-all
+    print -z -- $LINE
+' >$ZDOTDIR/.zshrc
+zpty completing 'zsh -di'
+while zpty -r completing REPLY; do :; done
+cat $FOUND
+"#;
+
+const FISH: &str = r#"
+source (eval $argv[1] --completions fish | psub)
+set noted $argv[3]
+function gridftp-cp; echo "$argv" >>$noted; command gridftp-cp $argv; end
+set before (string replace -r '[^ ]*$' '' -- $argv[2])
+for word in (complete -C $argv[2])
+    echo $before(string split -f1 \t -- $word)
+end
+"#;
+
+impl Shell {
+    const ALL: [Self; 3] = [Self::Bash, Self::Zsh, Self::Fish];
+
+    /// The shell with its script; `None` where it is not installed.
+    fn command(self) -> Option<Command> {
+        let mut command = match self {
+            Self::Bash => Command::new("bash"),
+            Self::Zsh => Peer::Zsh.require("completions")?,
+            Self::Fish => Peer::Fish.require("completions")?,
+        };
+        command.args(match self {
+            Self::Bash => &["-c", BASH, "bash"][..],
+            Self::Zsh => &["-f", "-c", ZSH, "zsh"],
+            Self::Fish => &["--no-config", "-c", FISH],
+        });
+        Some(command)
+    }
+}
+
+/// Completes a command line of `program` in the tree; `None` where the shell is not installed.
+fn complete(here: &Tree, shell: Shell, program: &str, line: &str) -> Result<Option<Finished>> {
     let folder = binary("gridftp-cp")?;
     let folder = folder.parent().context("a program has a folder")?.display();
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut bash = Command::new("bash");
-    bash.args(["-c", SCRIPT, "bash", program, line, NOTED])
+    let Some(mut shell) = shell.command() else {
+        return Ok(None);
+    };
+    shell
+        .args([program, line, NOTED])
         .current_dir(here.root())
         .env("PATH", format!("{folder}:{path}"))
         .env("HOME", here.root())
+        .env("TERM", "dumb")
         .env_remove("NETRC")
         .env_remove("XDG_CONFIG_HOME");
-    run(&mut bash, LIMIT)
+    run(&mut shell, LIMIT).map(Some)
 }
 
-/// The command lines that a line may become.
-fn lines(here: &Tree, program: &str, line: &str) -> Result<Vec<String>> {
-    let said = complete(here, program, line)?.ok()?;
+/// The command lines that a line may become; `None` where the shell is not installed.
+fn lines(here: &Tree, shell: Shell, program: &str, line: &str) -> Result<Option<Vec<String>>> {
+    let Some(said) = complete(here, shell, program, line)? else {
+        return Ok(None);
+    };
+    let said = said.ok()?;
     ensure!(said.stderr.is_empty(), "{}", said.report());
-    Ok(said.stdout.lines().map(str::to_owned).collect())
+    Ok(Some(said.stdout.lines().map(str::to_owned).collect()))
 }
 
 #[test]
@@ -89,12 +163,27 @@ fn names_of_servers_and_places_complete_a_word() -> Result<()> {
         let line = format!("{before} {word}{begun}");
         let whole = |name: &&str| format!("{before} {word}{name}");
         let expected: Vec<_> = found.iter().map(whole).collect();
-        let found = lines(&bed.here, program, &line)?;
-        ensure!(found == expected, "{line}: {found:?}");
+        for shell in Shell::ALL {
+            if let Some(found) = lines(&bed.here, shell, program, &line)? {
+                ensure!(found == expected, "{shell:?}: {line}: {found:?}");
+            }
+        }
     }
-    // Flags are completed as before.
-    let flags = lines(&bed.here, "gridftp-cp", "gridftp-cp --no-clob")?;
-    ensure!(flags == ["gridftp-cp --no-clobber"], "{flags:?}");
+    // Flags are completed as before, and names of files with a colon.
+    bed.here.file("run:1", 1, 1)?;
+    for (shell, begun, expected) in [
+        (Shell::Bash, "--no-clob", "--no-clobber"),
+        (Shell::Fish, "--no-clob", "--no-clobber"),
+        (Shell::Fish, "run:", "run:1"),
+        (Shell::Zsh, "run:", "run:1"),
+    ] {
+        let line = format!("gridftp-cp {begun}");
+        if let Some(found) = lines(&bed.here, shell, "gridftp-cp", &line)? {
+            let first = found.first().map(String::as_str);
+            let expected = format!("gridftp-cp {expected}");
+            ensure!(first == Some(&expected), "{shell:?}: {found:?}");
+        }
+    }
     Ok(())
 }
 
@@ -105,10 +194,16 @@ fn the_words_before_are_no_argument_of_a_completion() -> Result<()> {
     bed.there.file("plain", 1, 1)?;
     let url = bed.url("p");
     let line = format!("gridftp-cp ftp://ann:secret@example.org/x {url}");
-    let found = lines(&bed.here, "gridftp-cp", &line)?;
-    ensure!(found == [format!("{line}lain")], "{found:?}");
-    let noted = std::fs::read_to_string(bed.here.path(NOTED))?;
-    ensure!(noted == format!("--complete={url}\n"), "{noted}");
+    for shell in Shell::ALL {
+        let Some(found) = lines(&bed.here, shell, "gridftp-cp", &line)? else {
+            continue;
+        };
+        let expected = format!("{line}lain");
+        ensure!(found == [expected], "{shell:?}: {found:?}");
+        let noted = std::fs::read_to_string(bed.here.path(NOTED))?;
+        ensure!(noted == format!("--complete={url}\n"), "{shell:?}: {noted}");
+        std::fs::remove_file(bed.here.path(NOTED))?;
+    }
     Ok(())
 }
 
@@ -119,9 +214,13 @@ fn completions_do_not_wait() -> Result<()> {
     let port = silent.local_addr()?.port();
     for account in ["", "ann@"] {
         let line = format!("gridftp-cp ftp://{account}127.0.0.1:{port}/dir/");
-        let said = complete(&here, "gridftp-cp", &line)?;
-        ensure!(said.stdout.trim().is_empty(), "{}", said.report());
-        ensure!(said.took < Duration::from_secs(20), "{}", said.report());
+        for shell in Shell::ALL {
+            let Some(said) = complete(&here, shell, "gridftp-cp", &line)? else {
+                continue;
+            };
+            ensure!(said.stdout.trim().is_empty(), "{}", said.report());
+            ensure!(said.took < Duration::from_secs(20), "{}", said.report());
+        }
     }
     Ok(())
 }

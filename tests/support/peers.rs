@@ -79,6 +79,10 @@ pub enum Peer {
     Versitygw,
     /// The `moto` server, which imitates S3 in memory.
     Moto,
+    /// The `zsh` shell.
+    Zsh,
+    /// The `fish` shell.
+    Fish,
 }
 
 /// The way to install a peer.
@@ -98,7 +102,7 @@ pub enum Origin {
 
 impl Peer {
     /// All peers.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::GridProxyInit,
@@ -128,6 +132,8 @@ impl Peer {
         Self::Sshd,
         Self::Versitygw,
         Self::Moto,
+        Self::Zsh,
+        Self::Fish,
     ];
 
     /// Returns the name of the program, or the file of the library.
@@ -162,6 +168,8 @@ impl Peer {
             Self::Sshd => "sshd",
             Self::Versitygw => "versitygw",
             Self::Moto => "moto_server",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
         }
     }
 
@@ -196,6 +204,8 @@ impl Peer {
             Self::Sshd => "openssh-server",
             Self::Versitygw => "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
             Self::Moto => "moto[server]==5.2.1",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
         }
     }
 
@@ -224,6 +234,7 @@ impl Peer {
             }
             Self::Ssh | Self::Sshd => "interop: copies through ssh",
             Self::Versitygw | Self::Moto => "interop: object stores behind gridftp-server",
+            Self::Zsh | Self::Fish => "cli: completions of remote names",
             Self::Strace => "interop: our programs when system calls are interrupted",
             Self::Rclone => "interop: rclone against gridftp-server",
             Self::Aria2 => "interop: aria2 against gridftp-server",

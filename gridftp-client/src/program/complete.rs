@@ -125,7 +125,9 @@ pub(super) fn with_names(shell: Shell, name: &str, script: String) -> String {
     match shell {
         Shell::Bash => script.replacen(BEGIN, &format!("{BEGIN}{BASH}"), 1),
         Shell::Zsh => script.replacen(BEGIN, &format!("{BEGIN}{ZSH}"), 1),
-        Shell::Fish => format!("{script}complete -c {name} {FISH}\n"),
+        Shell::Fish => {
+            format!("{script}complete -c {name} {FISH}\ncomplete -c {name} {NO_FILES}\n")
+        }
         _ => script,
     }
 }
@@ -152,6 +154,10 @@ const ZSH: &str = r#"    if [[ $PREFIX == *:* ]]; then
         (( $#names )) && compadd -Q -S '' -a names && return 0
     fi
 "#;
+
+/// Fish completes the part behind a colon or `=` with the names of local files, unless it is told that
+/// a word is none.
+const NO_FILES: &str = r#"-f -n 'set -l word (commandline -ct); string match -q "*:*" -- $word; and not count $word* >/dev/null'"#;
 
 const FISH: &str = r#"-n 'string match -q "*:*" -- (commandline -ct)' -a '(gridftp-cp --complete=(commandline -ct) 2>/dev/null </dev/null)'"#;
 
