@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::XattrFlags;
-use workspace_tests::{Host, Reaction, ScriptedServer, Tree, binary, is_root, run, skip};
+use workspace_tests::{Cluster, Host, Reaction, ScriptedServer, Tree, binary, is_root, run, skip};
 
 use crate::{Bed, LIMIT, cp_in, fails};
 
@@ -93,6 +93,25 @@ fn attributes_are_carried_in_every_direction() -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn data_nodes_keep_attributes() -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    if !keeps(&here)? {
+        return Ok(());
+    }
+    let cluster = Cluster::start(there.root(), 1)?;
+    dress(&here, "source")?;
+    for (from, to) in [
+        ("source", cluster.front().url("copy").as_str()),
+        (cluster.front().url("copy").as_str(), "back"),
+    ] {
+        let said = cp_in(&here, &["--xattrs", from, to])?.ok()?;
+        ensure!(!said.stderr.contains("attributes"), "{}", said.report());
+    }
+    is_dressed(&there, "copy", true)?;
+    is_dressed(&here, "back", true)
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn both(one: Capabilities, other: Capabilities) -> Capabilities {
         .with_exclusive(one.exclusive && other.exclusive)
         .with_durable(one.durable && other.durable)
         .with_space(one.tells_space && other.tells_space)
+        .with_attributes(one.attributes && other.attributes)
 }
 
 #[cfg(test)]
@@ -104,11 +105,12 @@ mod tests {
                 .with_exclusive(true)
                 .with_durable(true)
                 .with_space(true)
+                .with_attributes(true)
         };
         assert_eq!(both(able(), able()), able());
         let less = || {
             let plain = able().with_exclusive(false).with_durable(false);
-            plain.with_space(false)
+            plain.with_space(false).with_attributes(false)
         };
         assert_eq!(both(able(), less()), less());
         assert_eq!(both(less(), able()), less());

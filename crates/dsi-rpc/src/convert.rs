@@ -1,12 +1,16 @@
 //! Messages of the service, and the values of the storage interface.
 
 use byte_ranges::{Range64, RangeSet};
+use gridftp_dsi::types::{Attribute, MAX_ATTRIBUTES, MAX_VALUE};
 use gridftp_dsi::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Stat, User, WriteModel};
 
 use crate::proto::{self, order};
 
 /// Version of the service.
 pub const VERSION: u32 = 1;
+
+/// Longest name of an extended attribute, in bytes.
+const MAX_NAME: usize = 255;
 
 /// Most ranges in one message.
 pub const MAX_RANGES: usize = 65_536;
@@ -130,6 +134,25 @@ pub(crate) fn stat(facts: proto::Facts, name: &[u8]) -> Stat {
     stat
 }
 
+impl From<Attribute> for proto::Attribute {
+    fn from((name, value): Attribute) -> Self {
+        Self { name, value }
+    }
+}
+
+/// An attribute of a message; `None` for one that is longer than those of storages.
+pub(crate) fn attribute(told: proto::Attribute) -> Option<Attribute> {
+    let fits = told.name.len() <= MAX_NAME && told.value.len() <= MAX_VALUE;
+    fits.then_some((told.name, told.value))
+}
+
+/// The attributes of a file; `None` for more or longer ones than a file has.
+pub(crate) fn attributes(told: proto::AttributeList) -> Option<Vec<Attribute>> {
+    let told = told.attributes;
+    let fits = told.len() <= MAX_ATTRIBUTES;
+    fits.then(|| told.into_iter().map(attribute).collect())?
+}
+
 impl From<WriteModel> for proto::Order {
     fn from(order: WriteModel) -> Self {
         let kind = match order {
@@ -198,6 +221,7 @@ impl From<&Capabilities> for proto::Description {
             exclusive: can.exclusive,
             durable: can.durable,
             tells_space: can.tells_space,
+            attributes: can.attributes,
         }
     }
 }
@@ -225,6 +249,7 @@ impl proto::Description {
             .with_exclusive(self.exclusive)
             .with_durable(self.durable)
             .with_space(self.tells_space)
+            .with_attributes(self.attributes)
     }
 }
 
@@ -237,6 +262,23 @@ pub(crate) fn digest(algorithm: ChecksumAlgorithm, text: &str) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_are_no_more_and_no_longer_than_those_of_a_file() {
+        let of = |count: usize, name: usize, value: usize| {
+            let (name, value) = (vec![b'n'; name], vec![b'v'; value]);
+            let all = vec![proto::Attribute { name, value }; count];
+            attributes(proto::AttributeList { attributes: all }).map(|all| all.len())
+        };
+        assert_eq!(
+            of(MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE),
+            Some(MAX_ATTRIBUTES)
+        );
+        assert_eq!(of(0, 0, 0), Some(0));
+        assert_eq!(of(MAX_ATTRIBUTES + 1, 1, 1), None);
+        assert_eq!(of(1, MAX_NAME + 1, 1), None);
+        assert_eq!(of(1, 1, MAX_VALUE + 1), None);
+    }
 
     #[test]
     fn a_digest_is_hexadecimal_and_of_the_length_of_its_algorithm() {

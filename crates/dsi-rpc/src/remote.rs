@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
+use gridftp_dsi::types::Attribute;
 use gridftp_dsi::{
     Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
     Result, Staging, Stat, User,
 };
 use tonic::{Response, Status};
 
-use crate::convert::{digest, place, stat, way};
+use crate::convert::{attributes, digest, place, stat, way};
 use crate::handle::{At, LONG, Rule, SHORT, Shared};
 use crate::objects::{RemoteListing, RemoteSink, RemoteSource, held};
 use crate::peers::Peers;
@@ -276,6 +277,26 @@ impl<P: Peers> Dsi for Remote<P> {
             group: meta.group,
         };
         let asking = call!(self, at, Rule::ONCE, request, set_meta);
+        asking.await.map(drop)
+    }
+
+    async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
+        let at = At("read attributes", user, path);
+        let asking = call!(self, at, Rule::SAFE, place(user, path), attributes);
+        attributes(asking.await?).ok_or_else(|| {
+            let why = "a peer tells attributes that are longer or more than those of a file";
+            at.error(ErrorKind::Malformed).because(why)
+        })
+    }
+
+    async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
+        let at = At("set attribute", user, path);
+        must_write(at)?;
+        let request = proto::SetAttributeRequest {
+            place: Some(place(user, path)),
+            attribute: Some(attribute.into()),
+        };
+        let asking = call!(self, at, Rule::ONCE, request, set_attribute);
         asking.await.map(drop)
     }
 

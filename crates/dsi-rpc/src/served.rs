@@ -15,14 +15,15 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 use crate::BLOCK;
-use crate::convert::create;
+use crate::convert::{attribute, create};
 use crate::failure::status;
 use crate::proto::storage_server::Storage;
 use crate::proto::{
-    Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply, DataRequest,
-    DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest, Handle, JoinRequest,
-    OpenRequest, Opened, Place, RangeList, ReadRequest, RenameRequest, SetMetaRequest, Space,
-    StageRequest, Staged, SymlinkRequest, Token, TruncateRequest, WriteRequest,
+    AttributeList, Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply,
+    DataRequest, DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest, Handle,
+    JoinRequest, OpenRequest, Opened, Place, RangeList, ReadRequest, RenameRequest,
+    SetAttributeRequest, SetMetaRequest, Space, StageRequest, Staged, SymlinkRequest, Token,
+    TruncateRequest, WriteRequest,
 };
 use crate::table::{Open, Opening, Table, closed};
 
@@ -304,6 +305,21 @@ impl Storage for Served {
         let staged = self.dsi.stage(&user, &path, &request.task, within).await;
         let here = staged.map_err(told)? == Staging::Here;
         Ok(Response::new(Staged { here }))
+    }
+
+    async fn attributes(&self, request: Request<Place>) -> Answer<Response<AttributeList>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let all = self.dsi.attributes(&user, &path).await.map_err(told)?;
+        let attributes = all.into_iter().map(Into::into).collect();
+        Ok(Response::new(AttributeList { attributes }))
+    }
+
+    async fn set_attribute(&self, request: Request<SetAttributeRequest>) -> Answer<Response<Done>> {
+        let request = request.into_inner();
+        let (user, path) = at(request.place)?;
+        let attribute = request.attribute.and_then(attribute);
+        let attribute = attribute.ok_or_else(|| malformed("attribute"))?;
+        done(self.dsi.set_attribute(&user, &path, attribute).await)
     }
 
     async fn free(&self, request: Request<Place>) -> Answer<Response<Space>> {

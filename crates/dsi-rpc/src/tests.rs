@@ -120,6 +120,7 @@ async fn a_directory_behind_calls_keeps_the_contract() {
         "every_kind_of_upload_can_be_shared",
         "links_stay_inside_the_tree",
         "checksums_are_right",
+        "attributes_are_kept",
     ] {
         assert!(report.passed.contains(&case), "{case}: {report:?}");
     }
