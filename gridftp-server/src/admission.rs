@@ -1,15 +1,18 @@
 //! `Admission`: limits on sessions, logged in or not, and the eviction of unauthenticated
 //! connections.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
+
+use self::shares::Shares;
+
+mod shares;
 
 /// Connections that may be closing while new ones are accepted.
 const MAX_CLOSING: usize = 16;
@@ -44,11 +47,8 @@ struct Table {
     closing: usize,
     /// Unauthenticated connections.
     unauthenticated: usize,
-    /// Those of each host, the oldest first.
-    hosts: HashMap<IpAddr, BTreeSet<u64>>,
-    /// Hosts by the number of theirs.
-    shares: BTreeMap<usize, Hosts>,
-    random: RandomState,
+    /// Those of each host.
+    shares: Shares,
 }
 
 #[derive(Debug)]
@@ -69,15 +69,6 @@ enum Status {
     LoggedIn,
     /// Was evicted.
     Closing,
-}
-
-/// A set of hosts from which one is drawn at random.
-#[derive(Debug, Default)]
-struct Hosts {
-    /// In no order: a random index is drawn.
-    hosts: Vec<IpAddr>,
-    /// The index of each host in `hosts`.
-    positions: HashMap<IpAddr, usize>,
 }
 
 /// Counts one connection for as long as it lives.
@@ -168,16 +159,11 @@ impl Table {
         let Some((host, limits)) = self.connections.get(&id).map(|c| (c.host, c.limits)) else {
             return;
         };
-        while let Some(of_host) = self.hosts.get(&host)
-            && of_host.len() >= limits.per_host.max(1)
-            && let Some(oldest) = of_host.first().copied()
-        {
+        while let Some(oldest) = self.shares.oldest_of(host, limits.per_host.max(1)) {
             self.evict(oldest);
         }
         while self.unauthenticated >= limits.unauthenticated.max(1)
-            && let Some((_, noisiest)) = self.shares.last_key_value()
-            && let Some(of_host) = self.hosts.get(&noisiest.draw(&self.random, self.next))
-            && let Some(oldest) = of_host.first().copied()
+            && let Some(oldest) = self.shares.oldest_of_noisiest(self.next)
         {
             self.evict(oldest);
         }
@@ -202,7 +188,7 @@ impl Table {
         match before {
             Status::Unauthenticated => {
                 self.unauthenticated -= 1;
-                self.change_share(host, |of_host| of_host.remove(&id));
+                self.shares.change(host, |of_host| of_host.remove(&id));
             }
             Status::Authenticating => self.authenticating -= 1,
             Status::LoggedIn => self.users -= 1,
@@ -211,7 +197,7 @@ impl Table {
         match status {
             Status::Unauthenticated => {
                 self.unauthenticated += 1;
-                self.change_share(host, |of_host| of_host.insert(id));
+                self.shares.change(host, |of_host| of_host.insert(id));
             }
             Status::Authenticating => self.authenticating += 1,
             Status::LoggedIn => self.users += 1,
@@ -219,54 +205,9 @@ impl Table {
         }
     }
 
-    /// Changes the unauthenticated connections of a host.
-    fn change_share(&mut self, host: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
-        let of_host = self.hosts.entry(host).or_default();
-        let before = of_host.len();
-        change(of_host);
-        let after = of_host.len();
-        if after == 0 {
-            self.hosts.remove(&host);
-        }
-        if let Some(equals) = self.shares.get_mut(&before) {
-            equals.remove(host);
-            if equals.hosts.is_empty() {
-                self.shares.remove(&before);
-            }
-        }
-        if after > 0 {
-            self.shares.entry(after).or_default().add(host);
-        }
-    }
-
     fn status(&self, id: u64) -> Option<(Status, SessionLimits)> {
         let connection = self.connections.get(&id)?;
         Some((connection.status, connection.limits))
-    }
-}
-
-impl Hosts {
-    fn add(&mut self, host: IpAddr) {
-        self.positions.insert(host, self.hosts.len());
-        self.hosts.push(host);
-    }
-
-    fn remove(&mut self, host: IpAddr) {
-        let Some(position) = self.positions.remove(&host) else {
-            return;
-        };
-        self.hosts.swap_remove(position);
-        if let Some(moved) = self.hosts.get(position) {
-            self.positions.insert(*moved, position);
-        }
-    }
-
-    /// Returns one of the hosts, of which there must be some.
-    fn draw(&self, random: &RandomState, seed: u64) -> IpAddr {
-        let draw = random.hash_one((seed, self.hosts.len())) % (self.hosts.len().max(1) as u64);
-        let drawn = usize::try_from(draw).ok();
-        let drawn = drawn.and_then(|draw| self.hosts.get(draw).copied());
-        drawn.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
     }
 }
 
@@ -426,7 +367,7 @@ mod tests {
         drop(crowd);
         assert!(!admission.is_closing_many());
         let table = admission.lock();
-        assert!(table.unauthenticated == 0 && table.hosts.is_empty() && table.shares.is_empty());
+        assert!(table.unauthenticated == 0 && table.shares.is_empty());
         assert_eq!(table.closing, 0);
     }
 

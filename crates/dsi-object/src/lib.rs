@@ -34,6 +34,7 @@ mod checksum;
 mod chunk;
 mod entry;
 mod error;
+mod handles;
 mod journal;
 mod key;
 mod listing;

@@ -1,25 +1,20 @@
-//! `Config` and `Store`: which store, with which credentials, and the handles to it.
+//! `Config` and `Store`: a store with its settings, and the sizes of its parts.
 
 use std::fmt;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use gridftp_dsi::{Budget, Error, ErrorKind, Result};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
-use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::list::PaginatedListStore;
-use object_store::local::LocalFileSystem;
-use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
-    Attributes, ClientOptions, Error as StoreError, HeaderMap, HeaderValue, ObjectStore,
-    ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+    Attributes, Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions,
 };
 
 use crate::error::refused;
+use crate::handles::{Handles, failed};
 use crate::journal::Index;
 use crate::key::Keys;
 use crate::outcome::Mark;
@@ -40,12 +35,6 @@ const AT_A_TIME: u64 = 8;
 
 /// Most parts of an object in S3; Azure has more.
 pub(crate) const MOST_PARTS: u64 = 10_000;
-
-/// Largest object that S3 copies in one request.
-const S3_COPY: u64 = 5 << 30;
-
-/// Longest time of one request, its retries excluded.
-const REQUEST: Duration = Duration::from_secs(600);
 
 /// A store and its settings.
 #[derive(Debug, Clone)]
@@ -133,110 +122,10 @@ pub(crate) struct Store {
     pub(crate) identity: Option<String>,
 }
 
-/// The interfaces of one store.
-struct Handles {
-    objects: Arc<dyn ObjectStore>,
-    parts: Parts,
-    pages: Option<Arc<dyn PaginatedListStore>>,
-    copy_limit: u64,
-}
-
-impl Handles {
-    /// `new` is the same store with the condition that there be no object.
-    fn remote<S>(store: S, new: Option<S>, copy_limit: u64) -> Self
-    where
-        S: ObjectStore + MultipartStore + PaginatedListStore,
-    {
-        let store = Arc::new(store);
-        let new = new.map(|new| Arc::new(new) as Arc<dyn MultipartStore>);
-        Self {
-            objects: store.clone(),
-            parts: Parts::Store(store.clone(), new),
-            pages: Some(store),
-            copy_limit,
-        }
-    }
-}
-
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Store").field(&self.url).finish()
     }
-}
-
-fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorKind::Io, "open store").because(why)
-}
-
-/// The names and values of a file of credentials. Errors show no value.
-fn credentials(file: Option<&FilePath>) -> Result<Vec<(String, String)>> {
-    let Some(file) = file else {
-        return Ok(Vec::new());
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error).at(file.display()))?;
-    let lines = text.lines().map(str::trim).enumerate();
-    let pairs = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let pair = |(number, line): (usize, &str)| {
-        let (name, value) = line.split_once('=').ok_or_else(|| {
-            failed(format!("line {} is not NAME=VALUE", number + 1)).at(file.display())
-        })?;
-        let name = name
-            .trim()
-            .trim_start_matches("export ")
-            .to_ascii_lowercase();
-        Ok((name, value.trim().trim_matches('"').to_owned()))
-    };
-    pairs.map(pair).collect()
-}
-
-/// The settings of connections.
-fn client_options(config: &Config) -> ClientOptions {
-    let endpoint = config.endpoint.as_deref();
-    ClientOptions::new()
-        .with_timeout(REQUEST)
-        .with_connect_timeout(Duration::from_secs(10))
-        .with_allow_http(endpoint.is_some_and(|url| url.starts_with("http://")))
-}
-
-/// A store of S3, and the same one for completions that replace nothing: `object_store` has no
-/// condition for them, but sends and signs its default headers with them.
-fn s3(builder: AmazonS3Builder, config: &Config) -> Result<Handles> {
-    let mut headers = HeaderMap::new();
-    headers.insert("if-none-match", HeaderValue::from_static("*"));
-    let options = client_options(config).with_default_headers(headers);
-    let conditions = builder.get_config_value(&AmazonS3ConfigKey::ConditionalPut);
-    let store = builder.clone().build().map_err(failed)?;
-    // The header belongs to no request for credentials.
-    let credentials = Arc::clone(store.credentials());
-    let new = (conditions.as_deref() != Some("disabled")).then(|| {
-        let builder = builder.with_credentials(credentials);
-        builder.with_client_options(options).build()
-    });
-    let new = new.transpose().map_err(failed)?;
-    Ok(Handles::remote(store, new, S3_COPY))
-}
-
-/// Applies the common settings to a builder of `object_store`.
-macro_rules! builder {
-    ($builder:ty, $url:expr, $config:expr, $key:ty) => {{
-        // The time alone bounds the attempts.
-        let retry = RetryConfig {
-            retry_timeout: $config.retry,
-            max_retries: usize::MAX,
-            ..RetryConfig::default()
-        };
-        let mut builder = <$builder>::from_env()
-            .with_url($url)
-            .with_retry(retry)
-            .with_client_options(client_options($config));
-        for (name, value) in credentials($config.credentials.as_deref())? {
-            let key: $key = name
-                .parse()
-                .map_err(|_| failed(format!("{name} in the file of credentials is unknown")))?;
-            builder = builder.with_config(key, value);
-        }
-        builder
-    }};
 }
 
 impl Store {
@@ -244,47 +133,11 @@ impl Store {
     pub(crate) fn open(config: &Config) -> Result<Self> {
         config.check()?;
         let url = Url::parse(&config.url)?;
-        let bucket = url.bucket;
-        let mut prefix = url.prefix;
-        let handles = match url.scheme {
-            Scheme::S3 => {
-                let url = format!("s3://{bucket}");
-                let mut builder = builder!(AmazonS3Builder, url, config, AmazonS3ConfigKey);
-                if let Some(endpoint) = &config.endpoint {
-                    builder = builder.with_endpoint(endpoint);
-                }
-                if let Some(region) = &config.region {
-                    builder = builder.with_region(region);
-                }
-                s3(builder, config)?
-            }
-            Scheme::Google => {
-                let url = format!("gs://{bucket}");
-                let mut builder = builder!(GoogleCloudStorageBuilder, url, config, GoogleConfigKey);
-                if let Some(endpoint) = &config.endpoint {
-                    builder = builder.with_base_url(endpoint);
-                }
-                Handles::remote(builder.build().map_err(failed)?, None, u64::MAX)
-            }
-            Scheme::Azure => {
-                let url = format!("az://{bucket}");
-                let mut builder = builder!(MicrosoftAzureBuilder, url, config, AzureConfigKey);
-                if let Some(endpoint) = &config.endpoint {
-                    builder = builder.with_endpoint(endpoint.clone());
-                }
-                Handles::remote(builder.build().map_err(failed)?, None, u64::MAX)
-            }
-            Scheme::Local => {
-                let store = LocalFileSystem::new_with_prefix(std::mem::take(&mut prefix));
-                let store = store.map_err(|error| failed(error).at(url.prefix))?;
-                let store = Arc::new(store.with_automatic_cleanup(true));
-                Handles {
-                    objects: store.clone(),
-                    parts: Parts::Local(store),
-                    pages: None,
-                    copy_limit: u64::MAX,
-                }
-            }
+        let handles = Handles::open(config, &url)?;
+        // A directory is the root of its handles.
+        let prefix = match url.scheme {
+            Scheme::Local => "",
+            _ => url.prefix,
         };
         // Buckets of one name may be in several services.
         let name = [config.endpoint.as_deref().unwrap_or_default(), &config.url].join(" ");
@@ -468,35 +321,6 @@ mod tests {
         assert_eq!(
             (store.part_for(None), store.part_for(Some(0))),
             (1000, 1000)
-        );
-    }
-
-    #[test]
-    fn a_file_of_credentials_has_names_and_values_and_errors_hide_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("secrets");
-        std::fs::write(
-            &file,
-            "# mine\nAWS_ACCESS_KEY_ID = me\nexport AWS_SECRET_ACCESS_KEY=\"a=b\"\n",
-        )
-        .unwrap();
-        let pairs = credentials(Some(&file)).unwrap();
-        assert_eq!(pairs[0], ("aws_access_key_id".into(), "me".into()));
-        assert_eq!(pairs[1], ("aws_secret_access_key".into(), "a=b".into()));
-        std::fs::write(&file, "\nsecretword\n").unwrap();
-        let error = credentials(Some(&file)).unwrap_err();
-        let text = format!("{error:?}");
-        assert!(
-            text.contains("line 2") && !text.contains("secretword"),
-            "{text}"
-        );
-        let mut config = Config::new("s3://b", dir.path());
-        config.credentials = Some(file.clone());
-        std::fs::write(&file, "no_such_key=secretword\n").unwrap();
-        let text = format!("{:?}", Store::open(&config).unwrap_err());
-        assert!(
-            text.contains("no_such_key") && !text.contains("secretword"),
-            "{text}"
         );
     }
 }

@@ -5,11 +5,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use ftp_wire::command::Mode;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
-use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Links, Relay, Resume, Verify};
+use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verify};
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::schedule::Schedule;
 use gridftp_client::program::values::{algorithm, size};
@@ -20,6 +19,7 @@ use crate::choice::ChoiceFlags;
 use crate::help::{ABOUT, EXAMPLES, EXIT, SETTINGS};
 use crate::manner::MannerFlags;
 use crate::partials::PartialFlags;
+use crate::values::{LayoutFlag, LinksFlag, ModeFlag, RelayFlag};
 
 /// Copies files to, from and between GridFTP servers, and on this machine.
 #[derive(Debug, Parser)]
@@ -271,56 +271,11 @@ pub(crate) enum Command {
     Doctor(Box<doctor::Args>),
 }
 
-/// `--mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeFlag {
-    /// MODE S: one connection a file.
-    Stream,
-    /// MODE E: any number of connections, kept from file to file.
-    Extended,
-}
-
-/// `--relay`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum RelayFlag {
-    /// Where the servers refuse connections to each other, or cannot protect them and both protect
-    /// those to this machine alike.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never: a refusal is the failure.
-    Never,
-}
-
-/// `--links`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LinksFlag {
-    /// Their targets are copied.
-    Follow,
-    /// They become links.
-    Copy,
-    /// They are left out.
-    Skip,
-}
-
-/// `--stripe-layout`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LayoutFlag {
-    /// Blocks in turn.
-    Blocked,
-    /// One contiguous part each.
-    Partitioned,
-}
-
 impl Flags {
     /// The options of connections; reads the certificates.
     pub(crate) fn connect_options(&self) -> anyhow::Result<ConnectOptions> {
         let mut options = self.connection.options()?;
-        options.mode = self.mode.map(|mode| match mode {
-            ModeFlag::Stream => Mode::Stream,
-            ModeFlag::Extended => Mode::Extended,
-        });
+        options.mode = self.mode.map(Into::into);
         options.tcp_buffer = self.tcp_buffer;
         options.block_size = self.block_size;
         options.rate_limit = self.bwlimit.as_ref().map(Schedule::limit);
@@ -363,11 +318,7 @@ impl Flags {
         };
         options.concurrency = self.concurrency;
         options.recursive = self.recursive;
-        options.links = match self.links {
-            LinksFlag::Follow => Links::Follow,
-            LinksFlag::Copy => Links::Copy,
-            LinksFlag::Skip => Links::Skip,
-        };
+        options.links = self.links.into();
         options.choice = self.choice.choice()?;
         options.manner = self.manner.manner();
         options.offset = self.offset;
@@ -385,11 +336,7 @@ impl Flags {
             (None, true) => Verify::No,
             (None, false) => Verify::Auto,
         };
-        options.relay = match self.relay {
-            RelayFlag::Auto => Relay::Auto,
-            RelayFlag::Always => Relay::Always,
-            RelayFlag::Never => Relay::Never,
-        };
+        options.relay = self.relay.into();
         options.retries = self.retries;
         options.retry_for = Duration::from_secs(self.retry_for);
         options.no_clobber = self.no_clobber;

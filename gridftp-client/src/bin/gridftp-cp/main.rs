@@ -9,6 +9,7 @@ mod help;
 mod list;
 mod manner;
 mod partials;
+mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;

@@ -1,0 +1,133 @@
+//! The index of uploads: what it keeps, restores and forgets.
+
+use super::*;
+
+fn upload(key: &str) -> Upload {
+    Upload {
+        key: Path::parse(key).unwrap(),
+        id: format!("id of {key}"),
+        part: 10,
+    }
+}
+
+fn stored(id: &str, len: u64) -> Stored {
+    Stored { id: id.into(), len }
+}
+
+#[test]
+fn recorded_parts_are_read_again_and_a_cut_line_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open(dir.path(), "s3://b").unwrap();
+    let upload = upload("a/é%");
+    let mut journal = index.create(&upload, Some(99), true).unwrap();
+    let parts = [stored("\"e1\"", 10), stored("<x>", 10)];
+    journal
+        .record(&[(3, parts[0].clone()), (0, parts[1].clone())], true)
+        .unwrap();
+    journal.file.write_all(b"{\"index\":1,\"id\":\"cu").unwrap();
+    let kept = index.peek(&upload.key).unwrap().unwrap();
+    assert_eq!((kept.size, &kept.upload), (Some(99), &upload));
+    assert_eq!(kept.parts.keys().collect::<Vec<_>>(), [&0, &3]);
+    assert_eq!(kept.parts[&3], parts[0]);
+    let busy = index.lock(&upload.key).unwrap_err();
+    assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+    drop(journal);
+    let (mut journal, again) = index.lock(&upload.key).unwrap().unwrap();
+    assert_eq!(again.as_ref(), Some(&kept));
+    journal.record(&[(1, parts[0].clone())], false).unwrap();
+    let kept = index.peek(&upload.key).unwrap().unwrap();
+    assert_eq!(kept.parts.keys().collect::<Vec<_>>(), [&0, &1, &3]);
+    journal.remove().unwrap();
+    assert!(index.lock(&upload.key).unwrap().is_none());
+}
+
+#[test]
+fn a_journal_records_nothing_behind_a_failed_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open(dir.path(), "s3://b").unwrap();
+    let upload = upload("a");
+    let mut journal = index.create(&upload, None, true).unwrap();
+    let parts = [(0, stored("x", 10))];
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let file = std::mem::replace(&mut journal.file, full);
+    let failed = journal.record(&parts, true).unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
+    // There is room again, behind a line that may be cut off.
+    journal.file = file;
+    journal.record(&parts, true).unwrap_err();
+    assert!(index.peek(&upload.key).unwrap().unwrap().parts.is_empty());
+}
+
+#[test]
+fn the_sweep_takes_old_journals_of_its_store_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open(dir.path(), "s3://b").unwrap();
+    let other = Index::open(dir.path(), "s3://c").unwrap();
+    drop(index.create(&upload("a"), None, true).unwrap());
+    drop(index.create(&upload("a"), None, false).unwrap());
+    drop(other.create(&upload("a"), None, true).unwrap());
+    let used = index.create(&upload("b"), None, true).unwrap();
+    assert_eq!(index.stale(Duration::from_secs(60)).unwrap().len(), 0);
+    assert_eq!(index.stale(Duration::ZERO).unwrap().len(), 2);
+    drop(used);
+}
+
+#[test]
+fn the_sweep_leaves_the_files_of_others_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open(dir.path(), "s3://b").unwrap();
+    let other = Index::open(dir.path(), "s3://c").unwrap();
+    drop(other.create(&upload("a"), None, true).unwrap());
+    let foreign = [
+        "notes.upload".to_owned(),
+        "0123456789abcdef".to_owned(),
+        format!("{}.txt", "0".repeat(64)),
+    ];
+    for name in &foreign {
+        std::fs::write(dir.path().join(name), "no end of a line").unwrap();
+    }
+    let facts = || {
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        let fact = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry.unwrap();
+            let meta = entry.metadata().unwrap();
+            (entry.file_name(), meta.modified().unwrap(), meta.len())
+        };
+        entries.map(fact).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = facts();
+    assert!(index.stale(Duration::ZERO).unwrap().is_empty());
+    assert_eq!(facts(), before);
+}
+
+#[test]
+fn a_journal_that_a_crash_cut_anywhere_is_read_or_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open(dir.path(), "s3://b").unwrap();
+    let upload = upload("a/é%");
+    let mut journal = index.create(&upload, Some(99), true).unwrap();
+    let part = stored("\"é\"", 10);
+    let parts = [(0, part.clone()), (1, part)];
+    journal.record(&parts, true).unwrap();
+    let path = journal.path.clone();
+    drop(journal);
+    let text = std::fs::read(&path).unwrap();
+    let ends = |cut: usize| text[..cut].iter().filter(|byte| **byte == b'\n').count();
+    for cut in 0..text.len() {
+        std::fs::write(&path, &text[..cut]).unwrap();
+        let kept = index.peek(&upload.key).unwrap();
+        assert_eq!(kept.is_some(), ends(cut) > 0, "{cut}");
+        let many = kept.map_or(0, |kept| kept.parts.len());
+        assert_eq!(many, ends(cut).saturating_sub(1), "{cut}");
+        let stale = index.stale(Duration::ZERO).unwrap();
+        assert_eq!(stale, std::slice::from_ref(&path), "{cut}");
+        let taken = index.take(path.clone(), Duration::ZERO).unwrap();
+        let (mut journal, _) = taken.unwrap();
+        if ends(cut) > 0 {
+            // The next line begins anew.
+            journal.record(&parts, false).unwrap();
+            let kept = index.peek(&upload.key).unwrap().unwrap();
+            assert_eq!(kept.parts.len(), 2, "{cut}");
+        }
+    }
+}
