@@ -26,7 +26,7 @@ const LONGEST_LINE: usize = 8000;
 /// A command that sets an attribute, a time or a mode of a copy.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// What it sets.
+    /// The attribute, the time or the mode.
     what: String,
     replies: Replies,
 }
