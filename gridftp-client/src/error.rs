@@ -235,12 +235,12 @@ pub enum TransferError {
         remedy: &'static str,
     },
     /// The copy is whole and has its name, and lacks an attribute, a time or a mode of its source.
-    #[error("{path}: the copy is whole and stays, without its {what}: {cause}")]
+    #[error("{path}: the copy is whole and stays, without its {parts}: {cause}")]
     Unset {
         /// The copy.
         path: String,
-        /// What it lacks.
-        what: String,
+        /// The names of the parts that it lacks.
+        parts: String,
         /// The reason.
         #[source]
         cause: Box<Self>,
@@ -338,13 +338,14 @@ impl TransferError {
             Self::Control(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Cut { cause, .. } => cause.is_transient_midway(),
-            Self::ThirdPartyRefused { cause } | Self::Unset { cause, .. } => cause.is_transient(),
+            Self::ThirdPartyRefused { cause } => cause.is_transient(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
             Self::Local { .. }
             | Self::Unmarked { .. }
             | Self::Shrunk { .. }
             | Self::BadName { .. }
             | Self::Source { .. }
+            | Self::Unset { .. }
             | Self::Request { .. } => false,
             Self::Both {
                 source,
@@ -385,6 +386,7 @@ impl TransferError {
                 destination,
             } => source.is_corrupt() || destination.is_corrupt(),
             Self::ThirdPartyRefused { cause } => cause.is_corrupt(),
+            Self::Unset { .. } => false,
             error => error.reply().map(FailureKind::of) == Some(FailureKind::ChecksumMismatch),
         }
     }

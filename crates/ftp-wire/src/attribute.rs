@@ -70,7 +70,6 @@ impl Attribute {
     }
 }
 
-/// Writes the form that [`Attribute::parse`] reads.
 /// The form of [`Attribute::parse`]; the alternate form, for logs, has the length of the value.
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -101,9 +101,9 @@ fn series(folder: &Path, rounds: u64, seed: u64, with: Option<Program>) -> Resul
     for round in 0..rounds {
         let seed = seed.wrapping_add(round);
         let mut noise = Noise::new(seed);
-        let drawn = OTHERS.iter().find(|(at, _)| *at == seed % FOREIGN);
-        let drawn = with.or(drawn.map(|(_, program)| *program));
-        let program = drawn.filter(|drawn| here.contains(&(*drawn, true)));
+        let drawn = || OTHERS.into_iter().find(|(at, _)| *at == seed % FOREIGN);
+        let program = with.or_else(|| drawn().map(|(_, program)| program));
+        let program = program.filter(|program| here.contains(&(*program, true)));
         let plan = Plan::draw(&mut noise).with(program.unwrap_or(Program::Ours));
         let end = Round::new(folder, &plan, &mut noise)
             .and_then(|round| round.run(&mut noise))

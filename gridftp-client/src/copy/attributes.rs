@@ -25,20 +25,51 @@ const LONGEST_LINE: usize = 8000;
 
 /// A command that sets an attribute, a time or a mode of a copy.
 #[derive(Debug)]
-pub(crate) struct Setting {
+struct Setting {
     /// The attribute, the time or the mode.
-    what: String,
+    part: String,
     replies: Replies,
 }
 
 /// The settings of a copy that is whole.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Settings {
+    control: Control,
+    to: FtpPath,
     attributes: Vec<Setting>,
-    /// Those of the time and the mode.
-    meta: Vec<Setting>,
-    /// The failure of the source to tell its attributes.
-    unread: Option<TransferError>,
+    /// Those of the mode and the time, once they are sent.
+    meta: Option<Vec<Setting>>,
+    lacks: Lacks,
+}
+
+/// The parts of its source that a whole copy lacks.
+#[derive(Debug, Default)]
+struct Lacks {
+    parts: Vec<String>,
+    /// The first failure, or that of a session that is gone.
+    cause: Option<TransferError>,
+}
+
+impl Lacks {
+    fn add(&mut self, part: String, cause: TransferError) {
+        self.parts.push(part);
+        if self.cause.is_none() || cause.is_gone() {
+            self.cause = Some(cause);
+        }
+    }
+
+    /// The failure of the copy at `path`, if it lacks anything; a session that is gone has its own.
+    fn done(self, path: impl FnOnce() -> String) -> Result<(), TransferError> {
+        match self.cause {
+            None => Ok(()),
+            Some(cause) if cause.is_gone() => Err(cause),
+            Some(cause) => Err(TransferError::Unset {
+                path: path(),
+                parts: self.parts.join(", "),
+                cause: Box::new(cause),
+            }),
+        }
+    }
 }
 
 /// Whether it was told that an end does not keep this.
@@ -101,21 +132,22 @@ impl CopyState {
         told: Result<Vec<FileAttribute>, TransferError>,
         (sink, to): (&FileSink, &[u8]),
     ) -> Result<(), TransferError> {
-        let told = told.map_err(|error| unset(show(to), ALL.to_owned(), error))?;
+        let mut lacks = Lacks::default();
+        let told = told.unwrap_or_else(|error| {
+            lacks.add(ALL.to_owned(), error);
+            Vec::new()
+        });
         for (name, value) in told {
-            let what = describe(&name);
+            let part = describe(&name);
             match sink.set_attributes(vec![(name, value)]).await {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     self.warn_unkept("the file system here");
                 }
-                Err(error) => {
-                    let cause = TransferError::local("set attributes", to, error);
-                    return Err(unset(show(to), what, cause));
-                }
+                Err(error) => lacks.add(part, TransferError::local("set attributes", to, error)),
             }
         }
-        Ok(())
+        lacks.done(|| show(to))
     }
 
     /// Reads the attributes of a local source.
@@ -146,8 +178,9 @@ impl CopyState {
         Ok(all)
     }
 
-    /// Sends the commands that give the copy at `to` the attributes, the time and the mode of its
-    /// source. The first come first: a mode may take the permission to set them.
+    /// Sends the commands that give the copy at `to` the attributes, the mode and the time of its
+    /// source. The first come first: a mode may take the permission to set them, and a copy without
+    /// one does not have the time by which the next run would leave it.
     pub(crate) fn send_settings(
         &self,
         server: Server<'_>,
@@ -155,48 +188,63 @@ impl CopyState {
         to: FtpPath,
         attributes: Result<Vec<Attribute>, TransferError>,
     ) -> Settings {
-        let (attributes, unread) = match attributes {
-            Ok(attributes) => (attributes, None),
-            Err(error) => (Vec::new(), Some(error)),
+        let mut lacks = Lacks::default();
+        let attributes = attributes.unwrap_or_else(|error| {
+            lacks.add(ALL.to_owned(), error);
+            Vec::new()
+        });
+        let attributes = self.send_attributes(server, &attributes, &to);
+        let mut settings = Settings {
+            control: server.0.clone(),
+            to,
+            attributes,
+            meta: None,
+            lacks,
         };
-        Settings {
-            attributes: self.send_attributes(server, &attributes, &to),
-            meta: self.send_meta(server.0, job, to),
-            unread,
+        if settings.attributes.is_empty() {
+            self.send_meta(job, &mut settings);
         }
+        settings
     }
 
-    /// Reads the replies to those commands.
-    pub(crate) async fn settle_settings(
-        &self,
-        job: &FileJob,
-        settings: Settings,
-    ) -> Result<(), TransferError> {
-        let path = || self.name_destination(job);
-        if let Some(error) = settings.unread {
-            return Err(unset(path(), ALL.to_owned(), error));
-        }
-        for Setting { what, mut replies } in settings.attributes {
+    /// Reads the replies to the commands that set attributes; those of the mode and the time follow.
+    pub(crate) async fn settle_attributes(&self, job: &FileJob, settings: &mut Settings) {
+        for Setting { part, mut replies } in std::mem::take(&mut settings.attributes) {
             match replies.finish().await {
                 Ok(_) => {}
                 // A file system that keeps none is no failure.
                 Err(error) if error.kind() == Some(FailureKind::Unsupported) => {
                     self.warn_unkept("the file system of the server");
                 }
-                Err(error) => return Err(unset(path(), what, error.into())),
+                Err(error) => settings.lacks.add(part, error.into()),
             }
         }
-        for Setting { what, mut replies } in settings.meta {
+        if settings.meta.is_none() {
+            self.send_meta(job, settings);
+        }
+    }
+
+    /// Reads the replies to all those commands.
+    pub(crate) async fn settle_settings(
+        &self,
+        job: &FileJob,
+        mut settings: Settings,
+    ) -> Result<(), TransferError> {
+        self.settle_attributes(job, &mut settings).await;
+        let Settings {
+            meta, mut lacks, ..
+        } = settings;
+        for Setting { part, mut replies } in meta.into_iter().flatten() {
             match replies.finish().await {
                 Ok(_) => {}
                 // A time that only the next run would miss is no failure.
                 Err(error) if error.reply().is_some() && !self.preserves() => {
                     self.warn_untimed(&error);
                 }
-                Err(error) => return Err(unset(path(), what, error.into())),
+                Err(error) => lacks.add(part, error.into()),
             }
         }
-        Ok(())
+        lacks.done(|| self.name_destination(job))
     }
 
     /// Sends the commands that set attributes of the copy at `to`.
@@ -212,26 +260,29 @@ impl CopyState {
         let send = |attribute: &Attribute| {
             let set = SiteCommand::SetXattr(attribute.clone(), to.clone());
             Setting {
-                what: describe(attribute.name()),
+                part: describe(attribute.name()),
                 replies: server.0.send(Command::Site(set)),
             }
         };
         attributes.iter().map(send).collect()
     }
 
-    /// Sends the commands that give the copy at `to` the mode and the time of its source.
-    fn send_meta(&self, control: &Control, job: &FileJob, to: FtpPath) -> Vec<Setting> {
+    /// Sends the commands that give a copy the mode and, where it lacks nothing, the time of its source.
+    fn send_meta(&self, job: &FileJob, settings: &mut Settings) {
+        let Settings { control, to, .. } = settings;
+        let is_whole = settings.lacks.cause.is_none();
         let mode = job.facts.mode.filter(|_| self.preserves());
-        let time = job.facts.time_val().filter(|_| self.keeps_times());
+        let time = job.facts.time_val();
+        let time = time.filter(|_| self.keeps_times() && is_whole);
         let chmod = |mode| control.send(Command::Site(SiteCommand::Chmod(mode, to.clone())));
         let utime = |time| control.send_modified(time, to.clone());
-        let setting = |what: &str, replies| Setting {
-            what: what.to_owned(),
+        let setting = |part: &str, replies| Setting {
+            part: part.to_owned(),
             replies,
         };
         let mode = mode.map(|mode| setting("mode", chmod(mode)));
         let time = time.map(|time| setting("time", utime(time)));
-        mode.into_iter().chain(time).collect()
+        settings.meta = Some(mode.into_iter().chain(time).collect());
     }
 
     /// Warns once of a time that only the next run would look at.
@@ -247,15 +298,6 @@ impl CopyState {
 /// The name of an attribute, made safe to print.
 fn describe(name: &[u8]) -> String {
     format!("attribute {}", show(name))
-}
-
-/// The failure of a copy that lacks a part of its source; a session that is gone has its own.
-fn unset(path: String, what: String, cause: TransferError) -> TransferError {
-    if cause.is_gone() {
-        return cause;
-    }
-    let cause = Box::new(cause);
-    TransferError::Unset { path, what, cause }
 }
 
 /// Refuses attributes with a command too long for the server of the copy at `to`.

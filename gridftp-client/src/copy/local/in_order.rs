@@ -50,7 +50,7 @@ pub(in crate::copy) async fn copy(
                 is_read: true,
                 proven: None,
             };
-            land(shared, (taken, sink), size, digests, Vec::new()).await;
+            land(shared, (taken, sink), size, digests, Ok(Vec::new())).await;
         }
         Err(error) => shared.fail(taken, &error),
     }

@@ -188,7 +188,8 @@ pub(in crate::copy) async fn land(
         let expected = digests.source.clone().filter(|_| digests.is_read);
         let into = (&sink, job.to.as_slice());
         let set = shared.land_attributes(attributes, into).await;
-        finish(shared, job, sink, size, expected).await?;
+        let keeps_time = shared.keeps_times() && set.is_ok();
+        finish(shared, job, (sink, size), expected, keeps_time).await?;
         compare_part(shared, job, size, digests.source.as_ref()).await?;
         set.map(|()| digests.source.or(digests.proven))
     };
@@ -209,16 +210,16 @@ pub(in crate::copy) async fn land(
 async fn finish(
     shared: &CopyState,
     job: &FileJob,
-    sink: FileSink,
-    size: u64,
+    (sink, size): (FileSink, u64),
     expected: Option<Digest>,
+    keeps_time: bool,
 ) -> Result<(), TransferError> {
     let mut finish = match shared.is_partial() {
         true => Finish::as_is(),
         false => Finish::whole(size),
     };
     finish.exclusive = shared.options.keeps_existing() && !shared.is_partial();
-    finish.modified = job.facts.modified.filter(|_| shared.keeps_times());
+    finish.modified = job.facts.modified.filter(|_| keeps_time);
     finish.mode = job.facts.mode.filter(|_| shared.preserves());
     if !shared.is_partial() {
         finish.checksum.clone_from(&expected);

@@ -247,7 +247,7 @@ pub(super) async fn settle_following(
         mut sized,
         checksum,
         verified,
-        settings,
+        mut settings,
     } = next;
     let job = taken.file();
     let named = async {
@@ -259,6 +259,8 @@ pub(super) async fn settle_following(
             Some(asked) => compare_digests(shared, job, size, asked).await?,
             None => verified,
         };
+        // The commands that follow have the name of now.
+        shared.settle_attributes(job, &mut settings).await;
         let renaming = match hidden {
             Some(hidden) => Some(
                 hidden
