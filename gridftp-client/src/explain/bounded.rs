@@ -14,8 +14,9 @@ const REACHED: f64 = 0.9;
 #[derive(Debug, Default)]
 pub(super) struct Bounded {
     pub(super) limit: Option<RateLimit>,
-    /// Bytes of the copy before this window.
+    /// Bytes of the copy before this window, and so far.
     before: u64,
+    bytes: u64,
     /// Samples of this window, those of a bound that yields, and the bytes that they allow.
     samples: u32,
     yielding: u32,
@@ -26,31 +27,40 @@ pub(super) struct Bounded {
     yielded: u64,
 }
 
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 impl Bounded {
     /// Takes a sample with data under way, of a copy that moved so many bytes so far.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub(super) fn take(&mut self, bytes: u64) {
         let Some(limit) = &self.limit else { return };
         let least = limit.least().unwrap_or(u64::MAX);
         self.allowed += least as f64 * LOOK.as_secs_f64();
         self.yielding += u32::from(limit.yields());
         self.samples += 1;
+        self.bytes = bytes;
         if self.samples < WINDOW {
             return;
         }
-        if bytes.saturating_sub(self.before) as f64 >= REACHED * self.allowed {
-            self.yielded += u64::from(self.yielding);
-            self.limited += u64::from(self.samples - self.yielding);
-        }
+        let [limited, yielded] = self.window();
+        self.limited += limited;
+        self.yielded += yielded;
         self.all += u64::from(self.samples);
         (self.before, self.samples, self.yielding, self.allowed) = (bytes, 0, 0, 0.0);
     }
 
+    /// Samples of this window that reached the caller's bound, or the one that yields.
+    fn window(&self) -> [u64; 2] {
+        let moved = self.bytes.saturating_sub(self.before) as f64;
+        match moved >= REACHED * self.allowed {
+            true => [self.samples - self.yielding, self.yielding].map(u64::from),
+            false => [0, 0],
+        }
+    }
+
     /// The parts of the time in which the caller's bound, and the one that yields, held the copy
     /// back.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub(super) fn parts(&self) -> [f64; 2] {
-        let all = self.all.max(1) as f64;
-        [self.limited, self.yielded].map(|samples| samples as f64 / all)
+        let [limited, yielded] = self.window();
+        let all = (self.all + u64::from(self.samples)).max(1) as f64;
+        [self.limited + limited, self.yielded + yielded].map(|samples| samples as f64 / all)
     }
 }
