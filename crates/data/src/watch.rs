@@ -413,8 +413,7 @@ impl Watch {
     /// The BLAKE3 digest of the whole file that the sender of a tagged transfer told; in lower-case
     /// hexadecimal.
     pub fn told_digest(&self) -> Option<String> {
-        let told = self.lock_told();
-        let digest = told.as_ref()?.digest;
+        let digest = self.lock_told().as_ref()?.digest;
         Some(Hash::from(digest).to_string())
     }
 

@@ -338,7 +338,8 @@ fn a_tagged_transfer_may_end_with_its_digest() {
     // More of the kind are the values of sections.
     let value = |number: usize| (number as u128).to_be_bytes();
     let values = [1, 2].map(|number| block(Header::of_section(value(number)), b""));
-    let all = [&[tag(7), own.clone()], &digest[..], &values, &[end.clone()]].concat();
+    let last = std::slice::from_ref(&end);
+    let all = [&[tag(7), own.clone()], &digest[..], &values, last].concat();
     let mut told = expected.to_vec();
     told.splice(2..2, [1, 2].map(|number| Seen::Section(value(number))));
     assert_eq!(tagged(&all), Ok(told));

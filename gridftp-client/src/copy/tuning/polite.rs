@@ -78,7 +78,6 @@ impl Polite {
         if round_trips.is_empty() {
             self.calm = self.calm.saturating_add(u32::from(rate > 0.0));
             if rate > 0.0 && self.calm >= CALM {
-                self.calm = 0;
                 self.raise(rate);
             }
             return;
