@@ -410,8 +410,7 @@ impl Watch {
         }
     }
 
-    /// The BLAKE3 digest of the whole file that the sender of a tagged transfer told; in lower-case
-    /// hexadecimal.
+    /// The digest of the whole file, in lower-case hexadecimal, that the sender of the transfer told.
     pub fn told_digest(&self) -> Option<String> {
         let digest = self.lock_told().as_ref()?.digest;
         Some(Hash::from(digest).to_string())
