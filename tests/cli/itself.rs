@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use std::os::unix::fs::symlink;
-use workspace_tests::{Break, Host, OddTree, Relay};
+use std::process::Command;
+use workspace_tests::{Break, Host, OddTree, Relay, binary, is_root, run, skip};
 
 use crate::{Bed, cp_in, fails};
 
@@ -193,6 +194,81 @@ fn a_source_in_its_destination_is_not_deleted() -> Result<()> {
     Ok(())
 }
 
+/// Runs a script, of which `$0` is the program, over a bed whose destination has old files; the copy
+/// is refused, and leaves all sources as they are.
+fn spares(script: &str) -> Result<()> {
+    let bed = bed()?;
+    bed.there.file("to/new", 5, 7)?;
+    bed.there.file("tree/new", 6, 8)?;
+    let look = || -> Result<_> {
+        let tree = OddTree::read(&bed.there.path("tree"))?;
+        Ok((tree, std::fs::read(bed.there.path("file"))?))
+    };
+    let (tree, file) = look()?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", script]);
+    command.arg(binary("gridftp-cp")?);
+    let finished = run(command.current_dir(bed.there.root()), crate::LIMIT)?;
+    let told = fails(&finished, 1, &["it leads into a source of this copy"]);
+    told.with_context(|| script.to_owned())?;
+    let now = look()?;
+    let differences = tree.differences(&now.0);
+    ensure!(differences.is_empty(), "{script}: {differences:?}");
+    ensure!(file == now.1, "{script}");
+    // No directory comes of a link either.
+    ensure!(!bed.there.path("tree/deep").exists(), "{script}");
+    Ok(())
+}
+
+#[test]
+fn nothing_at_a_destination_leads_into_a_source() -> Result<()> {
+    if !is_root() {
+        skip("cli", "only root has a namespace of its own");
+        return Ok(());
+    }
+    for script in [
+        // Replaced files would move there.
+        "\"$0\" -r --backup-dir $PWD/tree tree/ to",
+        "\"$0\" -r --backup-dir $PWD/alias/old tree/ to",
+        "\"$0\" -r --delete --backup-dir $PWD/alias tree/ to",
+        "\"$0\" --backup-dir $PWD/tree tree/new to/new",
+        "\"$0\" --backup-dir $PWD/tree tree/new to",
+        "mkdir at; mount --bind tree at; \"$0\" -r --backup-dir $PWD/at/old tree/ to",
+        // A link leads there.
+        "ln -s ../file to/other; \"$0\" tree/other file to",
+        "ln -s ../tree/new to/other; \"$0\" -r tree/ to",
+        "ln -s ../tree/none to/other; \"$0\" -r --no-verify tree/ to",
+        "ln -s ../tree to/sub; \"$0\" -r --preserve tree/ to",
+        "mkdir to/sub; mount --bind tree to/sub; \"$0\" -r --links copy tree/ to",
+        // Their names would go.
+        "mount --bind tree /mnt; \"$0\" -r --delete /mnt/ .",
+    ] {
+        spares(script)?;
+    }
+    Ok(())
+}
+
+/// Its name in the destination is seen before the copy begins.
+#[test]
+fn a_source_in_another_mount_of_its_destination_is_not_deleted() -> Result<()> {
+    if !is_root() {
+        skip("cli", "only root may mount");
+        return Ok(());
+    }
+    let bed = bed()?;
+    bed.there.dir("at")?;
+    let script = "mount --bind tree at; \"$0\" -r --delete tree/sub/ at";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", script]);
+    command.arg(binary("gridftp-cp")?);
+    let before = OddTree::read(bed.there.root())?;
+    let finished = run(command.current_dir(bed.there.root()), crate::LIMIT)?;
+    fails(&finished, 1, &["--delete would remove it"])?;
+    let differences = before.differences(&OddTree::read(bed.there.root())?);
+    ensure!(differences.is_empty(), "{differences:?}");
+    Ok(())
+}
+
 /// A link inside the source to the destination is the only name that is skipped.
 #[test]
 fn a_link_to_the_destination_is_not_followed() -> Result<()> {
@@ -258,7 +334,7 @@ fn a_retry_does_not_copy_a_source_that_shrank() -> Result<()> {
         let url = from.url("file");
         let name = if third { &url } else { "file" };
         let mut command = crate::command(&bed.here, &["--mode", mode, name, &to])?;
-        let copy = std::thread::spawn(move || workspace_tests::run(&mut command, crate::LIMIT));
+        let copy = std::thread::spawn(move || run(&mut command, crate::LIMIT));
         relay.wait_until_broken()?;
         // The source file stays open, unchanged.
         let smaller = source.file("smaller", 1_000, 2)?;

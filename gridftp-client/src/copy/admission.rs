@@ -96,9 +96,12 @@ impl CopyState {
             let [source, copy] = self.digests(job, ends).await?;
             decision = manner.decide_by_digests([&source, &copy]);
         }
-        let is_file = decision == Decision::Copy && matches!(target, Target::File(_));
-        if is_file && ends.are_here() {
-            must_differ(&job.from, &job.to)?;
+        let is_there = matches!(target, Target::File(_) | Target::Other);
+        if decision == Decision::Copy && is_there && ends.are_here() {
+            must_differ(&job.from, &job.to).await?;
+        }
+        if decision == Decision::Copy {
+            self.spare_sources(&job.to, target != Target::Link).await?;
         }
         match target {
             _ if decision != Decision::Copy || self.options.dry_run => {}
@@ -183,6 +186,8 @@ impl CopyState {
         }
         match destination {
             None => {
+                self.spare_sources(path, false).await?;
+                self.spare_sources(&to, false).await?;
                 let (from, into) = (local(path).to_owned(), local(&to).to_owned());
                 let moved = tokio::task::spawn_blocking(move || rename(&from, &into)).await;
                 let moved = moved.map_err(io::Error::other).and_then(|done| done);

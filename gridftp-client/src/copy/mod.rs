@@ -31,6 +31,7 @@ mod roots;
 mod run_record;
 mod same;
 mod source;
+mod source_roots;
 mod spool;
 mod state;
 mod stdio;

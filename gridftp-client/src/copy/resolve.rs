@@ -9,6 +9,7 @@ use super::engine::{self, Session, connect_to};
 use super::job::{DirJob, Facts, Item};
 use super::roots::{Root, add_chosen, list_tree, walk_tree};
 use super::same::{Ancestry, Kin, Object};
+use super::source_roots::SourceRoots;
 use super::state::CopyState;
 use super::targets::Targets;
 use super::{MAY_NOT_SYNC, dirs, links, named, pull, stdio, surplus};
@@ -57,6 +58,7 @@ pub(crate) async fn run(
     // One tree, or one file, has no two files for one name.
     let targets =
         (sources.len() > 1 || names || options.manner.delete).then(Arc::<Targets>::default);
+    let sources_here = SourceRoots::of(sources, &options).await;
     let mut groups = sources.chunk_by(|a, b| site(a) == site(b)).peekable();
     while let Some(group) = groups.next() {
         let (first, mut client) = (group.first().and_then(site), None);
@@ -78,6 +80,8 @@ pub(crate) async fn run(
             targets.clone(),
         );
         shared.root = names::trim_slashes(&to.path).to_vec();
+        shared.roots = Arc::clone(&sources_here);
+        shared.check_backup_dir(to.dir).await?;
         let shared = Arc::new(shared);
         if to.exists && to.dir {
             shared.note_made(names::trim_slashes(&to.path));
@@ -368,7 +372,7 @@ impl Destination {
         if self.kin == Kin::Apart {
             return Ok(None);
         }
-        if shared.options.manner.delete && tree && shared.lies_in(from, target) {
+        if shared.options.manner.delete && tree && shared.lies_in(from, target).await {
             let source = shared.describe_source(from);
             let what = "it lies in the destination, where --delete would remove it";
             return Err(TransferError::source(source, what, "copy it elsewhere"));

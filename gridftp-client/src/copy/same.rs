@@ -10,6 +10,7 @@ use ftp_wire::facts::{Entry, Fact, FactSet};
 use ftp_wire::path::FtpPath;
 
 use super::job::Facts;
+use super::stdio::blocking;
 use crate::client::{Client, parse_mlst};
 use crate::error::{ControlError, TransferError};
 use crate::local;
@@ -126,13 +127,17 @@ impl Object {
 }
 
 /// Refuses a file of this machine that is its own destination, by whatever names.
-pub(in crate::copy) fn must_differ(from: &[u8], to: &[u8]) -> Result<(), TransferError> {
-    let unique = |path: &[u8]| {
-        let meta = std::fs::metadata(super::pull::local(path)).ok()?;
-        Some((meta.dev(), meta.ino()))
+pub(in crate::copy) async fn must_differ(from: &[u8], to: &[u8]) -> Result<(), TransferError> {
+    let paths = [from, to].map(|path| super::pull::local(path).to_owned());
+    let look = move || {
+        Ok(paths.map(|path| {
+            let meta = path.metadata().ok()?;
+            Some((meta.dev(), meta.ino()))
+        }))
     };
-    match (unique(from), unique(to)) {
-        (Some(one), Some(other)) if one == other => {
+    let looked = blocking(look).await;
+    match looked.map_err(|error| TransferError::local("look at", to, error))? {
+        [Some(one), Some(other)] if one == other => {
             let what = "is the destination itself";
             Err(TransferError::source(
                 show(from),

@@ -1,7 +1,6 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
@@ -17,10 +16,9 @@ use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
 use super::links::LinkState;
 use super::lock;
-use super::pull::local;
 use super::queue::Queue;
 use super::reach::Reach;
-use super::same::normal;
+use super::source_roots::SourceRoots;
 use super::surplus::is_below;
 use super::targets::Targets;
 use super::third_party::ThirdParty;
@@ -48,6 +46,8 @@ pub(crate) struct CopyState {
     pub(crate) destination: Option<Site>,
     /// The directory that relative names of the copy are below at the destination.
     pub(crate) root: Vec<u8>,
+    /// The sources that nothing is written into.
+    pub(super) roots: Arc<SourceRoots>,
     /// The files at the destination, once they are asked for.
     inventory: OnceLock<Option<Inventory>>,
     /// Cancelled when no more files are to be copied.
@@ -98,6 +98,7 @@ impl CopyState {
         Self {
             options,
             root: Vec::new(),
+            roots: Arc::default(),
             inventory: OnceLock::new(),
             stopped: CancellationToken::new(),
             targets,
@@ -200,22 +201,6 @@ impl CopyState {
         self.targets
             .as_ref()
             .is_some_and(|all| all.has(path) || all.has_folded(path))
-    }
-
-    /// Says whether the source directory `from` lies in the directory `target`, on one server or one
-    /// machine.
-    pub(super) fn lies_in(&self, from: &[u8], target: &[u8]) -> bool {
-        let whole = |site: &Option<Site>, path: &[u8]| match site {
-            Some(_) => normal(path),
-            None => {
-                let path = std::fs::canonicalize(local(path))
-                    .or_else(|_| std::path::absolute(local(path)))
-                    .unwrap_or_default();
-                normal(path.as_os_str().as_bytes())
-            }
-        };
-        let (from, target) = (whole(&self.source, from), whole(&self.destination, target));
-        from != target && is_below(&from, &target)
     }
 
     /// The directories at the destination that took those of the sources; an empty source has failed,

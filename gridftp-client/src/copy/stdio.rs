@@ -27,6 +27,7 @@ use super::local::in_order;
 use super::making::make_parents;
 use super::queue::Taken;
 use super::resolve::{is_dir, site};
+use super::source_roots::SourceRoots;
 use super::state::{CopyState, beyond};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
@@ -58,7 +59,9 @@ pub(crate) async fn run(
     options.connect.mode = Some(Mode::Stream);
     let (observer, totals) = (Arc::clone(observer), Arc::clone(totals));
     let (from, to) = (site(source), site(destination));
-    let shared = CopyState::new(options, observer, totals, from, to, None);
+    let sources_here = SourceRoots::of(sources, &options).await;
+    let mut shared = CopyState::new(options, observer, totals, from, to, None);
+    shared.roots = sources_here;
     shared.found(FileJob::new(path(source), path(destination)));
     let Some(taken) = shared.queue.next(|_| true).await else {
         return Ok(shared.worst());

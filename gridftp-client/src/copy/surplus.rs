@@ -195,7 +195,10 @@ impl Search<'_> {
         };
         match &mut self.client {
             Some(client) => there(client, path, each).await?,
-            None => here(path, each).await?,
+            None => {
+                shared.spare_sources(path, true).await?;
+                here(path, each).await?;
+            }
         }
         if self.doomed.len() + level.dirs.len() > MOST {
             return Err(self.too_many(&level.path));

@@ -379,6 +379,7 @@ async fn here(shared: &CopyState, link: &LinkJob) -> Result<Fate, TransferError>
         Fate::Replaced => true,
         _ => return Ok(fate),
     };
+    shared.spare_sources(&link.to, false).await?;
     make_dir(shared, parent).await?;
     let beside = shared.beside(&link.to);
     let first = if replaced { local(&beside) } else { at };

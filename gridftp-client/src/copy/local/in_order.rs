@@ -38,7 +38,7 @@ pub(in crate::copy) async fn copy(
     let job = taken.file_mut();
     shared.start(job);
     let copied = async {
-        must_differ(&job.from, &job.to)?;
+        must_differ(&job.from, &job.to).await?;
         let sink = open_sink(shared, job, false).await?;
         let (size, source) = pass(shared, job, from, &sink).await?;
         Ok((sink, size, source))

@@ -22,6 +22,7 @@ use super::pull::{admit, local, resume};
 use super::queue::Taken;
 use super::source::LocalSource;
 use super::state::CopyState;
+use super::stdio::blocking;
 use super::tuning::Worker;
 use crate::error::TransferError;
 use crate::names::trim_slashes;
@@ -80,11 +81,18 @@ async fn make(shared: &CopyState, taken: Taken) {
     let dir = trim_slashes(&job.to);
     let made = async {
         shared.check_parents(dir, None).await?;
-        make_dir(shared, dir).await
+        let path = local(dir).to_owned();
+        let spared = shared.spare_sources(dir, true).await;
+        if spared.is_err() && blocking(move || Ok(path.is_dir())).await.unwrap_or(false) {
+            // The source stays as it is, and each file that would be written there fails.
+            return Ok(false);
+        }
+        spared?;
+        make_dir(shared, dir).await.map(|()| true)
     };
     match made.await {
-        Ok(()) => taken.done(|item| {
-            if let Item::Dir(job) = item {
+        Ok(is_ours) => taken.done(|item| {
+            if let (Item::Dir(job), true) = (item, is_ours) {
                 shared.note_dir(*job);
             }
         }),
