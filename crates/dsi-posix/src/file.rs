@@ -18,6 +18,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::attributes;
 use crate::blocking::{Work, run};
 use crate::error::Fault;
+use crate::late;
 use crate::root::must_be_file;
 use crate::stat::{changed, modified};
 
@@ -121,7 +122,7 @@ impl FileSource {
         Arc::clone(&self.0) as Arc<_>
     }
 
-    fn error(&self, op: &'static str, errno: Errno) -> Error {
+    pub(crate) fn error(&self, op: &'static str, errno: Errno) -> Error {
         Fault::from(errno).of(op, &self.0.path)
     }
 }
@@ -229,11 +230,13 @@ impl Source for FileSource {
     async fn data(&self) -> Result<Option<RangeSet>> {
         let inner = Arc::clone(&self.0);
         let done = run(Work::Long, "find data", move || {
-            Ok(extents(inner.file.as_fd(), inner.size))
+            let file = inner.file.as_fd();
+            let told = late::tells_holes(file).then(|| extents(file, inner.size));
+            Ok(told.transpose())
         })
         .await?;
         match done {
-            Ok(data) => Ok(Some(data)),
+            Ok(data) => Ok(data),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
             Err(errno) => Err(self.error("find data", errno)),
         }
