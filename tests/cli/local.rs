@@ -258,6 +258,27 @@ fn something_in_order_is_copied_once() -> Result<()> {
 }
 
 #[test]
+fn a_part_of_something_in_order_begins_at_its_offset() -> Result<()> {
+    let here = Tree::new()?;
+    let whole = fs::read("/proc/version")?;
+    for length in [None, Some(7)] {
+        fs::write(here.path("to"), [b'x'; 5])?;
+        let length = length.map(|n: usize| n.to_string());
+        let flags: Vec<_> = length.iter().flat_map(|n| ["--length", n]).collect();
+        let part = ["--offset", "5", "/proc/version", "to"];
+        cp_in(&here, &[&flags[..], &part].concat())?.ok()?;
+        let end = if length.is_some() { 12 } else { whole.len() };
+        ensure!(fs::read(here.path("to"))? == [b"xxxxx", &whole[5..end]].concat());
+    }
+    let fifo = here.path("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, fifo, rustix::fs::Mode::RWXU)?;
+    let refused = cp_in(&here, &["--offset", "5", "fifo", "new"])?;
+    fails(&refused, 1, &["fifo: it has no offsets"])?;
+    ensure!(!here.path("new").exists(), "it was made");
+    Ok(())
+}
+
+#[test]
 fn a_file_goes_into_a_fifo() -> Result<()> {
     let here = Tree::new()?;
     let file = here.sparse("file", 3 << 20, 1)?;

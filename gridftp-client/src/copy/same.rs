@@ -127,7 +127,7 @@ impl Object {
 }
 
 /// Refuses a file of this machine that is its own destination, by whatever names.
-pub(in crate::copy) async fn must_differ(from: &[u8], to: &[u8]) -> Result<(), TransferError> {
+pub(super) async fn must_differ(from: &[u8], to: &[u8]) -> Result<(), TransferError> {
     let paths = [from, to].map(|path| super::pull::local(path).to_owned());
     let look = move || {
         Ok(paths.map(|path| {

@@ -2,6 +2,8 @@
 //! and once.
 
 use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +17,6 @@ use crate::copy::kept::Digest;
 use crate::copy::pull::land::{Digests, land, open_sink};
 use crate::copy::pull::{admit, local};
 use crate::copy::queue::Taken;
-use crate::copy::same::must_differ;
 use crate::copy::state::CopyState;
 use crate::copy::stdio::{blocking, read};
 use crate::error::TransferError;
@@ -38,9 +39,9 @@ pub(in crate::copy) async fn copy(
     let job = taken.file_mut();
     shared.start(job);
     let copied = async {
-        must_differ(&job.from, &job.to).await?;
+        let input = open(shared, job, from).await?;
         let sink = open_sink(shared, job, false).await?;
-        let (size, source) = pass(shared, job, from, &sink).await?;
+        let (size, source) = pass(shared, job, &input, &sink).await?;
         Ok((sink, size, source))
     };
     match copied.await {
@@ -73,25 +74,44 @@ fn name(job: &mut FileJob, from: &Path) -> Result<(), TransferError> {
     Ok(())
 }
 
+/// Opens the file at the offset that the copy begins at.
+async fn open(shared: &CopyState, job: &FileJob, from: &Path) -> Result<Arc<File>, TransferError> {
+    let (path, offset) = (from.to_owned(), shared.options.offset.unwrap_or(0));
+    let opened = blocking(move || {
+        // A FIFO waits for its writer, and has no offsets.
+        if offset > 0 && path.metadata()?.file_type().is_fifo() {
+            return Err(io::ErrorKind::NotSeekable.into());
+        }
+        let mut input = File::open(path)?;
+        if offset > 0 {
+            input.seek(SeekFrom::Start(offset))?;
+        }
+        Ok(Arc::new(input))
+    });
+    opened.await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotSeekable => {
+            let what = "it has no offsets, and is read from its start only";
+            TransferError::source(show(&job.from), what, "leave out --offset")
+        }
+        _ => TransferError::local("read", &job.from, error),
+    })
+}
+
 /// Moves all bytes, or as many as are wanted; gives their number and their digest.
 async fn pass(
     shared: &CopyState,
     job: &FileJob,
-    from: &Path,
+    input: &Arc<File>,
     sink: &FileSink,
 ) -> Result<(u64, Option<Digest>), TransferError> {
     let unreadable = |error| TransferError::local("read", &job.from, error);
-    let path = from.to_owned();
-    // A FIFO waits for its writer.
-    let input = blocking(move || File::open(path)).await;
-    let input = Arc::new(input.map_err(unreadable)?);
     let algorithm = algorithm(shared).await?;
     let mut hasher = algorithm.and_then(Hasher::new);
     let offset = shared.options.offset.unwrap_or(0);
     let most = shared.options.length.unwrap_or(u64::MAX);
     let mut size = 0;
     loop {
-        let piece = read(&input, most - size).await.map_err(unreadable)?;
+        let piece = read(input, most - size).await.map_err(unreadable)?;
         if piece.is_empty() {
             return Ok((size, algorithm.zip(hasher.map(Hasher::finish))));
         }
