@@ -11,6 +11,20 @@ use rustix::pipe::{SpliceFlags, splice};
 /// Most bytes of one call to the kernel.
 const STEP: u64 = 64 << 20;
 
+/// The end of a copy that failed, with the error of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Source(Errno),
+    Destination(Errno),
+}
+
+impl From<Failure> for Errno {
+    fn from(failure: Failure) -> Self {
+        let (Failure::Source(errno) | Failure::Destination(errno)) = failure;
+        errno
+    }
+}
+
 /// Copies the first `size` bytes of `from` into the empty file `to` until `stop` is set; holes stay
 /// holes.
 pub(crate) fn copy(
@@ -42,28 +56,25 @@ pub(crate) fn copy_range(
     to: BorrowedFd<'_>,
     (mut at, end): (u64, u64),
     stop: &AtomicBool,
-) -> Result<(), Errno> {
+) -> Result<(), Failure> {
     while at < end {
         must_go_on(stop)?;
         let (mut read, mut write) = (at, at);
         let step = usize::try_from((end - at).min(STEP)).unwrap_or(usize::MAX);
         match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut write), step) {
-            // Truncated meanwhile: the copy would have zeros in place of the lost bytes.
-            Ok(0) => return Err(Errno::STALE),
+            // Some file systems copy nothing of bytes that can be read, and no error tells its end.
+            Ok(0) => return copy_by_hand(from, to, (at, end), stop),
             Ok(copied) => at += u64::try_from(copied).unwrap_or(0),
             Err(Errno::INTR) => {}
-            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
-                return copy_by_hand(from, to, (at, end), stop);
-            }
-            Err(errno) => return Err(errno),
+            Err(_) => return copy_by_hand(from, to, (at, end), stop),
         }
     }
     Ok(())
 }
 
-fn must_go_on(stop: &AtomicBool) -> Result<(), Errno> {
+fn must_go_on(stop: &AtomicBool) -> Result<(), Failure> {
     match stop.load(Ordering::Relaxed) {
-        true => Err(Errno::CANCELED),
+        true => Err(Failure::Destination(Errno::CANCELED)),
         false => Ok(()),
     }
 }
@@ -73,7 +84,7 @@ fn copy_by_hand(
     to: BorrowedFd<'_>,
     (mut at, end): (u64, u64),
     stop: &AtomicBool,
-) -> Result<(), Errno> {
+) -> Result<(), Failure> {
     let mut block = vec![0; 256 * 1024];
     while at < end {
         must_go_on(stop)?;
@@ -81,13 +92,15 @@ fn copy_by_hand(
             .unwrap_or(usize::MAX)
             .min(block.len());
         match rustix::io::pread(from, block.get_mut(..want).unwrap_or_default(), at) {
-            Ok(0) => return Err(Errno::STALE),
+            // Truncated meanwhile: the copy would have zeros in place of the lost bytes.
+            Ok(0) => return Err(Failure::Source(Errno::STALE)),
             Ok(read) => {
-                write_all(to, block.get(..read).unwrap_or_default(), at)?;
+                let written = write_all(to, block.get(..read).unwrap_or_default(), at);
+                written.map_err(Failure::Destination)?;
                 at += u64::try_from(read).unwrap_or(0);
             }
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(Failure::Source(errno)),
         }
     }
     Ok(())
@@ -197,11 +210,27 @@ mod tests {
             for copy in [copy_range, copy_by_hand] {
                 let done = copy(from.as_fd(), to.as_fd(), (0, 7), &stop);
                 let (expected, len) = match stop.load(Ordering::Relaxed) {
-                    true => (Err(Errno::CANCELED), 0),
+                    true => (Err(Failure::Destination(Errno::CANCELED)), 0),
                     false => (Ok(()), 7),
                 };
                 assert_eq!((done, end(&to)), (expected, len));
             }
+        }
+    }
+    #[test]
+    fn a_failed_copy_tells_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (name, stop) = (dir.path().join("file"), AtomicBool::new(false));
+        std::fs::write(&name, b"content").unwrap();
+        let (read, write) = (File::open(&name).unwrap(), tempfile::tempfile().unwrap());
+        let only_written = File::options().write(true).open(&name).unwrap();
+        for (from, to, end, failure) in [
+            (&only_written, &write, 7, Failure::Source(Errno::BADF)),
+            (&read, &write, 8, Failure::Source(Errno::STALE)),
+            (&write, &read, 7, Failure::Destination(Errno::BADF)),
+        ] {
+            let done = copy_range(from.as_fd(), to.as_fd(), (0, end), &stop);
+            assert_eq!(done, Err(failure));
         }
     }
 }

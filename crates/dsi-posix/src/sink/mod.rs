@@ -6,6 +6,8 @@ mod holes;
 mod kept;
 mod open;
 
+pub use self::from_file::TakeError;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 

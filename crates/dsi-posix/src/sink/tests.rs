@@ -65,14 +65,16 @@ async fn the_kernel_copies_a_range_of_another_file() {
     sink.write_at(0, Bytes::from_static(b"ab")).await.unwrap();
     sink.take_file(&source, range(4, 8)).await.unwrap();
     let beyond = sink.take_file(&source, range(8, 11)).await.unwrap_err();
-    assert_eq!(beyond.kind(), ErrorKind::Changed);
+    assert!(beyond.is_of_source);
+    assert_eq!(beyond.error.kind(), ErrorKind::Changed);
     sink.finish(Finish::whole(10)).await.unwrap();
     assert_eq!(std::fs::read(&to).unwrap(), b"ab\0\x00456789");
 
     let (_from, into) = std::io::pipe().unwrap();
     let pipe = FileSink::direct(File::from(OwnedFd::from(into))).unwrap();
     let refused = pipe.take_file(&source, range(0, 1)).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(!refused.is_of_source);
+    assert_eq!(refused.error.kind(), ErrorKind::Unsupported);
 }
 
 /// A program that is told to stop ends soon, and must leave no partial file behind.

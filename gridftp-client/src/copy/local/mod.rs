@@ -9,7 +9,7 @@ use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm::{self, Blake3};
-use gridftp_dsi::{ErrorKind, Sink as _, Source as _};
+use gridftp_dsi::{Sink as _, Source as _};
 use gridftp_dsi_posix::FileSink;
 use gridftp_dsi_posix::checksum::Hasher;
 
@@ -301,8 +301,13 @@ impl Passage<'_> {
                 self.note(range);
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::Changed => Err(changed(self.shared, self.job)),
-            Err(error) => Err(TransferError::local("write", &self.job.to, error)),
+            Err(failed) if !failed.is_of_source => {
+                Err(TransferError::local("write", &self.job.to, failed.error))
+            }
+            Err(failed) => match self.source.file.unchanged().await {
+                Ok(()) => Err(TransferError::local("read", &self.job.from, failed.error)),
+                Err(_) => Err(changed(self.shared, self.job)),
+            },
         }
     }
 
