@@ -101,9 +101,11 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
             shared.name_destination(job)
         ));
     }
-    job.held = resumable(sink.held(), size);
+    let held = sink.held();
+    // Also those that come again: a hole of the source is not written over them.
+    job.recalled = !held.is_empty();
+    job.held = resumable(held, size);
     if !job.held.is_empty() {
-        job.recalled = true;
         shared.tell_continuing(job, job.held.total(), size);
     }
     Ok(sink)
@@ -215,7 +217,7 @@ impl Recorder<'_> {
             if bytes < self.recorded.saturating_add(STEP) {
                 continue;
             }
-            // What is near is read again at once where a crash of the machine loses it.
+            // A local copy needs no sync here: a crash of the machine costs only another reading.
             match self.sink.checkpoint(&held, !shared.is_local()).await {
                 Ok(()) => self.recorded = bytes,
                 // The transfer itself tells what is wrong with the disk; this may pass.
@@ -252,6 +254,8 @@ pub(crate) fn tell_kept(shared: &CopyState, job: &FileJob) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::job::Facts;
+    use crate::copy::pull::land::open_sink;
 
     #[test]
     fn a_file_that_is_all_there_is_asked_for_its_end() {
@@ -264,5 +268,31 @@ mod tests {
         assert_eq!(resumable(RangeSet::up_to(LAST), size).end(), LAST);
         assert!(resumable(RangeSet::up_to(5), 5).is_empty());
         assert!(resumable(RangeSet::up_to(5), 0).is_empty());
+    }
+    #[tokio::test]
+    async fn a_small_file_that_is_all_there_needs_a_proof() {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        std::fs::write(&from, b"bytes").unwrap();
+        let [from, to] = [from, to].map(|path| path.into_os_string().into_encoded_bytes());
+        let mut shared = CopyState::plain();
+        shared.options.resume = Resume::All;
+        let job = || {
+            FileJob::new(from.clone(), to.clone()).with_facts(Facts {
+                size: Some(5),
+                modified: Some((1, 0)),
+                mode: None,
+            })
+        };
+        let mut first = job();
+        let sink = open_sink(&shared, &mut first, true).await.unwrap();
+        assert!(!first.recalled);
+        sink.write_at(0, b"bytes".as_slice().into()).await.unwrap();
+        first.held = RangeSet::up_to(5);
+        assert!(keep(&shared, &first, &sink).await);
+        drop(sink);
+        let mut next = job();
+        let _sink = open_sink(&shared, &mut next, true).await.unwrap();
+        assert!(next.held.is_empty() && next.recalled);
     }
 }
