@@ -225,11 +225,9 @@ impl Passage<'_> {
     /// The bytes to write, in offsets of the file: those of `part` without the held ones and, in a
     /// new file, the holes.
     async fn missing(&self, part: &RangeSet) -> Result<RangeSet, TransferError> {
-        let is_new = || match std::fs::metadata(local(&self.job.to)) {
-            Ok(there) => there.is_file(),
-            Err(_) => true,
-        };
-        let data = match !self.shared.is_partial() && is_new() {
+        let to = local(&self.job.to).to_owned();
+        let replaces = blocking(move || Ok(to.metadata().map_or(true, |there| there.is_file())));
+        let data = match !self.shared.is_partial() && replaces.await.unwrap_or(false) {
             true => self.source.file.data().await,
             false => Ok(None),
         };
@@ -241,7 +239,8 @@ impl Passage<'_> {
             Some(data) => data.intersect(part).iter().chain(last).collect(),
             None => part.clone(),
         };
-        for range in &self.job.held {
+        // Those count from the start of the part.
+        for range in self.job.held.shift_up(self.source.part.0).iter().flatten() {
             missing.remove(range);
         }
         Ok(missing)
@@ -348,5 +347,28 @@ mod tests {
         let wanted = [(5, 10), (10, 20), (20, 30), (30, 31)];
         let wanted = wanted.map(|(start, end)| Range64::new(start, end).unwrap());
         assert_eq!(found, wanted);
+    }
+    #[tokio::test]
+    async fn a_held_range_counts_from_the_start_of_its_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        std::fs::write(&from, b"0123456789").unwrap();
+        let [from, to] = [from, to].map(|path| path.into_os_string().into_encoded_bytes());
+        let mut shared = CopyState::plain();
+        (shared.options.offset, shared.options.length) = (Some(4), Some(5));
+        let mut job = FileJob::new(from, to);
+        let (source, sink) = open(&shared, &mut job).await.unwrap();
+        job.held = RangeSet::up_to(2);
+        let passage = Passage {
+            shared: &shared,
+            job: &job,
+            source: &source,
+            sink: &sink,
+            watch: &Watch::new(),
+            done: 0,
+        };
+        let part = Range64::new(4, 9).into_iter().collect();
+        let missing = passage.missing(&part).await.unwrap();
+        assert_eq!(missing, Range64::new(6, 9).into_iter().collect());
     }
 }
