@@ -290,7 +290,8 @@ pub enum Verify {
     /// no digests. On this machine, of the bytes while they are read and of the written file.
     #[default]
     Auto,
-    /// By the length, and the first 128 KiB between ends of this kind.
+    /// By the length, and the first 128 KiB between ends of this kind; on this machine by the length
+    /// alone, but of a file that goes on with the bytes of an earlier run as with `Auto`.
     No,
     /// With the cheapest algorithm that the servers offer.
     Cheapest,

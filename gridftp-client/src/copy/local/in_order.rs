@@ -41,7 +41,7 @@ pub(in crate::copy) async fn copy(
     let copied = async {
         let input = open(shared, job, from).await?;
         let sink = open_sink(shared, job, false).await?;
-        let (size, source) = pass(shared, job, &input, &sink).await?;
+        let (size, source) = move_bytes(shared, job, &input, &sink).await?;
         Ok((sink, size, source))
     };
     match copied.await {
@@ -98,7 +98,7 @@ async fn open(shared: &CopyState, job: &FileJob, from: &Path) -> Result<Arc<File
 }
 
 /// Moves all bytes, or as many as are wanted; gives their number and their digest.
-async fn pass(
+async fn move_bytes(
     shared: &CopyState,
     job: &FileJob,
     input: &Arc<File>,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 use gridftp_data::Watch;
+use gridftp_dsi::types::Attribute;
 use gridftp_dsi::types::ChecksumAlgorithm::{self, Blake3};
 use gridftp_dsi::{Sink as _, Source as _};
 use gridftp_dsi_posix::FileSink;
@@ -111,32 +112,7 @@ async fn copy(shared: &Arc<CopyState>, taken: Taken, algorithm: Option<ChecksumA
         Ok(opened) => opened,
         Err(error) => return shared.fail(taken, &error),
     };
-    // Size and time alone do not tell whether an earlier run has read the same bytes.
-    let algorithm = algorithm.or_else(|| job.recalled.then_some(Blake3));
-    let watch = Watch::new();
-    let before = resume::before(shared, job, &sink);
-    let mut passage = Passage {
-        shared,
-        job,
-        source: &source,
-        sink: &sink,
-        watch: &watch,
-        done: 0,
-    };
-    let work = passage.run(algorithm);
-    let moved = resume::recorded(shared, before, (&sink, &watch), work).await;
-    let job = taken.file_mut();
-    job.held.extend(&watch.received());
-    let checked = async {
-        let digest = moved?;
-        if source.file.unchanged().await.is_err() {
-            return Err(changed(shared, job));
-        }
-        whole(shared, job)?;
-        let attributes = shared.source_attributes((&source.file, &job.from)).await;
-        Ok((digest, attributes))
-    };
-    match checked.await {
+    match move_bytes(shared, job, (&source, &sink), algorithm).await {
         Ok((digest, attributes)) => {
             let size = job.held.end();
             let digests = Digests {
@@ -154,6 +130,40 @@ async fn copy(shared: &Arc<CopyState>, taken: Taken, algorithm: Option<ChecksumA
             shared.fail(taken, &error);
         }
     }
+}
+
+/// The attributes of a source, or the reason for which it tells none.
+type Told = Result<Vec<Attribute>, TransferError>;
+
+/// Moves the bytes of an open file; gives their digest, and the attributes of the source.
+async fn move_bytes(
+    shared: &CopyState,
+    job: &mut FileJob,
+    (source, sink): (&LocalSource, &FileSink),
+    algorithm: Option<ChecksumAlgorithm>,
+) -> Result<(Option<Digest>, Told), TransferError> {
+    // Size and time alone do not tell whether an earlier run has read the same bytes.
+    let algorithm = algorithm.or_else(|| job.recalled.then_some(Blake3));
+    let watch = Watch::new();
+    let before = resume::before(shared, job, sink);
+    let mut bytes = BytesOnTheWay {
+        shared,
+        job,
+        source,
+        sink,
+        watch: &watch,
+        done: 0,
+    };
+    let work = bytes.run(algorithm);
+    let moved = resume::recorded(shared, before, (sink, &watch), work).await;
+    job.held.extend(&watch.received());
+    let digest = moved?;
+    if source.file.unchanged().await.is_err() {
+        return Err(changed(shared, job));
+    }
+    whole(shared, job)?;
+    let attributes = shared.source_attributes((&source.file, &job.from)).await;
+    Ok((digest, attributes))
 }
 
 /// Opens both ends of a file.
@@ -175,8 +185,8 @@ fn changed(shared: &CopyState, job: &FileJob) -> TransferError {
     TransferError::Changed { path }
 }
 
-/// A file whose bytes move.
-struct Passage<'a> {
+/// The bytes of a file between its open ends.
+struct BytesOnTheWay<'a> {
     shared: &'a CopyState,
     job: &'a FileJob,
     source: &'a LocalSource,
@@ -186,7 +196,7 @@ struct Passage<'a> {
     done: u64,
 }
 
-impl Passage<'_> {
+impl BytesOnTheWay<'_> {
     /// Moves the bytes that are not held; gives the digest of the part, where one is asked for.
     async fn run(
         &mut self,
@@ -208,9 +218,9 @@ impl Passage<'_> {
         };
         for piece in passing.iter().flat_map(|range| pieces(range, most)) {
             if by_kernel {
-                self.take(piece).await?;
+                self.copy_by_kernel(piece).await?;
             } else {
-                self.pass(piece, &missing, &mut hasher).await?;
+                self.copy_by_hand(piece, &missing, &mut hasher).await?;
             }
             // Both may be done without a wait, and others have work too.
             tokio::task::yield_now().await;
@@ -218,7 +228,7 @@ impl Passage<'_> {
         let held = self.job.held.total();
         let holes = length.saturating_sub(held).saturating_sub(missing.total());
         self.shared.totals.moved(holes);
-        self.reach(offset + length);
+        self.note_all_before(offset + length);
         Ok(algorithm.zip(hasher.map(Hasher::finish)))
     }
 
@@ -247,7 +257,7 @@ impl Passage<'_> {
     }
 
     /// Reads and hashes a piece, and writes the missing bytes of it.
-    async fn pass(
+    async fn copy_by_hand(
         &mut self,
         piece: Range64,
         missing: &RangeSet,
@@ -292,7 +302,7 @@ impl Passage<'_> {
     }
 
     /// Has the kernel copy a range.
-    async fn take(&mut self, range: Range64) -> Result<(), TransferError> {
+    async fn copy_by_kernel(&mut self, range: Range64) -> Result<(), TransferError> {
         let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
         self.shared.limit(len).await;
         match self.sink.take_file(&self.source.file, range).await {
@@ -313,11 +323,11 @@ impl Passage<'_> {
     /// Notes a range that was written; what is before it is there already, or a hole.
     fn note(&mut self, range: Range64) {
         self.shared.totals.moved(range.len());
-        self.reach(range.end());
+        self.note_all_before(range.end());
     }
 
     /// Notes that all bytes before `offset` are at the destination.
-    fn reach(&mut self, offset: u64) {
+    fn note_all_before(&mut self, offset: u64) {
         let end = offset.saturating_sub(self.source.part.0);
         let more: RangeSet = Range64::new(self.done, end).into_iter().collect();
         // They are one range.
@@ -359,7 +369,7 @@ mod tests {
         let mut job = FileJob::new(from, to);
         let (source, sink) = open(&shared, &mut job).await.unwrap();
         job.held = RangeSet::up_to(2);
-        let passage = Passage {
+        let bytes = BytesOnTheWay {
             shared: &shared,
             job: &job,
             source: &source,
@@ -368,7 +378,7 @@ mod tests {
             done: 0,
         };
         let part = Range64::new(4, 9).into_iter().collect();
-        let missing = passage.missing(&part).await.unwrap();
+        let missing = bytes.missing(&part).await.unwrap();
         assert_eq!(missing, Range64::new(6, 9).into_iter().collect());
     }
 }
