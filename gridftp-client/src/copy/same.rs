@@ -9,8 +9,8 @@ use ftp_wire::command::Command;
 use ftp_wire::facts::{Entry, Fact, FactSet};
 use ftp_wire::path::FtpPath;
 
+use super::blocking;
 use super::job::Facts;
-use super::stdio::blocking;
 use crate::client::{Client, parse_mlst};
 use crate::error::{ControlError, TransferError};
 use crate::local;

@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::known::Known;
-use super::lock;
 use super::pull::local;
 use super::same::{Unique, normal};
 use super::state::CopyState;
-use super::stdio::blocking;
 use super::surplus::is_below;
+use super::{blocking, lock};
 use crate::error::TransferError;
 use crate::names;
 use crate::options::{CopyOptions, Links};

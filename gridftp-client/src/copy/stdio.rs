@@ -15,7 +15,6 @@ use gridftp_dsi_posix::checksum::Hasher;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use super::MAY_NOT_SYNC;
 use super::digests::DigestQuery;
 use super::ending::Success;
 use super::engine::connect_to;
@@ -29,6 +28,7 @@ use super::queue::Taken;
 use super::resolve::{is_dir, site};
 use super::source_roots::SourceRoots;
 use super::state::{CopyState, beyond};
+use super::{MAY_NOT_SYNC, blocking};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
 use crate::file::{ReadOptions, WriteFrom, WriteOptions, Writer};
@@ -183,13 +183,6 @@ impl Hash {
         }
         Ok(Some((algorithm, here)))
     }
-}
-
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-) -> std::io::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(std::io::Error::other)?
 }
 
 /// Reads at most `most` bytes; none is the end.

@@ -12,13 +12,14 @@ use gridftp_dsi_posix::FileSink;
 use gridftp_dsi_posix::checksum::Hasher;
 
 use super::algorithm;
+use crate::copy::blocking;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
 use crate::copy::pull::land::{Digests, land, open_sink};
 use crate::copy::pull::{admit, local};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
-use crate::copy::stdio::{blocking, read};
+use crate::copy::stdio::read;
 use crate::error::TransferError;
 use crate::names;
 use crate::url::show;

@@ -14,7 +14,6 @@ use gridftp_dsi::{Sink as _, Source as _};
 use gridftp_dsi_posix::FileSink;
 use gridftp_dsi_posix::checksum::Hasher;
 
-use super::Stop;
 use super::job::{FileJob, Item};
 use super::kept::Digest;
 use super::outlive::leaves_bytes;
@@ -23,8 +22,8 @@ use super::pull::{admit, local, resume};
 use super::queue::Taken;
 use super::source::LocalSource;
 use super::state::CopyState;
-use super::stdio::blocking;
 use super::tuning::Worker;
+use super::{Stop, blocking};
 use crate::error::TransferError;
 use crate::names::trim_slashes;
 use crate::options::Verify;
