@@ -33,7 +33,10 @@ impl Bounded {
     pub(super) fn take(&mut self, bytes: u64) {
         let Some(limit) = &self.limit else { return };
         let least = limit.least().unwrap_or(u64::MAX);
-        self.allowed += least as f64 * LOOK.as_secs_f64();
+        // The first bytes of all are still on their way.
+        if self.all > 0 || self.samples > 0 {
+            self.allowed += least as f64 * LOOK.as_secs_f64();
+        }
         self.yielding += u32::from(limit.yields());
         self.samples += 1;
         self.bytes = bytes;
