@@ -230,8 +230,8 @@
 //! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is
 //! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
 //! its bytes are synced. The next run reads back the ends of the ranges alone; a value that is wrong has
-//! its section copied again. The server keeps the values of what it has sent in memory, for 512 GiB of
-//! all files together, and reads all of a file where it has not. Bytes that
+//! its section copied again. The server keeps the values of sent groups in memory, for 512 GiB of
+//! all files together, and reads a file as a whole without them. Bytes that
 //! change on the medium between two runs are found by [`Verify::Disk`](options::Verify::Disk).
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the

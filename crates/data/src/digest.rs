@@ -111,8 +111,8 @@ impl Digest {
         sections.iter().flatten().filter_map(first).collect()
     }
 
-    /// The ranges of the file, after a transfer of `bytes` bytes, whose sections have other values
-    /// than those `told`; `None` where that is not known.
+    /// The sections of the file, after a transfer of `bytes` bytes, with other values than those
+    /// `told`; `None` where that is not known.
     pub(crate) fn differing(&self, bytes: u64, told: &[SectionValue]) -> Option<RangeSet> {
         let (here, size) = (self.sections(bytes), self.length(bytes)?);
         if here.is_empty() || here.len() != told.len() {

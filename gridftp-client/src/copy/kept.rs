@@ -4,8 +4,8 @@
 //! older, another client's, or hold holes. Two kinds of servers can be believed, and no other:
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
-//!   digest of the source: the one that was announced to it (`SITE STORATTR`), or that of a tagged
-//!   transfer, whose sender knows the values of those bytes.
+//!   digest of the source: the announced one (`SITE STORATTR`), or that of a tagged transfer by a
+//!   sender that knows the values of those bytes.
 //! - One that leaves them under the name that is written tells their number (`SIZE`) and their
 //!   digest (`CKSM`), which has to be that of as many bytes of the source; and once all is there,
 //!   the digest of all.

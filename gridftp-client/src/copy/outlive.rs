@@ -50,7 +50,7 @@ pub(crate) fn leaves_bytes(error: &TransferError) -> bool {
     }
 }
 
-/// Runs the transfer `work` of a source, and keeps the values of what it sends in `groups`.
+/// Runs the transfer `work` of a source, and keeps the values of the sent groups in `groups`.
 pub(crate) async fn noted<T>(
     groups: Option<GroupFile>,
     watch: &Watch,

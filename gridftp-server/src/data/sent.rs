@@ -22,7 +22,7 @@ pub(crate) struct SentGroups(Mutex<Files>);
 #[derive(Debug, Default)]
 struct Files {
     by_version: HashMap<Version, File>,
-    /// Number of all values, and what files count as.
+    /// Number of all values, and [`FILE`] for each file.
     total: usize,
     /// Number of uses so far.
     uses: u64,

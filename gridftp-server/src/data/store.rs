@@ -446,7 +446,7 @@ impl Store {
 
     /// Records of a corrupt upload exactly the bytes on which this end and the sender agree.
     async fn keep_agreed<S: Sink>(&self, sink: &S, watch: &Watch, until: Instant) {
-        // Others cannot forget what they recorded before.
+        // Others cannot forget their earlier records.
         let records = sink.groups(&RangeSet::new()).await;
         let records = self.into.is_whole() && matches!(records, Ok(Some(_)));
         if let Some(differing) = watch.differing().filter(|_| records) {

@@ -1,4 +1,4 @@
-//! The index of uploads: what it keeps, restores and forgets.
+//! The records, restarts and removals of the index of uploads.
 
 use super::*;
 

@@ -16,7 +16,7 @@ pub(super) enum Program {
     Ours,
     /// `globus-gridftp-server`.
     Globus,
-    /// `vsftpd`, whose sessions are killed, and never its listener.
+    /// `vsftpd`: its sessions are killed, and never its listener.
     Vsftpd,
 }
 

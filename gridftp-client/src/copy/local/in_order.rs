@@ -24,7 +24,7 @@ use crate::error::TransferError;
 use crate::names;
 use crate::url::show;
 
-/// Copies the file `from`, whose bytes come only once, so that there is no second try.
+/// Copies the file `from`. Its bytes come only once, so that there is no second try.
 pub(in crate::copy) async fn copy(
     shared: &CopyState,
     mut taken: Taken,

@@ -319,7 +319,7 @@ impl BytesOnTheWay<'_> {
         }
     }
 
-    /// Notes a range that was written; what is before it is there already, or a hole.
+    /// Notes a written range; the bytes before it are there already, or a hole.
     fn note(&mut self, range: Range64) {
         self.shared.totals.moved(range.len());
         self.note_all_before(range.end());

@@ -229,7 +229,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Records what is held of a file whose transfer has failed, for another attempt or another run; says
+/// Records the held bytes of a file after a failed transfer, for another attempt or another run; says
 /// whether no record tells otherwise.
 pub(in crate::copy) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
     if job.held.is_empty() || !is_true(shared, job, sink) {
