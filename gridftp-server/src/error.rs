@@ -88,6 +88,15 @@ pub(crate) enum Error {
         /// First byte that is missing.
         first: u64,
     },
+    /// No digest proves the bytes that an earlier upload left; all are kept.
+    #[error(
+        "store: {held} bytes are those of an earlier upload, and no digest of the file was announced \
+         or told; they are kept; announce one by SITE STORATTR, or send the file from its start"
+    )]
+    Unproven {
+        /// Bytes of the earlier upload.
+        held: u64,
+    },
     /// The action was stopped before its end.
     #[error("transfer: {0}")]
     Aborted(AbortedBy),

@@ -98,6 +98,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Short { .. } | Error::Unmarked { .. } | Error::Holes { .. } => {
             (Code::of::<426>(), CHANNEL)
         }
+        Error::Unproven { .. } => (Code::of::<550>(), Some("INCORRECT_CHECKSUM")),
         Error::Aborted(_) => (Code::of::<426>(), None),
         Error::NoSuchChecksum => (Code::of::<504>(), None),
     }

@@ -209,6 +209,26 @@ fn a_server_reads_the_ends_of_ranges_of_a_killed_upload_again() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_source_reads_nothing_twice_for_a_copy_between_servers_that_goes_on() -> Result<()> {
+    let bed = Bed::new()?;
+    let file = bed.there.file("file", SIZE, 7)?;
+    let relay = Relay::paced(bed.server.addr(), Break::Never, RATE / 2)?;
+    let url = |name| bed.server.url_at(relay.addr(), name);
+    let (from, to) = (url("file"), url("copy"));
+    let args = ["-p", "4", &from, &to];
+    kill_midway(&bed.here, &args, || is_noted(&bed))?;
+    let before = bytes_read(bed.server.pid())?;
+    let (_, said) = reads(&bed, &args)?;
+    ensure!(said.contains("continuing at"), "{said}");
+    // The bytes that are sent, and the others for the digest; both ends are this server.
+    let read = bytes_read(bed.server.pid())? - before;
+    ensure!(read < SIZE + FEW, "{read} bytes are read: {said}");
+    let copy = std::fs::read(bed.there.path("copy"))?;
+    ensure!(copy == std::fs::read(file)?, "the copy differs");
+    Ok(())
+}
+
 /// CRC-32C, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     let sum = bytes.iter().fold(!0_u32, |sum, byte| {

@@ -28,7 +28,7 @@ use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
 use crate::verify;
 
-/// Time between two signs of life to a server that waits while we hash.
+/// Time between two signs of life to a server that waits while the other end hashes.
 const AWAKE: Duration = Duration::from_secs(60);
 
 /// An algorithm and the digest it gave.
@@ -88,17 +88,6 @@ impl Copy<'_> {
         proofs.find(|proof| self.abilities.knows(*proof) && original.knows(*proof))
     }
 
-    /// Waits for `work` as long as it takes, without the server giving up the session meanwhile.
-    async fn awake<T>(&self, work: impl Future<Output = T>) -> T {
-        tokio::pin!(work);
-        loop {
-            match tokio::time::timeout(AWAKE, &mut work).await {
-                Ok(done) => return done,
-                Err(_) => drop(self.control.send(Command::Noop)),
-            }
-        }
-    }
-
     /// Takes the bytes of `original` that markers reported; `None` for none.
     pub(crate) async fn told(&self, held: &RangeSet, original: &Original<'_>) -> Option<Kept> {
         if held.is_empty() {
@@ -111,7 +100,7 @@ impl Copy<'_> {
         let announce = match algorithm {
             Some(algorithm) if self.abilities.held && self.whole => {
                 // A source that cannot be read for that gives nothing to go on with.
-                let digest = self.awake(original.digest(algorithm, 0, None)).await?;
+                let digest = awake(self.control, original.digest(algorithm, 0, None)).await?;
                 Some((algorithm, digest))
             }
             _ => None,
@@ -173,7 +162,7 @@ impl Copy<'_> {
             if bytes == 0 {
                 return None;
             }
-            let announce = self.awake(original.digest(algorithm, 0, None)).await?;
+            let announce = awake(self.control, original.digest(algorithm, 0, None)).await?;
             return Some(Kept {
                 held: RangeSet::up_to(bytes),
                 announce: Some((algorithm, announce)),
@@ -188,6 +177,18 @@ impl Copy<'_> {
             return None;
         }
         self.beginning(bytes, original).await
+    }
+}
+
+/// Waits for `work` as long as it takes, without the server of `control` giving up the session
+/// meanwhile.
+pub(crate) async fn awake<T>(control: &Control, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        match tokio::time::timeout(AWAKE, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => drop(control.send(Command::Noop)),
+        }
     }
 }
 
@@ -347,24 +348,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_hears_of_us_while_we_hash() {
         let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
-        let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
-        let shared = CopyState::plain();
-        let copy = Copy {
-            control: &control,
-            abilities: &abilities,
-            path: &path.unwrap(),
-            part: (0, 1),
-            whole: true,
-            recalled: false,
-            shared: &shared,
-        };
         let server = async {
             for _ in 0..3 {
                 assert_eq!(lines.next_line().await.unwrap().unwrap(), "NOOP");
                 replies.write_all(b"200 well\r\n").await.unwrap();
             }
         };
-        let hashing = copy.awake(tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
+        let hashing = awake(&control, tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
         tokio::join!(hashing, server);
     }
 }

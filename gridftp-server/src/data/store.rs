@@ -88,7 +88,13 @@ impl<D: Dsi> Mover<'_, D> {
             .await?;
         if proves {
             let watch = context.watch;
-            Store::prove(watch.file_digest(), watch.told_digest(), &mut finish);
+            let digests = (watch.file_digest(), watch.told_digest());
+            if let Err(error) = store.prove(digests, &mut finish) {
+                store
+                    .keep(&sink, base, watch, Instant::now() + KEEPING)
+                    .await;
+                return Err(error);
+            }
         }
         store.publish(context, sink, finish, arrived).await
     }
@@ -148,7 +154,18 @@ impl Store {
 
     /// Spares the file a second reading where its digest on arrival is `here`, and the announced one.
     /// Where there is none, the one that the sender `told` has to be its digest.
-    fn prove(here: Option<String>, told: Option<String>, finish: &mut Finish) {
+    ///
+    /// # Errors
+    /// [`Error::Unproven`] for bytes of an earlier upload without any digest to compare them with.
+    fn prove(
+        &self,
+        (here, told): (Option<String>, Option<String>),
+        finish: &mut Finish,
+    ) -> Result<(), Error> {
+        if finish.checksum.is_none() && told.is_none() && !self.held.is_empty() {
+            let held = self.held.total();
+            return Err(Error::Unproven { held });
+        }
         if here.is_none() && finish.checksum.is_none() {
             finish.checksum = told.map(|told| (ChecksumAlgorithm::Blake3, told));
         }
@@ -156,6 +173,7 @@ impl Store {
             let is_equal = |here: &String| here.eq_ignore_ascii_case(digest);
             *algorithm == ChecksumAlgorithm::Blake3 && here.as_ref().is_some_and(is_equal)
         });
+        Ok(())
     }
 
     /// Runs `receiving`, which writes to the sink, and records its progress. Before each record, and

@@ -147,7 +147,8 @@ fn a_file_without_a_digest_on_arrival_is_to_have_one_of_the_sender() {
         let mut finish = Finish::as_is();
         finish.checksum = announced.map(blake3);
         let owned = |digest: &str| digest.to_owned();
-        Store::prove(here.map(owned), told.map(owned), &mut finish);
+        let digests = (here.map(owned), told.map(owned));
+        store().prove(digests, &mut finish).unwrap();
         finish.checksum.map(|(_, digest)| digest)
     };
     assert_eq!(proven(Some("aa"), Some("aa"), None), None);
@@ -159,6 +160,19 @@ fn a_file_without_a_digest_on_arrival_is_to_have_one_of_the_sender() {
         Some("bb")
     );
     assert_eq!(proven(None, None, None), None);
+}
+
+#[test]
+fn bytes_of_an_earlier_upload_need_a_digest() {
+    let mut store = store();
+    store.held = RangeSet::up_to(7);
+    let told = || (None, Some("aa".to_owned()));
+    store.prove(told(), &mut Finish::as_is()).unwrap();
+    let announced = || Finish::as_is().with_checksum(ChecksumAlgorithm::Blake3, "aa".to_owned());
+    store.prove((None, None), &mut announced()).unwrap();
+    let here = (Some("aa".to_owned()), None);
+    let unproven = store.prove(here, &mut Finish::as_is());
+    assert!(matches!(unproven, Err(Error::Unproven { held: 7 })));
 }
 
 const BRIEF: Duration = Duration::from_millis(1);

@@ -3,9 +3,10 @@
 use byte_ranges::RangeSet;
 use ftp_wire::command::{Command, Mode, Restart};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Extent;
 
 use super::Pair;
-use crate::copy::job::FileJob;
+use crate::copy::job::{Agreement, FileJob};
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::error::ControlError;
 
@@ -39,8 +40,16 @@ impl Pair<'_> {
             recalled: job.recalled,
             shared: self.shared,
         };
+        // The destination publishes such a copy only if it has the digest that the source tells behind
+        // the data, of which the source knows the values of what it sent before. Of a copy that
+        // differed, or a source that tells none, the digest is announced.
+        let tells = job.agreement != Agreement::AtServer;
+        let tells = tells && self.tags.is_some() && self.shared.extent() == Extent::Whole;
         if self.mode == Mode::Extended {
             copy.take_agreed(job).await;
+        }
+        if tells && copy.whole && self.abilities.1.held {
+            return Kept::of_proven(&job.held);
         }
         let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {
