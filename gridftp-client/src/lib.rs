@@ -67,6 +67,11 @@
 //!   and 32 connections.
 //! - Streams change from file to file, not within one: a copy of a single file takes those that
 //!   served best before, or four.
+//! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
+//!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
+//!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
+//!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
+//!   a connection, from 256 KiB to 4 MiB.
 //! - What served best is kept for a pair of ends, a mode and a stack in the file
 //!   [`options::CopyOptions::memory`], for small files and for large ones: the last 256 of them.
 //!   A copy that is polite, or has a rate limit, adds nothing to it.

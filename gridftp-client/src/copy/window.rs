@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::Notify;
@@ -10,15 +11,46 @@ use tokio::sync::Notify;
 /// take a few.
 pub(crate) const COMMANDS: usize = 256;
 /// Bytes under way on one connection, beyond which no further transfer is asked for, so that no
-/// connection takes all the work.
-const BYTES: u64 = 8 << 20;
+/// connection takes all the work: at first, and at most where the path holds more.
+const BYTES: (u64, u64) = (8 << 20, 256 << 20);
+/// Multiple of the bytes that a path holds. A copy that its window limits doubles it each period.
+const AHEAD: f64 = 2.0;
 /// Transfers that may always be under way: the next is asked for while one runs.
 const ALWAYS: usize = 2;
+
+/// Bytes that may be under way on each connection of a copy.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound(Arc<AtomicU64>);
+
+impl Default for Bound {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(BYTES.0)))
+    }
+}
+
+impl Bound {
+    /// Lets the path of a connection be full, which moves `rate` bytes a second.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not below 0, and bounded"
+    )]
+    pub(crate) fn fit(&self, rate: f64, round_trip: Duration) {
+        let path = (AHEAD * rate * round_trip.as_secs_f64()) as u64;
+        self.0
+            .store(path.clamp(BYTES.0, BYTES.1), Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Counts the transfers under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     inner: Arc<Inner>,
+    bound: Bound,
     /// Transfers under way at most.
     most: usize,
 }
@@ -27,6 +59,7 @@ impl Default for Window {
     fn default() -> Self {
         Self {
             inner: Arc::default(),
+            bound: Bound::default(),
             most: COMMANDS,
         }
     }
@@ -48,9 +81,12 @@ pub(crate) struct UnderWay {
 
 impl Window {
     /// The window of one of `connections`, on which each transfer under way holds a local file
-    /// open.
-    pub(crate) fn of_files(connections: u32) -> Self {
-        Self::within(getrlimit(Resource::Nofile).current, connections)
+    /// open, and which together have at most the bytes of `bound` under way each.
+    pub(crate) fn of_files(connections: u32, bound: Bound) -> Self {
+        Self {
+            bound,
+            ..Self::within(getrlimit(Resource::Nofile).current, connections)
+        }
     }
 
     /// Half of the `descriptors` that the process may have, shared by all connections; the rest is
@@ -76,7 +112,7 @@ impl Window {
             less.as_mut().enable();
             let count = self.inner.count.load(Ordering::Relaxed);
             let bytes = self.inner.bytes.load(Ordering::Relaxed);
-            if count < ALWAYS || (count < self.most && bytes < BYTES) {
+            if count < ALWAYS || (count < self.most && bytes < self.bound.bytes()) {
                 return;
             }
             less.await;
@@ -120,7 +156,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn two_always_fit_and_many_small_ones() {
         let window = Window::default();
-        let large: Vec<_> = (0..ALWAYS).map(|_| window.enter(BYTES * 10)).collect();
+        let large: Vec<_> = (0..ALWAYS).map(|_| window.enter(BYTES.0 * 10)).collect();
         let waiting = tokio::spawn({
             let window = window.clone();
             async move { window.room().await }
@@ -131,11 +167,32 @@ mod tests {
         waiting.await.unwrap();
         let small: Vec<_> = (0..COMMANDS).map(|_| window.enter(1)).collect();
         assert!(
-            tokio::time::timeout(std::time::Duration::from_secs(1), window.room())
+            tokio::time::timeout(Duration::from_secs(1), window.room())
                 .await
                 .is_err()
         );
         drop(small);
         window.room().await;
+    }
+
+    #[test]
+    fn a_long_fast_path_has_more_bytes_under_way() {
+        let bound = Bound::default();
+        let far = Duration::from_millis(200);
+        for (rate, bytes) in [(1e6, BYTES.0), (125e6, 50_000_000), (12.5e9, BYTES.1)] {
+            bound.fit(rate, far);
+            assert_eq!(bound.bytes(), bytes, "{rate}");
+        }
+    }
+
+    /// A window that limits a copy to its bytes in a round trip grows until the path does.
+    #[test]
+    fn a_window_grows_until_the_path_is_full() {
+        let (bound, far, link) = (Bound::default(), Duration::from_millis(200), 125e6);
+        let rate = |bytes: u64| (f64::from(u32::try_from(bytes).unwrap()) / 0.2).min(link);
+        for _ in 0..4 {
+            bound.fit(rate(bound.bytes()), far);
+        }
+        assert!(rate(bound.bytes()) >= link);
     }
 }

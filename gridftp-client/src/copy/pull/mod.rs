@@ -152,7 +152,8 @@ async fn transfer(
 ) -> Result<(), Stop> {
     let mode = shared.mode(client);
     let width = shared.width(first.item(), client.path_facts());
-    let window = Window::of_files(shared.tuning.most_files(shared.connections()));
+    let most = shared.tuning.most_files(shared.connections());
+    let window = Window::of_files(most, shared.tuning.under_way.clone());
     let mut pipeline = Pipeline {
         depth,
         width: Some(width),

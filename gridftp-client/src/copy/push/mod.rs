@@ -209,7 +209,8 @@ async fn extended(
             return Err(Stop::Channel);
         }
     }
-    let window = Window::of_files(shared.tuning.most_files(shared.connections()));
+    let most = shared.tuning.most_files(shared.connections());
+    let window = Window::of_files(most, shared.tuning.under_way.clone());
     let pipeline = Pipeline {
         depth: Depth::Window,
         width: Some(width),

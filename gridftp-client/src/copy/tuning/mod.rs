@@ -28,6 +28,7 @@ use self::polite::Polite;
 pub(super) use self::worker::Worker;
 use super::lock;
 use super::queue::Queue;
+use super::window::Bound;
 use crate::explain::Way;
 use crate::options::{CopyOptions, RateLimit};
 
@@ -61,6 +62,8 @@ pub(super) struct Route {
 pub(crate) struct Tuning {
     state: Mutex<State>,
     changed: Notify,
+    /// Bytes that may be under way on a connection, for as many commands ahead as the path needs.
+    pub(crate) under_way: Bound,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +128,11 @@ pub(crate) struct Channel<'a> {
 impl Tuning {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Channels with transfers.
+    fn channels(&self) -> u32 {
+        self.state().channels()
     }
 
     /// The streams of the next large file on a long path.
@@ -205,6 +213,10 @@ impl Tuning {
 }
 
 impl State {
+    fn channels(&self) -> u32 {
+        u32::try_from(self.channels.len()).unwrap_or(u32::MAX)
+    }
+
     fn lacks(&self) -> bool {
         self.files.is_some_and(|files| self.workers() < files)
     }
@@ -215,7 +227,7 @@ impl State {
         let first = streams.next().copied().unwrap_or(1);
         let files = match self.is_stirred {
             true => 0,
-            false => u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
+            false => self.channels(),
         };
         Setting {
             streams: if streams.all(|other| *other == first) {
@@ -240,7 +252,7 @@ impl State {
         let mut in_force = self.in_force();
         self.is_stirred = false;
         let has_streams = self.channels.iter().any(Option::is_some);
-        let channels = u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
+        let channels = self.channels();
         let run = self.run.as_mut()?;
         let path = run.meter.take(took);
         let before = run.climber.asked();

@@ -12,7 +12,7 @@ use super::climb::Climber;
 use super::measure::Meter;
 use super::memory::{self, Ends};
 use super::polite::Polite;
-use super::{Moved, PERIOD, Route, Run, STREAMS, bounds};
+use super::{Moved, PERIOD, Route, Run, STREAMS, bounds, per_second};
 use crate::copy::lock;
 use crate::copy::state::CopyState;
 use crate::copy::widths::NEAR;
@@ -109,6 +109,9 @@ impl CopyState {
             let new = now.since(moved);
             (since, moved) = (Instant::now(), now);
             self.take_period(took, new);
+            let channels = self.tuning.channels().max(1);
+            let rate = per_second(new.bytes, took) / f64::from(channels);
+            self.tuning.under_way.fit(rate, route.round_trip);
             self.tuning.changed.notify_waiters();
         }
     }
