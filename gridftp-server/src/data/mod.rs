@@ -1,6 +1,7 @@
 //! `DataSide`: one session's data channel, its listeners and the hosts it may deal with.
 
 mod disk;
+mod keep;
 mod modules;
 mod mover;
 mod protect;

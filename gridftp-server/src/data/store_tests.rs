@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ftp_proto::types::Event;
+use gridftp_data::Watch;
 use gridftp_dsi::Stat;
 use gridftp_dsi_posix::Posix;
 use tokio::sync::{mpsc, oneshot};

@@ -1,0 +1,59 @@
+//! Records of the partial file of an upload that failed, for a restart.
+
+use byte_ranges::RangeSet;
+use gridftp_data::Watch;
+use gridftp_dsi::Sink;
+use tokio::time::{Instant, timeout_at};
+
+use super::store::Store;
+
+impl Store {
+    /// Keeps the received data for a restart; says whether it is recorded in time.
+    pub(super) async fn keep<S: Sink>(
+        &self,
+        sink: &S,
+        base: u64,
+        watch: &Watch,
+        until: Instant,
+    ) -> bool {
+        let mut here = self.held.clone();
+        here.extend(&watch.received());
+        if here.is_empty() || self.proof.is_some() {
+            return false;
+        }
+        let here = here.shift_up(base).unwrap_or_default();
+        sink.note_groups(watch.take_groups());
+        self.record(sink, &here, until).await
+    }
+
+    /// Records of a corrupt upload exactly the bytes on which this end and the sender agree.
+    pub(super) async fn keep_agreed<S: Sink>(&self, sink: &S, watch: &Watch, until: Instant) {
+        // Others cannot forget their earlier records.
+        let records = sink.groups(&RangeSet::new()).await;
+        let records = self.into.is_whole() && matches!(records, Ok(Some(_)));
+        if let Some(differing) = watch.differing().filter(|_| records) {
+            let mut agreed = self.held.clone();
+            agreed.extend(&watch.received());
+            differing.iter().for_each(|range| agreed.remove(range));
+            sink.note_groups(watch.take_groups());
+            if self.record(sink, &agreed, until).await {
+                return;
+            }
+        }
+        self.record(sink, &RangeSet::new(), until).await;
+    }
+
+    /// Records exactly these ranges of a failed upload; says whether they are recorded in time.
+    pub(super) async fn record<S: Sink>(&self, sink: &S, here: &RangeSet, until: Instant) -> bool {
+        match timeout_at(until, sink.checkpoint(here, self.rules.durable)).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => {
+                tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
+            }
+            Err(_) => {
+                tracing::warn!(path = %self.path, "the storage takes long to record the partial file of a failed upload");
+            }
+        }
+        false
+    }
+}
