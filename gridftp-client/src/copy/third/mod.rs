@@ -24,7 +24,7 @@ use crate::copy::Stop;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::StorePath;
 use crate::copy::job::FileJob;
-use crate::copy::kept::{Announced, Digest, awake};
+use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
 use crate::copy::making::make_parents;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
@@ -421,8 +421,7 @@ impl Pair<'_> {
         let Retrieve::Sent(retrieve) = &mut request.retrieve else {
             return Ok(Some(asked));
         };
-        // It may read first what is left out.
-        match awake(self.destination, retrieve.begin()).await {
+        match self.begun(retrieve).await {
             Ok(()) => Ok(Some(asked)),
             Err(error) => {
                 let failure = Failure::to_begin(error);

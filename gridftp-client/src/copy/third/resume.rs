@@ -6,8 +6,9 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Extent;
 
 use super::Pair;
+use crate::control::Replies;
 use crate::copy::job::{Agreement, FileJob};
-use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake};
 use crate::error::ControlError;
 
 /// The `REST` for the held ranges, if there are any.
@@ -57,6 +58,11 @@ impl Pair<'_> {
         } else {
             copy.kept(&original).await
         }
+    }
+
+    /// Waits until the source sends; it may first read what is left out, while the destination waits.
+    pub(super) async fn begun(&self, retrieve: &mut Replies) -> Result<(), ControlError> {
+        awake(self.destination, retrieve.begin()).await
     }
 
     /// Has the destination go on with its bytes; says whether it adds to the end instead,
