@@ -13,8 +13,8 @@ use super::{Buffers, Mover};
 use crate::error::Error;
 use crate::listing::Lister;
 
-/// Smallest file, in bytes, of which the values are kept when a transfer breaks off: the client asks
-/// for the digest of a smaller one.
+/// Smallest file, in bytes, of which the values are kept when a transfer breaks off: a smaller one is
+/// read again.
 const WORTH: u64 = 64 << 20;
 
 /// Time between two notes of the values of a file that is sent.
@@ -61,15 +61,16 @@ impl<D: Dsi> Mover<'_, D> {
             // The region lies within the file, so moving its ranges cannot overflow.
             ranges = ranges.shift_up(base).unwrap_or_default();
         }
-        let version = match region {
-            None if self.context.channel.ty == Type::Image => {
-                self.go_on_digest(&source, held).await?
+        let is_whole = region.is_none() && self.context.channel.ty == Type::Image;
+        let tag = self.context.tag.filter(|_| is_whole);
+        let version = match tag.is_some_and(|tag| tag.extent == Extent::Whole) {
+            true => self.go_on_digest(&source, held).await?,
+            false if held.is_empty() => None,
+            false => {
+                self.context.watch.go_on(None);
+                None
             }
-            _ => None,
         };
-        if version.is_none() && !held.is_empty() {
-            self.context.watch.go_on(None);
-        }
         let plan = self.plan(self.context.channel.ty, ranges);
         let plan = plan.base(base).stripe(self.stripe);
         let (watch, sent) = (self.context.watch, &self.context.shared.sent);
@@ -99,16 +100,15 @@ impl<D: Dsi> Mover<'_, D> {
         held: &RangeSet,
     ) -> Result<Option<Version>, Error> {
         let context = &mut self.context;
-        let proves = context.tag.is_some_and(|tag| tag.extent == Extent::Whole);
-        let version = source.version().filter(|_| proves);
-        let Some(version) = version.filter(|_| source.size() >= WORTH) else {
+        let version = source.version().filter(|_| source.size() >= WORTH);
+        if version.is_none() && held.is_empty() {
             return Ok(None);
-        };
-        let groups = context.shared.sent.of(version, held);
+        }
+        let groups = version.map_or_else(Vec::new, |version| context.shared.sent.of(version, held));
         let earlier = async { Ok::<_, Error>(Earlier::of_source(source, groups, held).await) };
         let earlier = context.reporter.run_patiently(earlier).await?;
         context.watch.go_on(Some(earlier));
-        Ok(Some(version))
+        Ok(version)
     }
 
     /// Sends a listing; returns the bytes sent.
