@@ -17,9 +17,13 @@ pub(super) const LEN: u64 = (64 << 20) + 7;
 /// Connections of each stripe.
 const STREAMS: u64 = 2;
 
-/// Bytes of a block, and blocks that a stripe moves before the second one fails.
+/// Bytes of a block, and blocks of a download that a stripe moves before the second one fails.
 const BLOCK: u64 = 1 << 20;
 const BEFORE: usize = 3;
+
+/// Blocks that each connection of an upload takes before a stripe fails. Each has its first at once;
+/// a further one may wait behind others for ever, in the buffers of a connection that is not read.
+const FIRST: usize = 1;
 
 /// The file, made once: a byte at a time takes a build without optimization a second.
 pub(super) fn content() -> &'static [u8] {
@@ -185,7 +189,7 @@ impl Session {
         let mut taking = JoinSet::new();
         for (index, conns) in self.conns.iter_mut().enumerate() {
             for conn in conns.drain(..) {
-                let most = if fails { BEFORE } else { usize::MAX };
+                let most = if fails { FIRST } else { usize::MAX };
                 taking.spawn(async move { (index, take(conn, most, content).await) });
             }
         }
