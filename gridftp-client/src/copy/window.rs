@@ -81,7 +81,7 @@ pub(crate) struct UnderWay {
 
 impl Window {
     /// The window of one of `connections`, on which each transfer under way holds a local file
-    /// open, and which together have at most the bytes of `bound` under way each.
+    /// open. A connection has at most the bytes of `bound` under way.
     pub(crate) fn of_files(connections: u32, bound: Bound) -> Self {
         Self {
             bound,

@@ -41,9 +41,9 @@ impl Pair<'_> {
             recalled: job.recalled,
             shared: self.shared,
         };
-        // The destination publishes such a copy only if it has the digest that the source tells behind
-        // the data, of which the source knows the values of what it sent before. Of a copy that
-        // differed, or a source that tells none, the digest is announced.
+        // The destination publishes such a copy only with the digest that the source tells behind the
+        // data; the source has the values of earlier ranges in memory, or reads them. After a
+        // mismatch, or without a told digest, the digest is announced.
         let tells = job.agreement != Agreement::AtServer;
         let tells = tells && self.tags.is_some() && self.shared.extent() == Extent::Whole;
         if self.mode == Mode::Extended {
@@ -60,7 +60,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Waits until the source sends; it may first read what is left out, while the destination waits.
+    /// Waits for the source's first reply, while NOOPs keep the destination's session: the source may
+    /// read the held ranges first.
     pub(super) async fn begun(&self, retrieve: &mut Replies) -> Result<(), ControlError> {
         awake(self.destination, retrieve.begin()).await
     }
