@@ -17,8 +17,8 @@ pub const DEFAULT_STRIPE_BLOCK: u64 = 1 << 20;
 pub enum Opts {
     /// `OPTS RETR …`.
     Retr {
-        /// `Parallelism=a,b,c;`: connections to open, at least 1.
-        parallelism: Option<u32>,
+        /// `Parallelism=a,b,c;`.
+        parallelism: Option<Parallelism>,
         /// `StripeLayout=` and `BlockSize=`: bytes of a stripe block; 0 for one contiguous region a
         /// stripe.
         stripe_block: Option<u64>,
@@ -58,6 +58,42 @@ pub enum Opts {
     },
     /// `OPTS UTF8 [ON]`.
     Utf8,
+}
+
+/// Numbers of connections of one transfer; both at least 1 and at most [`MAX_PARALLELISM`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parallelism {
+    /// Connections that carry data from the start, the first number.
+    pub start: u32,
+    /// Connections that may carry data later, the third number; not below `start`.
+    pub most: u32,
+}
+
+impl Parallelism {
+    /// The same `n` connections all the time.
+    pub const fn of(n: u32) -> Self {
+        Self { start: n, most: n }
+    }
+}
+
+impl From<u32> for Parallelism {
+    fn from(n: u32) -> Self {
+        Self::of(n)
+    }
+}
+
+impl Default for Parallelism {
+    fn default() -> Self {
+        Self::of(1)
+    }
+}
+
+/// Writes `start,least,most`: the least is the start, as no connection is given up.
+impl fmt::Display for Parallelism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { start, most } = self;
+        write!(f, "{start},{start},{most}")
+    }
 }
 
 type Parsed<T = Opts> = Result<T, (BadCommandKind, usize)>;
@@ -232,8 +268,9 @@ fn retr(items: Items<'_>) -> Parsed {
     })
 }
 
-/// Initial, least and most connections: each must be in range, and the first counts, as in GCT.
-fn parse_parallelism(item: &Item<'_>) -> Parsed<u32> {
+/// Initial, least and most connections (GFD.20 §3): each must be in range. The first rules, as in
+/// GCT: a most below it is taken for it.
+fn parse_parallelism(item: &Item<'_>) -> Parsed<Parallelism> {
     let bad = (VALUE, item.at);
     let mut numbers = Vec::new();
     for part in item.value.split(|b| *b == b',').take(4) {
@@ -244,7 +281,11 @@ fn parse_parallelism(item: &Item<'_>) -> Parsed<u32> {
         numbers.push(n);
     }
     match numbers.as_slice() {
-        [first] | [first, _] | [first, _, _] => Ok(*first),
+        [start] | [start, _] => Ok(Parallelism::of(*start)),
+        [start, _, most] => Ok(Parallelism {
+            start: *start,
+            most: *most.max(start),
+        }),
         _ => Err(bad),
     }
 }
@@ -321,7 +362,7 @@ impl fmt::Display for Opts {
                     None => {}
                 }
                 if let Some(n) = parallelism {
-                    write!(f, "Parallelism={n},{n},{n};")?;
+                    write!(f, "Parallelism={n};")?;
                 }
                 markers.map_or(Ok(()), |n| write!(f, "Markers={n};"))
             }

@@ -7,9 +7,9 @@ fn parse(text: &str) -> Result<Opts, BadCommandKind> {
     Opts::parse(text.as_bytes()).map_err(BadCommand::kind)
 }
 
-fn retr(parallelism: Option<u32>, stripe_block: Option<u64>, markers: Option<u32>) -> Opts {
+fn retr(streams: Option<u32>, stripe_block: Option<u64>, markers: Option<u32>) -> Opts {
     Opts::Retr {
-        parallelism,
+        parallelism: streams.map(Parallelism::of),
         stripe_block,
         markers,
     }
@@ -82,6 +82,8 @@ fn refuses_harmful_options_with_their_position() {
         ("RETR Parallelism=0;", VALUE),
         ("RETR Parallelism=1025;", VALUE),
         ("RETR Parallelism=4,0;", VALUE),
+        ("RETR Parallelism=4,4,0;", VALUE),
+        ("RETR Parallelism=4,4,1025;", VALUE),
         ("RETR Parallelism=4,4,4,4;", VALUE),
         ("RETR Parallelism=4,4,4,4,4;", VALUE),
         ("RETR Parallelism=;", VALUE),
@@ -110,6 +112,25 @@ fn refuses_harmful_options_with_their_position() {
     }
     let bad = Opts::parse(b"RETR Markers=1; Parallelism=0;").unwrap_err();
     assert_eq!((bad.at(), bad.verb()), (15, Some("OPTS")));
+}
+
+#[test]
+fn the_most_connections_are_the_third_number() {
+    for (text, start, most) in [
+        ("RETR Parallelism=4,4,16;", 4, 16),
+        ("RETR Parallelism=4,1,16;", 4, 16),
+        ("RETR Parallelism=4,16;", 4, 4),
+        ("RETR Parallelism=4,1,2;", 4, 4),
+    ] {
+        let opts = Opts::Retr {
+            parallelism: Some(Parallelism { start, most }),
+            stripe_block: None,
+            markers: None,
+        };
+        assert_eq!(parse(text), Ok(opts.clone()), "{text}");
+        let wire = format!("RETR Parallelism={start},{start},{most};");
+        assert_eq!(opts.to_string(), wire);
+    }
 }
 
 #[test]
