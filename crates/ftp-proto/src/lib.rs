@@ -82,7 +82,8 @@
 //! - `OPTS MLST` is answered with the list in force (RFC 3659 §7.9). `OPTS MLSR` without facts
 //!   leaves the facts as they are; GCT switches all of them off.
 //! - `OPTS RETR Parallelism=0` is refused; GCT accepts it and dies. A large number is cut to the
-//!   server's limit. It applies to connections opened later.
+//!   server's limit. It applies to connections opened later. The third number, which GCT ignores,
+//!   is the most connections: a sender opens as many, and begins with the first number.
 //! - Without data nodes, `OPTS RETR` accepts `StripeLayout` and `BlockSize`; its reply says that
 //!   there is a single stripe, and neither has an effect. With them, blocks have at least 4 KiB,
 //!   `Partitioned` divides the bytes that a restart still needs, and stripes serve files in MODE E

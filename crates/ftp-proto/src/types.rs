@@ -303,6 +303,8 @@ pub struct Channel {
     pub ty: Type,
     /// Connections to open per address when sending in MODE E; at least 1.
     pub parallelism: u32,
+    /// Connections of which all may carry data later; not below `parallelism`.
+    pub most_parallelism: u32,
     /// The stripe of each byte when sending to several addresses in MODE E, where the settings
     /// have stripes.
     pub layout: Layout,
@@ -322,6 +324,7 @@ impl Channel {
             mode,
             ty: Type::Ascii,
             parallelism: 1,
+            most_parallelism: 1,
             layout: DEFAULT_LAYOUT,
             send_buffer: 0,
             receive_buffer: 0,

@@ -193,6 +193,10 @@ impl TryFrom<proto::Transfer> for Transfer {
         let streams = transfer.parallelism;
         let holds = (1..=MAX_PARALLELISM).contains(&streams);
         channel.parallelism = check(streams, holds, "transfer.parallelism")?;
+        let most = transfer.most_parallelism;
+        let most = check(most, most <= MAX_PARALLELISM, "transfer.most_parallelism")?;
+        // Front ends before this field send 0.
+        channel.most_parallelism = most.max(streams);
         channel.send_buffer = transfer.send_buffer;
         channel.receive_buffer = transfer.receive_buffer;
         Ok(Self {

@@ -143,6 +143,7 @@ impl From<Transfer> for proto::Transfer {
             extended: channel.mode == Mode::Extended,
             ascii: channel.ty == Type::Ascii,
             parallelism: channel.parallelism,
+            most_parallelism: channel.most_parallelism,
             send_buffer: channel.send_buffer,
             receive_buffer: channel.receive_buffer,
             perf_ms: transfer.perf_every.map(millis),

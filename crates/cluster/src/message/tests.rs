@@ -171,7 +171,7 @@ fn requests() -> Vec<ToNode> {
         for kind in kinds() {
             let mut channel = Channel::new([Mode::Stream, Mode::Extended][index % 2]);
             channel.ty = [Type::Image, Type::Ascii][index % 2];
-            channel.parallelism = 16;
+            (channel.parallelism, channel.most_parallelism) = (16, 32);
             channel.send_buffer = 3;
             channel.receive_buffer = 4;
             requests.push(ToNode::Transfer(Box::new(Transfer {
@@ -316,6 +316,10 @@ fn malformed_transfers_are_refused_by_field() {
             field
         );
     }
+    assert_eq!(
+        transfer_fault(get, |wire| wire.most_parallelism = 1025),
+        Some("transfer.most_parallelism")
+    );
     assert_eq!(
         transfer_fault(get, |wire| wire.kind = None),
         Some("transfer.kind")

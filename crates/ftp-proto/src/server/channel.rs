@@ -7,6 +7,7 @@ use std::time::Duration;
 use byte_ranges::Layout;
 use ftp_wire::addr;
 use ftp_wire::command::{BufferSide, Epsv, Event, Family, Mode, Type};
+use ftp_wire::opts::Parallelism;
 use ftp_wire::reply::Reply;
 
 use super::out::Cx;
@@ -214,7 +215,7 @@ impl DataSide {
     /// `OPTS RETR`.
     pub(super) fn set_retrieve_options(
         &mut self,
-        parallelism: Option<u32>,
+        parallelism: Option<Parallelism>,
         stripe_block: Option<u64>,
         markers: Option<u32>,
         settings: &Settings,
@@ -226,8 +227,10 @@ impl DataSide {
                 Layout::Blocked(block.max(least))
             });
         }
-        if let Some(n) = parallelism {
-            self.channel.parallelism = n.clamp(1, settings.limits.parallelism.max(1));
+        if let Some(Parallelism { start, most }) = parallelism {
+            let limit = settings.limits.parallelism.max(1);
+            self.channel.parallelism = start.clamp(1, limit);
+            self.channel.most_parallelism = most.clamp(self.channel.parallelism, limit);
         }
         if let Some(n) = markers {
             self.send_perf_every = seconds(n);

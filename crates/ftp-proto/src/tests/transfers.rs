@@ -415,11 +415,28 @@ fn options_shape_the_channel_within_bounds() {
     ]);
     rig.active().line("RETR f");
     let channel = transfer(&mut rig).channel;
-    assert_eq!(channel.parallelism, 64);
+    assert_eq!((channel.parallelism, channel.most_parallelism), (64, 64));
     assert_eq!(
         (channel.send_buffer, channel.receive_buffer),
         (64 << 20, 1000)
     );
+}
+
+#[test]
+fn the_most_connections_are_those_of_the_client_within_the_limit() {
+    for (numbers, start, most) in [
+        ("4,4,16", 4, 16),
+        ("4", 4, 4),
+        ("4,1,1000", 4, 64),
+        ("8,1,2", 8, 8),
+    ] {
+        let mut rig = Rig::logged_in();
+        rig.lines(&["MODE E", &format!("OPTS RETR Parallelism={numbers};")]);
+        rig.active().line("RETR f");
+        let channel = transfer(&mut rig).channel;
+        let told = (channel.parallelism, channel.most_parallelism);
+        assert_eq!(told, (start, most), "{numbers}");
+    }
 }
 
 /// Clients of GridFTP wait for the connection to break.
