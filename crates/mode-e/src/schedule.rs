@@ -157,6 +157,22 @@ impl Scheduler {
         }
     }
 
+    /// Ends `connection` ahead of the others, without the count, which another connection of its
+    /// destination carries; `None` where it has ended, or no other is left to carry that.
+    pub fn end_early(&mut self, connection: usize) -> Option<Header> {
+        let ended = *self.ended.get(connection)?;
+        let destination = self.streams.destination_of(connection);
+        let others = self.ended.iter().enumerate();
+        let mut others = others
+            .filter(|(at, _)| *at != connection && self.streams.destination_of(*at) == destination);
+        let is_announced = self.announced.get(destination).is_some_and(|yes| *yes);
+        if ended || !(is_announced || others.any(|(_, ended)| !ended)) {
+            return None;
+        }
+        *self.ended.get_mut(connection)? = true;
+        Some(Header::eod())
+    }
+
     /// Says whether every connection has been ended.
     pub fn is_finished(&self) -> bool {
         self.ended.iter().all(|ended| *ended)

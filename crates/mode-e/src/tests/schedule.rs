@@ -45,6 +45,26 @@ fn an_empty_file_still_ends_all_streams() {
 }
 
 #[test]
+fn a_connection_that_ends_early_leaves_the_count_to_another() {
+    let what = RangeSet::up_to(8);
+    let mut scheduler = Scheduler::new(&what, 4, Streams::new(1, 3).unwrap());
+    assert!(matches!(scheduler.next(0), Next::Data(_)));
+    assert_eq!(scheduler.end_early(2), Some(Header::eod()));
+    assert_eq!(scheduler.end_early(2), None, "it has ended");
+    assert_eq!(scheduler.next(2), Next::Finished);
+    assert_eq!(scheduler.end_early(1), Some(Header::eod()));
+    assert_eq!(scheduler.end_early(0), None, "no other has the count");
+    assert_eq!(scheduler.end_early(9), None);
+    assert!(matches!(scheduler.next(0), Next::Data(_)));
+    assert_eq!(scheduler.next(0), Next::End(Header::eof(3)));
+    // Behind the count any connection may end.
+    let mut scheduler = Scheduler::new(&RangeSet::new(), 4, Streams::new(1, 2).unwrap());
+    assert_eq!(scheduler.next(1), Next::End(Header::eof(2)));
+    assert_eq!(scheduler.end_early(0), Some(Header::eod()));
+    assert!(scheduler.is_finished());
+}
+
+#[test]
 fn destinations_without_data_get_their_marks() {
     let what = RangeSet::up_to(10);
     let mut scheduler = Scheduler::new(&what, 4, Streams::new(3, 2).unwrap()).with_receivers(1);
