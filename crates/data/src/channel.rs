@@ -1,25 +1,26 @@
 //! `DataChannel`: the data connections of one end of a session.
 
+mod send;
+
 use std::net::SocketAddr;
 use std::num::NonZero;
 
 use ftp_wire::command::{Mode, Type};
-use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink, Source, WriteModel};
+use ftp_wire::opts::Parallelism;
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink, WriteModel};
 use mode_e::Gather;
 use tokio::task::JoinSet;
 use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
-use crate::conn::{Conn, Draining};
+use crate::conn::Draining;
 use crate::descriptors::Descriptors;
-use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::error::{Error, ErrorKind, Result};
 use crate::listener::DataListener;
 use crate::memory::PartMemory;
 use crate::options::{Options, Peers};
-use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
+use crate::plan::{ReceivePlan, Received};
 use crate::receive::{self, Consumer, Delivery, InOrder, Job, Payload, TextInto};
-use crate::send::{self, Chunks, Feed, TextOf};
 use crate::setup::{Direction, Idle, Setup, Used};
-use crate::wait::{Sample, Stall};
 use crate::watch::Watch;
 
 /// The data connections of one end of a session.
@@ -160,103 +161,14 @@ impl DataChannel {
     ///
     /// # Cancel safety
     /// Dropping the future leaves the channel unchanged.
-    pub async fn open(&mut self, mode: Mode, parallelism: u32) -> Result<()> {
+    pub async fn open(&mut self, mode: Mode, parallelism: impl Into<Parallelism>) -> Result<()> {
         if self.idle.conns.is_empty() {
             let (options, descriptors) = (&self.options, &self.descriptors);
+            let parallelism = parallelism.into();
             let opening = self.setup.open(mode, parallelism, options, descriptors);
             self.idle = opening.await?;
         }
         Ok(())
-    }
-
-    /// Sends a file.
-    ///
-    /// # Errors
-    /// Errors of the peer, the storage or a deadline; see [`ErrorKind`].
-    ///
-    /// # Cancel safety
-    /// As the type says.
-    pub async fn send<S: Source>(
-        &mut self,
-        source: &S,
-        plan: &SendPlan,
-        watch: &Watch,
-    ) -> Result<Sent> {
-        let pool = self.pool.clone();
-        let feed = Feed {
-            source,
-            pool: &pool,
-            watch,
-        };
-        if plan.ty == Type::Ascii {
-            return self
-                .send_chunks(&mut TextOf::new(feed, &plan.ranges), plan, watch)
-                .await;
-        }
-        let mut used = self.open_to_send(plan, watch).await?;
-        let Options { stall, block, .. } = self.options;
-        let sample = || Sample::At(watch.bytes(), watch.sending());
-        if plan.mode == Mode::Extended {
-            let streams = used.streams();
-            let conns = &mut used.idle.conns;
-            let work = send::extended(&feed, conns, streams, plan, block);
-            Stall::new(stall).run(sample, work).await?;
-        } else {
-            let conn = used.only()?;
-            let mut sent = Stall::new(stall)
-                .run(sample, send::plain(&feed, conn, &plan.ranges))
-                .await?;
-            watch.end(|| sent.path());
-            sent.linger(self.options.linger).await;
-        }
-        Ok(self.sent(used, plan.mode, watch))
-    }
-
-    /// Sends a sequence of bytes of unknown length: a listing, standard input.
-    ///
-    /// The ranges, the base and the type of the plan are ignored.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send).
-    ///
-    /// # Cancel safety
-    /// As the type says.
-    pub async fn send_chunks<C: Chunks>(
-        &mut self,
-        chunks: &mut C,
-        plan: &SendPlan,
-        watch: &Watch,
-    ) -> Result<Sent> {
-        let mut used = self.open_to_send(plan, watch).await?;
-        let stall = self.options.stall;
-        let sample = || match watch.is_local() {
-            true => Sample::Local,
-            false => Sample::At(watch.bytes(), Wait::Send),
-        };
-        if plan.mode == Mode::Extended {
-            let streams = used.streams();
-            let conns = &mut used.idle.conns;
-            Stall::new(stall)
-                .run(sample, send::name(conns, plan))
-                .await?;
-            if plan.dealt {
-                let work = Box::pin(send::dealt_chunks(conns, streams, chunks, stall, watch));
-                Stall::new(stall).run(sample, work).await?;
-            } else {
-                let work = send::extended_chunks(conns, streams, chunks, stall, watch);
-                Stall::new(stall).run(sample, work).await?;
-            }
-        } else {
-            let conn = used.only()?;
-            let sent = Stall::new(stall)
-                .run(
-                    sample,
-                    Box::pin(send::plain_chunks(conn, chunks, stall, watch)),
-                )
-                .await?;
-            sent.linger(self.options.linger).await;
-        }
-        Ok(self.sent(used, plan.mode, watch))
     }
 
     /// Receives a file into a sink, which the caller finishes.
@@ -432,26 +344,19 @@ impl DataChannel {
         used
     }
 
-    async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
-        watch.prove(plan.tag, plan.start(), plan.base);
-        // One closed connection makes the whole set useless: marks are counted by connection.
-        let sending = self.idle.served != Some(Direction::Receive);
-        if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {
-            std::mem::take(&mut self.idle).retire();
-        }
-        let idle = self
-            .ready(plan.mode, plan.parallelism, Direction::Send)
-            .await?;
-        Ok(self.take(idle, watch).await)
-    }
-
     async fn open_to_receive(&mut self, mode: Mode, watch: &Watch) -> Result<Used> {
-        let idle = self.ready(mode, 1, Direction::Receive).await?;
+        let one = Parallelism::of(1);
+        let idle = self.ready(mode, one, Direction::Receive).await?;
         Ok(self.take(idle, watch).await)
     }
 
     /// Connections for a transfer: the idle ones, or new ones.
-    async fn ready(&mut self, mode: Mode, parallelism: u32, direction: Direction) -> Result<Idle> {
+    async fn ready(
+        &mut self,
+        mode: Mode,
+        parallelism: Parallelism,
+        direction: Direction,
+    ) -> Result<Idle> {
         if self.idle.conns.is_empty() {
             let (options, descriptors) = (&self.options, &self.descriptors);
             let opening = self.setup.open(mode, parallelism, options, descriptors);
@@ -468,17 +373,6 @@ impl DataChannel {
                 self.setup.forget_failures();
                 Ok(std::mem::take(&mut self.idle))
             }
-        }
-    }
-
-    fn sent(&mut self, mut used: Used, mode: Mode, watch: &Watch) -> Sent {
-        if mode == Mode::Extended {
-            watch.end(|| used.idle.path());
-        }
-        self.keep(used, mode, Direction::Send);
-        Sent {
-            bytes: watch.bytes(),
-            connections: watch.connections(),
         }
     }
 

@@ -14,6 +14,10 @@
 //! reads and discards the rest of a file that could not be stored. If a layer's end mark cannot be
 //! written at once, a task writes it that outlives the channel, for a minute at most.
 //!
+//! A sender in MODE E may open more connections than carry data at first. It measures itself, and has
+//! twice as many carry blocks as long as that raises the rate of the file; those that are not needed
+//! get their end-of-data mark, at the latest half a minute behind the last change.
+//!
 //! A connection that waits for its peer holds no block, only about a kilobyte of its own, or some
 //! 16 KiB of text in `TYPE A`.
 #![forbid(unsafe_code)]
@@ -28,6 +32,7 @@ mod descriptors;
 mod digest;
 mod earlier;
 mod error;
+mod limit;
 mod listener;
 mod memory;
 mod network;
@@ -47,6 +52,7 @@ pub use channel::DataChannel;
 pub use descriptors::{Descriptors, Permit};
 pub use earlier::Earlier;
 pub use error::{Error, ErrorKind, Result, Wait};
+pub use limit::Limit;
 pub use memory::{PartMemory, PartRoom};
 pub use network::{BadNetwork, Network};
 pub use options::{Options, Peers};

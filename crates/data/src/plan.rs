@@ -4,6 +4,8 @@ use std::num::NonZero;
 
 use byte_ranges::{Range64, RangeSet, Share, Stripe};
 use ftp_wire::command::{Mode, Tag, Type};
+use ftp_wire::opts::Parallelism;
+use mode_e::Streams;
 
 use crate::watch::Watch;
 
@@ -21,7 +23,11 @@ pub struct SendPlan {
     /// Offset of the source that is wire offset 0 in MODE E (`ERET P`), in bytes.
     pub base: u64,
     /// Connections to open to each address in MODE E; 0 counts as 1.
-    pub parallelism: u32,
+    ///
+    /// Where there is one address and no stripe, the most of them are opened. Those beyond the
+    /// starting number carry data of the file once that raises its rate; until then the receiver
+    /// sees them without data, and in the end perhaps with their end-of-data mark alone.
+    pub parallelism: Parallelism,
     /// The stripe that this end sends in MODE E, of which other ends send the others; `None` sends
     /// all ranges.
     pub stripe: Option<Stripe>,
@@ -42,7 +48,7 @@ impl SendPlan {
             ty,
             ranges,
             base: 0,
-            parallelism: 1,
+            parallelism: Parallelism::of(1),
             stripe: None,
             receivers: None,
             tag: None,
@@ -50,11 +56,30 @@ impl SendPlan {
         }
     }
 
-    /// Opens `n` connections to each address in MODE E.
+    /// Opens `n` connections to each address in MODE E, or numbers from the start to the most.
     #[must_use]
-    pub fn parallelism(mut self, n: u32) -> Self {
-        self.parallelism = n;
+    pub fn parallelism(mut self, n: impl Into<Parallelism>) -> Self {
+        self.parallelism = n.into();
         self
+    }
+
+    /// The connections to open to each address.
+    pub(crate) fn number(&self) -> Parallelism {
+        let widens = self.stripe.is_none() && self.ty == Type::Image;
+        match widens {
+            true => self.parallelism,
+            false => Parallelism::of(self.parallelism.start),
+        }
+    }
+
+    /// Connections that carry data from the start, of those that are open.
+    pub(crate) fn active(&self, streams: Streams) -> usize {
+        let Parallelism { start, most } = self.number();
+        let open = streams.connections();
+        match start < most && streams.destinations() == 1 {
+            true => usize::try_from(start.max(1)).map_or(open, |start| start.min(open)),
+            false => open,
+        }
     }
 
     /// Sends one stripe of the ranges in MODE E; blocks count in wire offsets.

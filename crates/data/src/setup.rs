@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::task::Poll;
+use std::time::Duration;
 
 use ftp_wire::command::Mode;
+use ftp_wire::opts::Parallelism;
 use mode_e::{GatherError, Streams};
 use tokio::time::timeout;
 use xio_core::{DynStack, PathStats, Target, Transport as _};
@@ -14,6 +16,9 @@ use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::listener::DataListener;
 use crate::options::Options;
 use crate::wait;
+
+/// Longest time to open a connection beyond the starting number of a transfer.
+const EXTRA: Duration = Duration::from_secs(5);
 
 /// The source of data connections.
 #[derive(Debug, Default)]
@@ -86,10 +91,11 @@ pub(crate) struct Used {
 
 impl Setup {
     /// Opens connections: `parallelism` to each address if we connect, the first if we listen.
+    /// The most are opened to a single address alone, and as far as it takes them.
     pub(crate) async fn open(
         &mut self,
         mode: Mode,
-        parallelism: u32,
+        parallelism: Parallelism,
         options: &Options,
         descriptors: &Descriptors,
     ) -> Result<Idle> {
@@ -105,10 +111,23 @@ impl Setup {
                 (vec![stream], 1)
             }
             Self::Active(stack, to) => {
-                let each = each_address(mode, parallelism, to.len(), options)?;
-                let to = to.iter().flat_map(|at| std::iter::repeat_n(*at, each));
-                let streams =
-                    wait::all(to.map(|at| connect(stack, at, options, descriptors))).await?;
+                let each = each_address(mode, parallelism.start, to.len(), options)?;
+                let most = match to.len() {
+                    1 => each_address(mode, parallelism.most, 1, options)?.max(each),
+                    _ => each,
+                };
+                let to = to.iter().flat_map(|at| std::iter::repeat_n(*at, most));
+                let stack = &*stack;
+                let opening = to.enumerate().map(|(index, at)| async move {
+                    let opening = connect(stack, at, options, descriptors);
+                    match most == each || index < each {
+                        true => opening.await.map(Some),
+                        // The transfer does without it.
+                        false => Ok(timeout(EXTRA, opening).await.ok().and_then(Result::ok)),
+                    }
+                });
+                let streams: Vec<_> = wait::all(opening).await?.into_iter().flatten().collect();
+                let each = if most == each { each } else { streams.len() };
                 (streams, each)
             }
         };

@@ -34,7 +34,7 @@ pub enum Stage {
     Moving {
         /// Connections for which this end's storage works; the others wait for the peer.
         storage: u32,
-        /// Data connections.
+        /// Data connections that carry payload.
         connections: u32,
     },
     /// All data is through.
@@ -51,6 +51,8 @@ pub struct Watch {
     opening: Notify,
     bytes: AtomicU64,
     connections: AtomicU32,
+    /// Those that carry payload; 0 where that is not counted.
+    carrying: AtomicU32,
     /// Whether the transfer waits for the local producer or consumer.
     local: AtomicBool,
     /// Reads and writes of the storage in progress.
@@ -87,6 +89,7 @@ impl Watch {
             opening: Notify::new(),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(0),
+            carrying: AtomicU32::new(0),
             local: AtomicBool::new(false),
             storage: AtomicU32::new(0),
             ended: AtomicBool::new(false),
@@ -130,6 +133,16 @@ impl Watch {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// Number of data connections that carry payload: those that take blocks where this end sends
+    /// and may add connections, those that brought any and have not ended ahead of the others where
+    /// this end receives; else all of them.
+    pub fn carrying(&self) -> u32 {
+        match self.carrying.load(Ordering::Relaxed) {
+            0 => self.connections(),
+            carrying => carrying,
+        }
+    }
+
     /// The stage of the transfer now.
     pub fn stage(&self) -> Stage {
         if self.ended.load(Ordering::Relaxed) {
@@ -138,7 +151,7 @@ impl Watch {
         if !self.is_open() {
             return Stage::Opening;
         }
-        let connections = self.connections().max(1);
+        let connections = self.carrying().max(1);
         let storage = match self.is_local() {
             true => connections,
             false => self.storage.load(Ordering::Relaxed).min(connections),
@@ -170,7 +183,7 @@ impl Watch {
     /// [`measure`](Self::measure).
     pub fn times(&self) -> (Duration, Duration) {
         let times = self.lock_times();
-        let storage = times.storage / self.connections().max(1);
+        let storage = times.storage / self.carrying().max(1);
         (times.moving, storage.min(times.moving))
     }
 
@@ -267,6 +280,21 @@ impl Watch {
         self.connections.fetch_add(more, Ordering::Relaxed);
     }
 
+    /// Sets the number of connections that take blocks.
+    pub(crate) fn carry(&self, connections: u32) {
+        self.carrying.store(connections, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that brought payload.
+    pub(crate) fn carried(&self) {
+        self.carrying.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection out that ended ahead of the others.
+    pub(crate) fn uncarried(&self) {
+        self.carrying.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts payload bytes.
     pub fn moved(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -293,7 +321,7 @@ impl Watch {
         if let Some(now) = self.now() {
             let mut times = self.lock_times();
             if let Some(since) = times.local.take() {
-                times.storage += (now - since) * self.connections().max(1);
+                times.storage += (now - since) * self.carrying().max(1);
             }
             times.local = yes.then_some(now);
         }

@@ -358,6 +358,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
             };
             let pump = self.active.swap_remove(at);
             let mut arrived = job.watch.arrived();
+            // Its sender goes on with fewer connections.
+            if pump.has_carried() && arrived.expected().is_none() {
+                job.watch.uncarried();
+            }
             match end {
                 End::Gone if self.marks_from_all => return Poll::Ready(Err(unmarked())),
                 End::Gone => {}

@@ -63,6 +63,8 @@ pub(crate) struct Pump<F> {
     /// The pending request for a block, while the pool has none.
     queue: Option<Pin<Box<dyn Future<Output = Block> + Send>>>,
     end: Option<End>,
+    /// Whether payload of it is written.
+    carried: bool,
 }
 
 enum Read {
@@ -93,6 +95,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             pipe: None,
             queue: None,
             end: None,
+            carried: false,
         }
     }
 
@@ -109,6 +112,11 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     /// Whether a header of this transfer has arrived.
     pub(crate) fn has_begun(&self) -> bool {
         self.end.is_some() || self.conn.deframer.has_begun()
+    }
+
+    /// Whether payload of this transfer is written.
+    pub(crate) fn has_carried(&self) -> bool {
+        self.carried
     }
 
     /// Whether a write is in flight.
@@ -179,6 +187,9 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             job.watch.arrived().record(offset, len)?;
         }
         job.watch.moved(len);
+        if !std::mem::replace(&mut self.carried, true) {
+            job.watch.carried();
+        }
         self.conn.tell_received(job.watch);
         Ok(())
     }

@@ -11,6 +11,7 @@ mod parts;
 mod splice;
 mod stream;
 mod tagged;
+mod widening;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,0 +1,212 @@
+//! Deals the blocks of one file to the connections of a MODE E transfer, and ends each of them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gridftp_dsi::Source;
+use mode_e::{Header, Next, Scheduler, Streams};
+
+use super::active::{Active, Turn};
+use super::widen::Widening;
+use super::write::{SMALL, pieces};
+use super::{Feed, flush, still_the_same, tag_of};
+use crate::conn::Conn;
+use crate::error::Result;
+use crate::plan::SendPlan;
+use crate::wait;
+use crate::watch::Watch;
+
+/// Smallest and largest payload of a block derived from the size of the file, in bytes.
+const BLOCKS: (u64, u64) = (256 << 10, 4 << 20);
+
+/// One file on its way over several connections.
+struct Deal<'a, S> {
+    feed: &'a Feed<'a, S>,
+    plan: &'a SendPlan,
+    /// One task takes this lock, never across a wait, so there is no contention.
+    schedule: Mutex<Scheduler>,
+    active: Active,
+    total: u64,
+    /// Whether all bytes leave in one block.
+    is_small: bool,
+    /// Whether one receiver gets all bytes, so that their digest is of use to it.
+    proves: bool,
+}
+
+/// The next step of a connection.
+#[derive(Clone, Copy)]
+enum Step {
+    Data(Header),
+    /// The last header, sent when all blocks are.
+    End(Header),
+    /// The last header of a connection that ends ahead of the others.
+    Early(Header),
+    Finished,
+}
+
+impl From<Next> for Step {
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Data(header) => Self::Data(header),
+            Next::End(header) => Self::End(header),
+            _ => Self::Finished,
+        }
+    }
+}
+
+/// Sends the ranges of `plan`, or its stripe of them, in extended blocks over all `conns`.
+///
+/// Each block goes to the next writable connection, where the plan begins with fewer connections
+/// than are open to the first ones. Every connection gets an end-of-data mark, and one of each
+/// destination their number (GFD.20 §4).
+pub(crate) async fn extended<S: Source>(
+    feed: &Feed<'_, S>,
+    conns: &mut [Conn],
+    streams: Streams,
+    plan: &SendPlan,
+    block: Option<u64>,
+) -> Result<()> {
+    let start = plan.active(streams);
+    let deal = Deal::new(feed, streams, plan, block, start);
+    let blocks = conns.iter_mut().enumerate();
+    let blocks = wait::all(blocks.map(|(index, conn)| deal.blocks(index, conn)));
+    let ends = match start < streams.connections() {
+        true => {
+            let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            let widening = Widening::new(count(start), count(streams.connections()));
+            feed.watch.carry(count(start));
+            tokio::select! {
+                biased;
+                ends = blocks => ends,
+                never = Box::pin(deal.active.widen(widening, feed.watch)) => match never {},
+            }
+        }
+        false => blocks.await,
+    }?;
+    if !feed.watch.is_cut() {
+        still_the_same(feed.source, deal.total).await?;
+    }
+    let deal = &deal;
+    wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
+        match end {
+            Some((head, end)) => pieces(&mut conn.stream, [&head, &deal.marks(end)]).await,
+            None => Ok(()),
+        }
+    }))
+    .await?;
+    flush(conns).await
+}
+
+impl<'a, S: Source> Deal<'a, S> {
+    fn new(
+        feed: &'a Feed<'a, S>,
+        streams: Streams,
+        plan: &'a SendPlan,
+        block: Option<u64>,
+        start: usize,
+    ) -> Self {
+        let share = plan.share();
+        let total = share.total();
+        let block = block.unwrap_or_else(|| {
+            // Several blocks for each connection, so that a slow one does not hold up the end.
+            (total / (4 * streams.connections() as u64))
+                .next_multiple_of(64 << 10)
+                .clamp(BLOCKS.0, BLOCKS.1)
+        });
+        let receivers = plan.receivers.and_then(|most| most.get().try_into().ok());
+        let schedule =
+            Scheduler::of(share, block, streams).with_receivers(receivers.unwrap_or(usize::MAX));
+        Self {
+            feed,
+            plan,
+            schedule: Mutex::new(schedule),
+            active: Active::new(start),
+            total,
+            is_small: total <= SMALL.min(block),
+            proves: plan.stripe.is_none() && streams.destinations() == 1,
+        }
+    }
+
+    /// Sends blocks over one connection until none is left, or until it is not needed. Gives the
+    /// tag, if that is not sent yet, and the end mark, if that is to follow all blocks.
+    async fn blocks(&self, index: usize, conn: &mut Conn) -> Result<Option<(Vec<u8>, Header)>> {
+        // The tag leaves together with the first block.
+        let mut head = tag_of(self.plan);
+        let mut step = self.step(index).await;
+        loop {
+            let header = match step {
+                Step::Data(header) => header,
+                Step::End(end) => return Ok(Some((head, end))),
+                Step::Early(end) => {
+                    pieces(&mut conn.stream, [&head, &end.to_bytes()]).await?;
+                    flush(std::slice::from_mut(conn)).await?;
+                    return Ok(None);
+                }
+                Step::Finished => return Ok(None),
+            };
+            // The last block of a small file leaves together with the end mark.
+            let ahead = self.is_small.then(|| Step::from(self.next(index)));
+            let end = match ahead {
+                Some(Step::End(end)) => Some(end),
+                _ => None,
+            };
+            let tail = || end.map_or_else(Box::default, |end| self.marks(end));
+            let offset = header.offset.saturating_add(self.plan.base);
+            head.extend(header.to_bytes());
+            self.feed
+                .stretch(conn, &head, offset, header.count, &tail)
+                .await?;
+            head.clear();
+            if end.is_some() {
+                return Ok(None);
+            }
+            step = match ahead {
+                Some(ahead) => ahead,
+                None => self.step(index).await,
+            };
+        }
+    }
+
+    /// The next step of a connection, once it may take one.
+    async fn step(&self, index: usize) -> Step {
+        let early = match self.active.turn(index).await {
+            Turn::Take => None,
+            Turn::End => self.schedule().end_early(index),
+        };
+        early.map_or_else(|| self.next(index).into(), Step::Early)
+    }
+
+    /// The next block or the end of a connection.
+    fn next(&self, index: usize) -> Next {
+        let mut schedule = self.schedule();
+        if self.feed.watch.is_cut() {
+            schedule.clear();
+        }
+        let next = schedule.next(index);
+        if schedule.left() == 0 {
+            self.active.drain();
+        }
+        next
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Scheduler> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end mark of a connection, with the values that go ahead of it.
+    fn marks(&self, end: Header) -> Box<[u8]> {
+        marks(end, self.feed.watch, self.proves.then_some(self.total))
+    }
+}
+
+/// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
+/// bytes and the values of their sections, where this end sends all of them to one receiver and
+/// knows it.
+fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
+    let total = total.filter(|_| end.announces() && !watch.is_cut());
+    let digest = total.and_then(|total| watch.whole(total));
+    let sections = total.filter(|_| digest.is_some());
+    let sections = sections.map_or_else(Vec::new, |total| watch.sections(total));
+    let digest = digest.into_iter().flat_map(Header::of_digest);
+    let values = digest.chain(sections.into_iter().map(Header::of_section));
+    values.chain([end]).flat_map(Header::to_bytes).collect()
+}

@@ -1,0 +1,97 @@
+//! The search on simulated paths: capped connections, shared links, slow ends.
+
+use super::*;
+
+/// Most periods until the number is final: three changes, and the patience behind them.
+const SOON: u32 = PATIENCE + 3 * (WARM + MEASURED);
+
+/// Runs the search on a path of these rates, until the number is final; returns the numbers in
+/// force, each once.
+fn run(start: u32, most: u32, path: impl Fn(u32, u32) -> (u64, Option<Limit>)) -> Vec<u32> {
+    let mut widening = Widening::new(start, most);
+    let mut numbers = vec![widening.active()];
+    for at in 0..SOON {
+        if widening.is_final() {
+            return numbers;
+        }
+        let (bytes, limit) = path(widening.active(), at);
+        let took = Duration::from_secs(1);
+        widening.handle(&Period { took, bytes, limit });
+        if numbers.last() != Some(&widening.active()) {
+            numbers.push(widening.active());
+        }
+    }
+    panic!("not final after {SOON} periods: {numbers:?}");
+}
+
+#[test]
+fn capped_connections_widen_to_the_most() {
+    let capped = |n, _| (u64::from(n) * 10_000_000, Some(Limit::Path));
+    assert_eq!(run(4, 16, capped), [4, 8, 16]);
+    assert_eq!(run(1, 6, capped), [1, 2, 4, 6]);
+    assert_eq!(run(4, 4, capped), [4]);
+    // Where the kernel tells no times the rate alone decides.
+    assert_eq!(run(4, 16, |n, at| (capped(n, at).0, None)), [4, 8, 16]);
+}
+
+#[test]
+fn a_full_link_stays_at_its_start() {
+    assert_eq!(
+        run(4, 16, |_, _| (100_000_000, Some(Limit::Path))),
+        [4, 8, 4]
+    );
+    // A gain within the noise is none.
+    let noisy = |n, at| {
+        (
+            100_000_000 + u64::from(n) * 500_000 + u64::from(at % 2),
+            None,
+        )
+    };
+    assert_eq!(run(4, 16, noisy), [4, 8, 4]);
+}
+
+#[test]
+fn a_gain_up_to_eight_ends_at_eight() {
+    let shared = |n: u32, _| (u64::from(n.min(8)) * 10_000_000, Some(Limit::Buffer));
+    assert_eq!(run(4, 16, shared), [4, 8, 16, 8]);
+    assert_eq!(run(2, 16, shared), [2, 4, 8, 16, 8]);
+}
+
+#[test]
+fn a_slow_end_is_not_widened_for() {
+    for limit in [Limit::Receiver, Limit::Source] {
+        let slow = |n, _| (u64::from(n) * 10_000_000, Some(limit));
+        assert_eq!(run(4, 16, slow), [4], "{limit:?}");
+    }
+    // One that was slow at first only, as while a file is fetched from tape.
+    let late = |n, at| match at {
+        0..8 => (0, None),
+        8..16 => (1000, Some(Limit::Source)),
+        _ => (u64::from(n) * 10_000_000, Some(Limit::Path)),
+    };
+    assert_eq!(run(4, 16, late), [4, 8, 16]);
+}
+
+#[test]
+fn periods_in_slow_start_do_not_count() {
+    let mut seen = 0;
+    let mut widening = Widening::new(4, 16);
+    while !widening.is_final() {
+        // The first period behind each change brings nothing.
+        let warm = std::mem::replace(&mut seen, widening.active()) != widening.active();
+        let bytes = if warm { 0 } else { u64::from(seen) * 1_000_000 };
+        let took = Duration::from_secs(1);
+        let limit = None;
+        widening.handle(&Period { took, bytes, limit });
+    }
+    assert_eq!(widening.active(), 16);
+}
+
+#[test]
+fn a_period_has_ten_round_trips_within_bounds() {
+    for (ms, seconds) in [(0, 1), (90, 1), (300, 3), (60_000, 10)] {
+        let period = Widening::period(Some(Duration::from_millis(ms)));
+        assert_eq!(period, Duration::from_secs(seconds));
+    }
+    assert_eq!(Widening::period(None), PERIOD);
+}
