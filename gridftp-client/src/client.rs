@@ -10,6 +10,7 @@ use ftp_proto::client::{ClientSession, FailureKind, Security};
 use ftp_proto::security::Level;
 use ftp_wire::command::{Command, Mode, SiteCommand};
 use ftp_wire::facts::{Entry, EntryKind, FactSet, TimeVal};
+use ftp_wire::opts::Parallelism;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
@@ -68,7 +69,7 @@ pub(crate) struct ChannelState {
     /// Transmission mode in force.
     pub(crate) mode: Mode,
     /// Parallelism it was told.
-    pub(crate) parallelism: Option<u32>,
+    pub(crate) parallelism: Option<Parallelism>,
     /// Where its stripes that send listened when they were last asked for; at most one where it has
     /// none.
     pub(crate) senders: Option<Vec<SocketAddr>>,

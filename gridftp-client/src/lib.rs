@@ -65,8 +65,12 @@
 //!
 //! - There are at most 16 streams of a file, 16 files in MODE E (8 of four streams) and 32 in MODE S,
 //!   and 32 connections.
-//! - Streams change from file to file, not within one: a copy of a single file takes those that
-//!   served best before, or four.
+//! - Streams change from file to file. A large file that is alone begins with those that served best
+//!   before, or four, and its sender adds connections while it runs: where this end sends, or a
+//!   server of ours. 16 are open from the start; twice as many carry data as long as that has a rate
+//!   of 5 % more in periods of a second, or ten round trips, and those that are not needed end early.
+//!   It is not so for a polite copy and under a rate limit. Between two servers nobody tells the
+//!   number, so that none is kept.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
 //!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more

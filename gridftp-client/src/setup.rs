@@ -83,7 +83,7 @@ impl Client {
         }
         self.send_mode(Mode::Extended, &mut ahead);
         self.tune(BufferSide::Send).await?;
-        self.send_streams(width.streams, &mut ahead);
+        self.send_streams(width, &mut ahead);
         self.state.sending = None;
         if width.is_striped() {
             self.send_layout(layout, &mut ahead);
@@ -95,20 +95,21 @@ impl Client {
         let peers = Box::pin(self.senders()).await?;
         let at = self.listen(peers).await?;
         ahead.must(self.control.send(active(at)));
-        self.state.ready = Some(Ready::Pull(Width::of_streams(width.streams)));
+        self.state.ready = Some(Ready::Pull(width.to_one()));
         Ok(ahead)
     }
 
     /// Tells the server over how many connections to send.
-    pub(crate) fn send_streams(&mut self, streams: u32, ahead: &mut Ahead) {
-        if self.state.parallelism.unwrap_or(1) != streams {
+    pub(crate) fn send_streams(&mut self, width: Width, ahead: &mut Ahead) {
+        let parallelism = width.parallelism();
+        if self.state.parallelism.unwrap_or_default() != parallelism {
             let opts = Opts::Retr {
-                parallelism: Some(streams),
+                parallelism: Some(parallelism),
                 stripe_block: None,
                 markers: None,
             };
             ahead.must(self.control.send(Command::Opts(opts)));
-            self.state.parallelism = Some(streams);
+            self.state.parallelism = Some(parallelism);
         }
     }
 
@@ -146,7 +147,7 @@ impl Client {
             None => stripes.unwrap_or_default(),
         };
         let width = match to.len() {
-            1 => Width::of_streams(width.streams),
+            1 => width.to_one(),
             _ => width,
         };
         self.channel.get().connect_to(self.stack.clone(), to);

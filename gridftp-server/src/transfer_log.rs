@@ -81,7 +81,7 @@ impl<'a> Unfinished<'a> {
             path: &self.path,
             bytes,
             took: self.start.elapsed(),
-            streams: self.watch.connections(),
+            streams: self.watch.carrying(),
             peer: self.peer,
             task: self.task,
             result,

@@ -46,6 +46,7 @@ mod tagged;
 mod third;
 mod uploads;
 mod verified;
+mod widening;
 mod xattrs;
 
 use std::process::Command;

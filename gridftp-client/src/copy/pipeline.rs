@@ -110,8 +110,7 @@ impl<'a> Pipeline<'a> {
             Depth::Window => COMMANDS,
         };
         let tuned = self.shared.is_tuned(first.item(), self.path);
-        let streams = self.width.filter(|_| tuned).map(|width| width.streams);
-        let _channel = self.shared.tuning.channel(streams);
+        let _channel = self.shared.tuning.channel(self.width.filter(|_| tuned));
         let permits = Semaphore::new(ahead);
         let (asked, mut waiting) = mpsc::unbounded_channel::<Step<'_, R::Asked>>();
         let (passed, confirming) = mpsc::channel(self.backlog);

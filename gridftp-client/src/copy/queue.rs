@@ -168,6 +168,12 @@ impl Queue {
         self.state().waiting() >= CROWD
     }
 
+    /// Says whether one file is queued or under way, and no directory waits.
+    pub(crate) fn has_one_file(&self) -> bool {
+        let state = self.state();
+        state.open.saturating_sub(state.finding) == 1 && state.first.is_empty()
+    }
+
     /// Says whether a file waits.
     pub(crate) fn has_files(&self) -> bool {
         !self.state().files.is_empty()
@@ -372,6 +378,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_file_is_alone_until_another_is_found() {
+        let queue = Queue::default();
+        let producer = queue.producer();
+        queue.push(file("a"));
+        let taken = queue.next(|_| true).await.unwrap();
+        assert!(queue.has_one_file(), "the producer is no file");
+        queue.push(file("b"));
+        assert!(!queue.has_one_file());
+        let other = queue.next(|_| true).await.unwrap();
+        assert!(!queue.has_one_file(), "both are under way");
+        taken.done(|_| ());
+        assert!(queue.has_one_file());
+        drop((other, producer));
+    }
+
+    #[tokio::test]
     async fn ends_when_all_is_done_and_no_producer_is_left() {
         let queue = Queue::default();
         let producer = queue.producer();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::job::{FileJob, Item};
 use super::state::CopyState;
+use super::tuning::MOST_STREAMS;
 use crate::stripes::{PathFacts, Width};
 
 /// Files at least this large are worth several streams and stripes, in bytes.
@@ -32,7 +33,24 @@ impl CopyState {
             None if helps && is_large => self.tuning.streams(),
             None => 1,
         };
-        Width { streams, stripes }
+        Width {
+            stripes,
+            ..Width::of_streams(streams)
+        }
+    }
+
+    /// The data connections for an item that begins on a channel of its own: a large file that is
+    /// alone may take more while it runs. Where files wait, others at once do that, and a channel
+    /// of such a file serves no other: see [`fits`](Self::fits).
+    pub(crate) fn widest(&self, item: &Item, path: PathFacts) -> Width {
+        let width = self.width(item, path);
+        let is_free = !self.options.polite && self.options.connect.rate_limit.is_none();
+        let is_alone = self.queue.has_one_file();
+        let most = match self.is_tuned(item, path) && path.widens && is_free && is_alone {
+            true => MOST_STREAMS.max(width.streams),
+            false => width.most,
+        };
+        Width { most, ..width }
     }
 
     /// Says whether the streams of an item are chosen by their rate.
@@ -54,4 +72,58 @@ impl CopyState {
 /// Says whether a file is worth several streams and stripes.
 fn is_large(job: &FileJob) -> bool {
     job.facts.size >= Some(WORTH_STREAMS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::RateLimit;
+
+    const FAR: PathFacts = PathFacts {
+        round_trip: Duration::from_millis(50),
+        may_stripe: true,
+        nodes: false,
+        parts: false,
+        widens: true,
+    };
+
+    fn file(size: u64) -> Item {
+        let mut job = FileJob::new(b"/a".to_vec(), b"/b".to_vec());
+        job.facts.size = Some(size);
+        Item::File(Box::new(job))
+    }
+
+    #[tokio::test]
+    async fn a_large_file_that_is_alone_may_take_more_connections() {
+        let mut shared = CopyState::plain();
+        shared.queue.push(file(1 << 30));
+        let taken = shared.queue.next(|_| true).await.unwrap();
+        let most = |shared: &CopyState, path| shared.widest(taken.item(), path).parallelism();
+        let wide = most(&shared, FAR);
+        assert_eq!((wide.start, wide.most), (4, 16));
+        let near = PathFacts {
+            round_trip: Duration::ZERO,
+            ..FAR
+        };
+        assert_eq!(most(&shared, near).most, 1);
+        let old = PathFacts {
+            widens: false,
+            ..FAR
+        };
+        assert_eq!(most(&shared, old).most, 4);
+        shared.options.polite = true;
+        assert_eq!(most(&shared, FAR).most, 4);
+        shared.options.polite = false;
+        shared.options.connect.rate_limit = Some(RateLimit::new(Some(1 << 20)));
+        assert_eq!(most(&shared, FAR).most, 4);
+        shared.options.connect.rate_limit = None;
+        shared.options.parallel = Some(3);
+        assert_eq!(most(&shared, FAR).most, 3);
+        shared.options.parallel = None;
+        // Its channel is for no other file.
+        let width = shared.widest(taken.item(), FAR);
+        assert!(!shared.fits(&file(1 << 30), width, FAR));
+        shared.queue.push(file(1));
+        assert_eq!(most(&shared, FAR).most, 4, "another waits");
+    }
 }

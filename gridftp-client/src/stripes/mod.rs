@@ -8,7 +8,7 @@ use std::time::Duration;
 use byte_ranges::Layout;
 use ftp_wire::command::{Command, Family};
 use ftp_wire::marker::Perf;
-use ftp_wire::opts::Opts;
+use ftp_wire::opts::{Opts, Parallelism};
 use gridftp_data::{Network, Peers};
 
 use crate::client::Client;
@@ -24,8 +24,10 @@ const MARKERS: u32 = 5;
 /// The data connections of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
-    /// Connections to each address.
+    /// Connections to each address that carry data from the start.
     pub(crate) streams: u32,
+    /// Connections that may carry data of a file later, where there is one address.
+    pub(crate) most: u32,
     /// Most addresses.
     pub(crate) stripes: NonZero<u32>,
 }
@@ -33,8 +35,32 @@ pub(crate) struct Width {
 impl Width {
     /// Connections to a single address.
     pub(crate) const fn of_streams(streams: u32) -> Self {
-        let stripes = NonZero::<u32>::MIN;
-        Self { streams, stripes }
+        Self {
+            streams,
+            most: streams,
+            stripes: NonZero::<u32>::MIN,
+        }
+    }
+
+    /// The same connections to a single address.
+    pub(crate) const fn to_one(self) -> Self {
+        Self {
+            stripes: NonZero::<u32>::MIN,
+            ..self
+        }
+    }
+
+    /// The numbers of connections to each address.
+    pub(crate) const fn parallelism(self) -> Parallelism {
+        Parallelism {
+            start: self.streams,
+            most: self.most,
+        }
+    }
+
+    /// Whether connections may be added within a file.
+    pub(crate) const fn widens(self) -> bool {
+        self.most > self.streams
     }
 
     /// Says whether there may be several addresses.
@@ -54,6 +80,9 @@ pub(crate) struct PathFacts {
     /// Whether the stripes of the source send a part of a file as well as the whole: those of
     /// Globus servers leave bytes out after `REST`, and send others than `ERET` asks for.
     pub(crate) parts: bool,
+    /// Whether the sender adds connections within a file. A Globus server takes the starting number
+    /// alone, so it is told no other.
+    pub(crate) widens: bool,
 }
 
 /// The bytes of each stripe of a file, as servers tell them.
@@ -148,6 +177,7 @@ impl Client {
             round_trip: self.round_trip(),
             // Our own server, which alone has this, knows the ranges of each stripe.
             parts: self.abilities.held,
+            widens: self.abilities.held && !self.abilities.nodes,
             may_stripe: self.may_stripe(self.state.senders.as_deref()),
             nodes: self.abilities.nodes,
         }
@@ -157,6 +187,7 @@ impl Client {
     pub(crate) fn path_facts_to(&self) -> PathFacts {
         PathFacts {
             parts: true,
+            widens: !self.abilities.nodes,
             may_stripe: self.may_stripe(self.state.receivers.as_deref()),
             ..self.path_facts()
         }

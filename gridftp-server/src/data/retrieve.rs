@@ -5,6 +5,7 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use ftp_proto::types::ListForm;
 use ftp_wire::command::Type;
+use ftp_wire::opts::Parallelism;
 use ftp_wire::receipt::Extent;
 use gridftp_data::{Chunks, Earlier, SendPlan};
 use gridftp_dsi::{Dsi, DsiPath, Source, Version};
@@ -13,8 +14,8 @@ use super::{Buffers, Mover};
 use crate::error::Error;
 use crate::listing::Lister;
 
-/// Smallest file, in bytes, of which the values are kept when a transfer breaks off: a smaller one is
-/// read again.
+/// Smallest file, in bytes, that may take more connections while it is sent, and of which the values
+/// are kept when the transfer breaks off: a smaller one is read again.
 const WORTH: u64 = 64 << 20;
 
 /// Time between two notes of the values of a file that is sent.
@@ -71,7 +72,16 @@ impl<D: Dsi> Mover<'_, D> {
                 None
             }
         };
-        let plan = self.plan(self.context.channel.ty, ranges);
+        let channel = self.context.channel;
+        let parallelism = Parallelism {
+            start: channel.parallelism,
+            // A smaller file is over before more connections could help it.
+            most: match ranges.total() {
+                WORTH.. => channel.most_parallelism,
+                _ => channel.parallelism,
+            },
+        };
+        let plan = self.plan(channel.ty, ranges).parallelism(parallelism);
         let plan = plan.base(base).stripe(self.stripe);
         let (watch, sent) = (self.context.watch, &self.context.shared.sent);
         let sending = self.side.channel.send(&source, &plan, watch);

@@ -151,7 +151,7 @@ async fn transfer(
     depth: Depth,
 ) -> Result<(), Stop> {
     let mode = shared.mode(client);
-    let width = shared.width(first.item(), client.path_facts());
+    let width = shared.widest(first.item(), client.path_facts());
     let most = shared.tuning.most_files(shared.connections());
     let window = Window::of_files(most, shared.tuning.under_way.clone());
     let mut pipeline = Pipeline {
@@ -181,6 +181,7 @@ async fn transfer(
     pipeline.path = client.path_facts();
     pipeline.width = Some(Width {
         streams: width.streams,
+        most: width.most,
         ..shared.width(first.item(), pipeline.path)
     });
     let stripes = client.state.sending;

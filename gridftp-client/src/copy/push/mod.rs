@@ -183,7 +183,7 @@ async fn extended(
         make_dir((&client.control, &client.abilities), shared, first, dirs).await;
         return Ok(());
     }
-    let width = shared.width(first.item(), client.path_facts_to());
+    let width = shared.widest(first.item(), client.path_facts_to());
     if !client.channel.get().is_cached() && client.guard.is_spent() {
         return Err(Stop::Replace);
     }
@@ -193,6 +193,7 @@ async fn extended(
     // It may have none after all.
     let width = Width {
         streams: width.streams,
+        most: width.most,
         ..shared.width(first.item(), client.path_facts_to())
     };
     // A receipt is of all bytes, and a stripe has only its own.
@@ -202,7 +203,7 @@ async fn extended(
         let opened = client
             .channel
             .get()
-            .open(Mode::Extended, width.streams)
+            .open(Mode::Extended, width.parallelism())
             .await;
         if let Err(cause) = opened {
             shared.fail(first, &client.data_error("data channel", cause));

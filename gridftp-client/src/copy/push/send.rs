@@ -34,7 +34,7 @@ impl Push<'_> {
         mut asked: Asked,
     ) -> Result<Option<Asked>, Stop> {
         let shared = self.asker.shared;
-        let open = channel.open(self.asker.mode, self.width.streams);
+        let open = channel.open(self.asker.mode, self.width.parallelism());
         let Err(failure) = asked.transfer.begin_with(self.reply_within, open).await else {
             return Ok(Some(asked));
         };
@@ -62,7 +62,7 @@ impl Push<'_> {
         } = self.asker;
         let size = asked.ranges.total();
         let plan = SendPlan::new(mode, Type::Image, asked.ranges.clone())
-            .parallelism(self.width.streams)
+            .parallelism(self.width.parallelism())
             .receivers(Some(self.width.stripes))
             .base(asked.base)
             .tag(asked.tag);

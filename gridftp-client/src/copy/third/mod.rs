@@ -138,7 +138,7 @@ pub(crate) async fn run(
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
         let path = path_facts(source, destination, both);
-        let width = shared.width(first.item(), path);
+        let width = shared.widest(first.item(), path);
         let layout = shared.options.stripe_layout;
         let (port, width) = match set_up(source, destination, mode, width, layout).await {
             Ok(set_up) => set_up,
@@ -193,6 +193,7 @@ fn path_facts(source: &Client, destination: &Client, both: bool) -> PathFacts {
     PathFacts {
         round_trip: source.round_trip().max(destination.round_trip()),
         parts: source.abilities.held,
+        widens: source.abilities.held && both,
         nodes: source.abilities.nodes || destination.abilities.nodes,
         may_stripe: both && source.abilities.stripes && destination.path_facts_to().may_stripe,
     }
@@ -223,7 +224,7 @@ async fn set_up(
     destination.ask_for_markers();
     source.tune(BufferSide::Send).await?;
     if mode == Mode::Extended {
-        source.send_streams(width.streams, &mut ahead);
+        source.send_streams(width, &mut ahead);
     }
     let mut at = None;
     if width.is_striped() {
@@ -260,7 +261,7 @@ async fn set_up(
         }
     };
     source.ask(active(at)).await?;
-    Ok((at, Width::of_streams(width.streams)))
+    Ok((at, width.to_one()))
 }
 
 /// The two conversations of one set-up.

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use gridftp_data::Limit;
+
 use super::bounds::{Bounds, Knob, Setting};
 
 /// Part of the rate by which one more connection has to pay.
@@ -26,19 +28,6 @@ const PATIENCE: u32 = 15;
 const SAME: std::ops::RangeInclusive<f64> = 0.7..=1.4;
 /// Measurements of a settled setting before it may be searched for anew, at first and at most.
 const SETTLED: (u32, u32) = (4, 256);
-
-/// The limit of a sender, by the times of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// The receiver has no room.
-    Receiver,
-    /// The socket buffer of the sender has no room.
-    Buffer,
-    /// The connections have nothing to send.
-    Source,
-    /// The congestion window.
-    Path,
-}
 
 /// The measurements of the sender in a period.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +85,7 @@ impl Search {
     fn is_gated(&self, period: &Period) -> bool {
         let limit = period.sender.and_then(|sender| sender.limit);
         match (self.knob, self.up, limit) {
-            (Knob::Streams, true, Some(Limit::Receiver | Limit::Source)) => true,
+            (Knob::Streams, true, Some(limit)) if limit.is_at_an_end() => true,
             (Knob::Files, true, Some(Limit::Receiver)) => true,
             (Knob::Streams, ..) => !period.has_streams,
             // Connections for small files wait most of the time, and cost little.

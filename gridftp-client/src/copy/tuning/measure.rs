@@ -3,17 +3,15 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gridftp_data::{Stage, Watch};
+use gridftp_data::{Limit, Stage, Watch};
 use xio_core::PathStats;
 
-use super::climb::{Limit, Sender};
+use super::climb::Sender;
 use super::distance::{Distances, RoundTrip};
 use crate::explain::Way;
 
 /// Transfers of one period that are measured.
 const MOST: usize = 1024;
-/// Part of the time that names the limit of a sender.
-const MAINLY: f64 = 0.5;
 
 /// A transfer, with its measurements of the periods before.
 #[derive(Debug)]
@@ -29,6 +27,8 @@ struct Measured {
 pub(super) struct Path {
     pub(super) sender: Option<Sender>,
     pub(super) round_trips: Vec<RoundTrip>,
+    /// Connections of the one transfer that moves data; `None` of several and of none.
+    pub(super) carrying: Option<u32>,
 }
 
 /// Transfers that are measured.
@@ -89,43 +89,33 @@ impl Meter {
     /// The measurements since the last call.
     pub(super) fn take(&mut self, took: Duration) -> Path {
         let (mut all, mut connections) = (self.ended.take(), 0);
+        let mut carrying = Vec::new();
         for transfer in &mut self.transfers {
             let Some(watch) = transfer.watch.upgrade() else {
                 continue;
             };
             if let Stage::Moving { connections: n, .. } = watch.stage() {
                 connections += if transfer.way == Way::Upload { n } else { 0 };
+                carrying.push(n);
             }
             transfer.take(&watch, &mut all, &mut self.distances);
         }
         self.transfers.retain(|it| it.watch.strong_count() > 0);
         Path {
-            sender: all.map(|all| sender(all, took.as_secs_f64() * f64::from(connections))),
+            sender: all.map(|all| sender(&all, took.saturating_mul(connections))),
             round_trips: self.distances.take(),
+            carrying: <[u32; 1]>::try_from(carrying).ok().map(|[only]| only),
         }
     }
 }
 
-/// The limit and the loss of senders whose connections had so many seconds together.
+/// The limit and the loss of senders whose connections had so much time together.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn sender(path: PathStats, seconds: f64) -> Sender {
+fn sender(path: &PathStats, time: Duration) -> Sender {
     let sent = path.sent.unwrap_or(0) as f64;
     let loss = path.retransmitted.unwrap_or(0) as f64 / sent.max(1.0);
-    let time = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-    let busy = time(path.busy);
-    let limit = if path.busy.is_none() || sent == 0.0 || seconds <= 0.0 {
-        None
-    } else if busy < MAINLY * seconds {
-        Some(Limit::Source)
-    } else if time(path.receiver_full) > MAINLY * busy {
-        Some(Limit::Receiver)
-    } else if time(path.buffer_full) > MAINLY * busy {
-        Some(Limit::Buffer)
-    } else {
-        Some(Limit::Path)
-    };
     Sender {
-        limit,
+        limit: Limit::of(path, time),
         loss: loss.min(1.0),
     }
 }
@@ -134,28 +124,13 @@ fn sender(path: PathStats, seconds: f64) -> Sender {
 mod tests {
     use super::*;
 
-    fn stats(busy: u64, receiver: u64, buffer: u64) -> PathStats {
-        let mut path = PathStats::new();
-        let time = |ms| Some(Duration::from_millis(ms));
-        (path.busy, path.receiver_full, path.buffer_full) =
-            (time(busy), time(receiver), time(buffer));
-        (path.sent, path.retransmitted) = (Some(1000), Some(10));
-        path
-    }
-
     #[test]
-    fn the_times_of_the_sender_name_its_limit() {
-        for (times, limit) in [
-            ((2000, 1500, 100), Limit::Receiver),
-            ((2000, 100, 1500), Limit::Buffer),
-            ((2000, 100, 100), Limit::Path),
-            ((500, 400, 0), Limit::Source),
-        ] {
-            let sender = sender(stats(times.0, times.1, times.2), 2.0);
-            assert_eq!(sender.limit, Some(limit), "{times:?}");
-            assert!((sender.loss - 0.01).abs() < 1e-9);
-        }
-        assert_eq!(sender(PathStats::new(), 2.0).limit, None);
+    fn loss_is_a_part_of_the_sent_segments() {
+        let mut path = PathStats::new();
+        (path.sent, path.retransmitted) = (Some(1000), Some(10));
+        let sender = sender(&path, Duration::from_secs(2));
+        assert!((sender.loss - 0.01).abs() < 1e-9);
+        assert_eq!(sender.limit, None);
     }
 
     #[test]

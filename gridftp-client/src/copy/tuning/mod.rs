@@ -11,6 +11,7 @@ mod measure;
 mod memory;
 mod polite;
 mod run;
+mod widened;
 mod worker;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,17 +26,19 @@ use self::climb::{Climber, Period};
 use self::distance::RoundTrip;
 use self::measure::Meter;
 use self::polite::Polite;
+use self::widened::Widened;
 pub(super) use self::worker::Worker;
 use super::lock;
 use super::queue::Queue;
 use super::window::Bound;
 use crate::explain::Way;
 use crate::options::{CopyOptions, RateLimit};
+use crate::stripes::Width;
 
 /// Streams of a large file on a long path of which nothing is known.
 const STREAMS: u32 = 4;
 /// Streams of a file at most.
-const MOST_STREAMS: u32 = 16;
+pub(super) const MOST_STREAMS: u32 = 16;
 /// Files at once at most in MODE E, and in MODE S; servers count the sessions of an address.
 const MOST_FILES: (u32, u32) = (16, 32);
 /// Data connections of all files at most.
@@ -69,8 +72,8 @@ pub(crate) struct Tuning {
 #[derive(Debug, Default)]
 struct State {
     run: Option<Run>,
-    /// The streams of each channel with transfers; `None` where they are no choice.
-    channels: Vec<Option<u32>>,
+    /// The connections of each channel with transfers; `None` where they are no choice.
+    channels: Vec<Option<Width>>,
     /// Whether a channel came or went in this period.
     is_stirred: bool,
     /// Workers with a session, and those on the way to one.
@@ -107,6 +110,8 @@ impl Moved {
 #[derive(Debug)]
 struct Run {
     climber: Climber,
+    /// The connections of a file that was widened alone.
+    widened: Option<Widened>,
     polite: Option<Polite>,
     meter: Meter,
     bounds: Bounds,
@@ -122,7 +127,7 @@ struct Run {
 #[derive(Debug)]
 pub(crate) struct Channel<'a> {
     tuning: &'a Tuning,
-    streams: Option<u32>,
+    width: Option<Width>,
 }
 
 impl Tuning {
@@ -154,14 +159,14 @@ impl Tuning {
         most.map_or(rules, |most| most.max(rules))
     }
 
-    /// Counts a channel in until the result is dropped; `streams` where they are a choice.
-    pub(crate) fn channel(&self, streams: Option<u32>) -> Channel<'_> {
+    /// Counts a channel in until the result is dropped; `width` where its streams are a choice.
+    pub(crate) fn channel(&self, width: Option<Width>) -> Channel<'_> {
         let mut state = self.state();
-        state.channels.push(streams);
+        state.channels.push(width);
         state.is_stirred = true;
         Channel {
             tuning: self,
-            streams,
+            width,
         }
     }
 
@@ -223,14 +228,14 @@ impl State {
 
     /// The setting in force; no number of files where channels came or went.
     fn in_force(&self) -> Setting {
-        let mut streams = self.channels.iter().flatten();
-        let first = streams.next().copied().unwrap_or(1);
+        let mut streams = self.channels.iter().flatten().map(|width| width.streams);
+        let first = streams.next().unwrap_or(1);
         let files = match self.is_stirred {
             true => 0,
             false => self.channels(),
         };
         Setting {
-            streams: if streams.all(|other| *other == first) {
+            streams: if streams.all(|other| other == first) {
                 first
             } else {
                 0
@@ -270,7 +275,12 @@ impl State {
         }
         // The last files: connections without one wait for those of others.
         let is_end = !waits && channels != 1;
-        if run.climbs && !is_end {
+        // Its sender finds the number of its connections, and meanwhile nothing compares.
+        let is_widened = matches!(*self.channels, [Some(width)] if width.widens());
+        if let (true, Some(streams)) = (is_widened, path.carrying) {
+            Widened::note(&mut run.widened, streams, took, moved);
+        }
+        if run.climbs && !is_end && !is_widened {
             let refused = run.climber.handle(&Period {
                 took,
                 bytes: moved.cost(),
@@ -343,7 +353,7 @@ impl Run {
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
         let mut state = self.tuning.state();
-        let at = state.channels.iter().position(|one| *one == self.streams);
+        let at = state.channels.iter().position(|one| *one == self.width);
         if let Some(at) = at {
             state.channels.swap_remove(at);
         }

@@ -86,6 +86,7 @@ impl CopyState {
         let first = Setting { streams, files: 1 };
         self.tuning.state().run = Some(Run {
             climber: Climber::new(first, bounds),
+            widened: None,
             polite: self.options.polite.then(|| Polite::new(bounds)),
             meter: Meter::new(route.is_between),
             bounds,
@@ -147,27 +148,38 @@ impl CopyState {
         {
             limit.yield_to(None);
         }
-        let Some(best) = run.climber.best() else {
+        let Some((best, rate, has_streams)) = run.best() else {
             return;
         };
-        let Setting { streams, files } = best.setting;
-        let has_streams = run.climber.has_streams();
+        let Setting { streams, files } = best;
         let tuned = Tuned {
             streams: has_streams.then_some(streams),
             files,
-            rate: best.rate,
+            rate,
         };
         *lock(&self.totals.tuned) = Some(tuned);
         // A bound on the rate, or a path left to others, hides what others would be served by.
         let is_bounded = self.options.polite || self.options.connect.rate_limit.is_some();
         if let Some(path) = self.memory().filter(|_| !is_bounded) {
-            memory::keep(
-                path,
-                &self.ends(route, has_streams),
-                best.setting,
-                best.rate,
-            )
-            .await;
+            memory::keep(path, &self.ends(route, has_streams), best, rate).await;
+        }
+    }
+}
+
+impl Run {
+    /// The setting that served best, its rate, and whether its files had streams to choose.
+    fn best(&self) -> Option<(Setting, u64, bool)> {
+        match (self.climber.best(), self.widened) {
+            // Several files were compared.
+            (Some(best), _) => Some((best.setting, best.rate, self.climber.has_streams())),
+            (None, Some(widened)) => {
+                let setting = Setting {
+                    streams: widened.streams,
+                    files: 1,
+                };
+                Some((setting, widened.rate(), true))
+            }
+            (None, None) => None,
         }
     }
 }

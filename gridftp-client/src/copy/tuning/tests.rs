@@ -12,6 +12,10 @@ const FAR: Route = Route {
     files: 4,
 };
 
+fn width(streams: u32) -> Option<Width> {
+    Some(Width::of_streams(streams))
+}
+
 fn wait_in(shared: &CopyState) {
     let job = FileJob::new(b"/a".to_vec(), b"/b".to_vec());
     shared.queue.push(Item::File(Box::new(job)));
@@ -21,14 +25,14 @@ fn wait_in(shared: &CopyState) {
 /// so many bytes a second, up to its capacity.
 async fn run(shared: &CopyState, periods: u32, [stream, file, capacity]: [u64; 3]) {
     let tuning = &shared.tuning;
-    let mut channels = vec![(tuning.channel(Some(tuning.streams())), tuning.streams())];
+    let mut channels = vec![(tuning.channel(width(tuning.streams())), tuning.streams())];
     for _ in 0..periods {
         tokio::time::sleep(PERIOD.0).await;
         let files = tuning.files().unwrap_or(1) as usize;
         channels.truncate(files);
         channels.retain(|(_, streams)| *streams == tuning.streams());
         while channels.len() < files {
-            channels.push((tuning.channel(Some(tuning.streams())), tuning.streams()));
+            channels.push((tuning.channel(width(tuning.streams())), tuning.streams()));
         }
         let rate = |streams: u32| file.min(stream * u64::from(streams));
         let all: u64 = channels.iter().map(|(_, streams)| rate(*streams)).sum();
@@ -223,7 +227,7 @@ async fn a_yield_leaves_the_files_to_the_rules_again() {
         streams: 1,
         files: 4,
     };
-    let channels = [(); 4].map(|()| shared.tuning.channel(Some(STREAMS)));
+    let channels = [(); 4].map(|()| shared.tuning.channel(width(STREAMS)));
     let after = |round_trip: Duration, periods| {
         let mut state = shared.tuning.state();
         let polite = state.run.as_mut().unwrap().polite.as_mut().unwrap();

@@ -157,8 +157,8 @@ async fn stripes_connect_to_one_port() {
     (client.abilities.extended, client.abilities.stripes) = (true, true);
     let using = async {
         let width = Width {
-            streams: 4,
             stripes: NonZero::new(2).unwrap(),
+            ..Width::of_streams(4)
         };
         let layout = Some(Layout::Partitioned);
         let ahead = client.set_up_pull(width, layout).await.unwrap();
