@@ -32,6 +32,13 @@ pub struct PathStats {
     pub receiver_full: Option<Duration>,
     /// Part of [`busy`](Self::busy) in which the sender's socket buffer had no room for more.
     pub buffer_full: Option<Duration>,
+    /// Data packets received.
+    pub received: Option<u64>,
+    /// Those of them that arrived before an earlier one, which was lost or late.
+    pub out_of_order: Option<u64>,
+    /// Whether the path loses packets by itself: a sender whose congestion control could not be
+    /// changed for that, or a receiver, has seen it.
+    pub is_lossy: bool,
 }
 
 impl PathStats {
@@ -47,6 +54,9 @@ impl PathStats {
             busy: None,
             receiver_full: None,
             buffer_full: None,
+            received: None,
+            out_of_order: None,
+            is_lossy: false,
         }
     }
 
@@ -68,6 +78,9 @@ impl PathStats {
             busy: sum(self.busy, other.busy),
             receiver_full: sum(self.receiver_full, other.receiver_full),
             buffer_full: sum(self.buffer_full, other.buffer_full),
+            received: sum(self.received, other.received),
+            out_of_order: sum(self.out_of_order, other.out_of_order),
+            is_lossy: self.is_lossy || other.is_lossy,
         }
     }
 
@@ -87,6 +100,8 @@ impl PathStats {
             busy: time(self.busy, earlier.busy),
             receiver_full: time(self.receiver_full, earlier.receiver_full),
             buffer_full: time(self.buffer_full, earlier.buffer_full),
+            received: count(self.received, earlier.received),
+            out_of_order: count(self.out_of_order, earlier.out_of_order),
             ..self
         }
     }
@@ -203,6 +218,12 @@ mod tests {
         assert_eq!(one.and(other), path(13, 10, 50));
         assert_eq!(other.since(one), path(7, 2, 20));
         assert_eq!(one.and(PathStats::new()), one);
+        let mut lossy = PathStats::new();
+        (lossy.received, lossy.out_of_order) = (Some(9), Some(4));
+        lossy.is_lossy = true;
+        // A lossy path stays one.
+        assert!(one.and(lossy).is_lossy && lossy.since(lossy).is_lossy);
+        assert_eq!(lossy.since(lossy).out_of_order, Some(0));
     }
 
     #[test]

@@ -77,9 +77,11 @@ impl Conn {
         }
     }
 
-    /// Tells the watch the round trip of a running receive.
+    /// Tells the watch the path of a running receive.
     pub(crate) fn tell_received(&mut self, watch: &Watch) {
-        self.look(watch);
+        if let Some(path) = self.look(watch) {
+            watch.add_arrival(path);
+        }
     }
 
     /// The measurements of the path since the last call, where a layer makes them.

@@ -64,6 +64,8 @@ pub struct Watch {
     measures: AtomicBool,
     times: Mutex<Times>,
     path: Mutex<Option<PathStats>>,
+    /// The path of received data, likewise.
+    arrival: Mutex<Option<PathStats>>,
     /// The last round trip of each peer that was not taken.
     round_trips: Mutex<Vec<(Option<IpAddr>, Duration)>>,
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
@@ -96,6 +98,7 @@ impl Watch {
             measures: AtomicBool::new(false),
             times: Mutex::default(),
             path: Mutex::default(),
+            arrival: Mutex::default(),
             round_trips: Mutex::default(),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
@@ -178,6 +181,13 @@ impl Watch {
         *self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The kernel's measurements of the path during a transfer that this end receives: the sums of
+    /// its connections, and the last round trip; as [`path`](Self::path), but without those of the
+    /// end.
+    pub fn arrival(&self) -> Option<PathStats> {
+        *self.arrival.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The time in which data moved, and the part of it in which this end's storage worked, averaged
     /// over the connections; zero before the end of the data, and without
     /// [`measure`](Self::measure).
@@ -217,15 +227,14 @@ impl Watch {
         }
     }
 
-    /// Adds measurements that were not told before; their round trip is the last.
+    /// Adds measurements of sent data that were not told before; their round trip is the last.
     pub(crate) fn add_path(&self, more: PathStats) {
-        let mut path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = path.map_or(more, |path| path.and(more));
-        if more.round_trip.is_some() {
-            all.round_trip = more.round_trip;
-            all.round_trip_variation = more.round_trip_variation;
-        }
-        *path = Some(all);
+        add(&self.path, more);
+    }
+
+    /// As [`add_path`](Self::add_path), of received data.
+    pub(crate) fn add_arrival(&self, more: PathStats) {
+        add(&self.arrival, more);
     }
 
     /// Notes the end of all data, and the rest of the path of sent data.
@@ -352,6 +361,17 @@ impl Watch {
     }
 }
 
+/// Adds measurements to a sum; their round trip is the last.
+fn add(sum: &Mutex<Option<PathStats>>, more: PathStats) {
+    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = sum.map_or(more, |sum| sum.and(more));
+    if more.round_trip.is_some() {
+        all.round_trip = more.round_trip;
+        all.round_trip_variation = more.round_trip_variation;
+    }
+    *sum = Some(all);
+}
+
 /// A read or a write of the storage in progress.
 pub(crate) struct Storing<'a>(&'a Watch, Option<Instant>);
 
@@ -436,5 +456,6 @@ mod tests {
         watch.add_path(PathStats::new());
         look.sent = Some(10);
         assert_eq!(watch.path(), Some(look));
+        assert_eq!(watch.arrival(), None);
     }
 }

@@ -6,7 +6,8 @@
 //! sends files without copying them through the program, sends header and payload in one segment
 //! ([`KernelTransfer::Head`](xio_core::KernelTransfer::Head)), ends in good order on `shutdown` and
 //! resets when dropped without. Its description carries the kernel's statistics of the path, as
-//! [`PathStats`](xio_core::PathStats): round-trip time, segments sent and sent again.
+//! [`PathStats`](xio_core::PathStats): round-trip time, segments sent, sent again and received out of
+//! order, and whether the path is lossy where `lossy` was refused.
 //!
 //! # When not to use it
 //!
@@ -72,6 +73,7 @@ use std::fmt;
 use xio_core::{Driver, DynStack, Passive, Result, SocketHints, Target, Transport};
 
 pub use listener::{TcpIncoming, TcpPassive};
+pub use loss::may_change_to;
 pub use options::TcpOptions;
 pub use stream::TcpHandle;
 

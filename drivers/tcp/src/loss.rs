@@ -1,4 +1,5 @@
-//! `LossWatch`: a sender on a long path that loses packets changes its congestion control.
+//! `LossWatch`: a sender on a long path that loses packets changes its congestion control; a receiver
+//! tells of the loss.
 //!
 //! Most kernels take each lost packet for a full link, and send half as fast behind it. On a long
 //! path the rate needs minutes to recover, so that a few packets in ten thousand, lost by a bad cable
@@ -6,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use xio_core::PathStats;
 
@@ -28,74 +29,129 @@ const LOSSY: u32 = 3;
 /// Least part of the packets that is sent again in a period with loss: one in so many.
 const ONE_IN: u64 = 10_000;
 
-/// The watch over a connection on which much is sent.
+/// The watch over a connection on which much is sent, or received.
 #[derive(Debug)]
 pub(crate) struct LossWatch {
     /// The congestion control for a path that loses packets.
     congestion: String,
+    sent: Watched,
+    received: Watched,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Watched {
     /// Bytes since the last look.
-    written: usize,
+    bytes: usize,
     judge: Judge,
+}
+
+/// The state of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// The watch goes on.
+    Watched,
+    /// It has ended: the kernel measures nothing, or has changed the congestion control.
+    Settled,
+    /// It has ended: the path is lossy, and this end is the receiver, or the kernel has refused the
+    /// change.
+    Lossy,
+}
+
+/// Whether this process may give its sockets this congestion control, as the kernel says of a new
+/// one.
+#[must_use]
+pub fn may_change_to(congestion: &str) -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    socket.is_ok_and(|socket| socket.set_tcp_congestion(congestion.as_bytes()).is_ok())
 }
 
 impl LossWatch {
     pub(crate) fn new(congestion: String) -> Self {
         Self {
             congestion,
-            written: 0,
-            judge: Judge::default(),
+            sent: Watched::default(),
+            received: Watched::default(),
         }
     }
 
-    /// Counts written bytes. Returns whether the watch has ended, since the path is lossy or the kernel
-    /// measures none.
-    pub(crate) fn wrote(&mut self, socket: &TcpStream, bytes: usize) -> bool {
-        self.written = self.written.saturating_add(bytes);
-        if self.written < STEP {
-            return false;
+    /// Counts written bytes.
+    pub(crate) fn wrote(&mut self, socket: &TcpStream, bytes: usize) -> Path {
+        let path = self
+            .sent
+            .count(socket, bytes, |stats| (stats.sent, stats.retransmitted));
+        match path {
+            Path::Lossy => self.change(socket),
+            path => path,
         }
-        self.written = 0;
+    }
+
+    /// Counts bytes that were read. Behind each lost segment some arrive out of order.
+    pub(crate) fn read(&mut self, socket: &TcpStream, bytes: usize) -> Path {
+        self.received
+            .count(socket, bytes, |stats| (stats.received, stats.out_of_order))
+    }
+
+    /// A kernel that refuses this congestion control goes on as before.
+    fn change(&self, socket: &TcpStream) -> Path {
+        match SockRef::from(socket).set_tcp_congestion(self.congestion.as_bytes()) {
+            Ok(()) => Path::Settled,
+            Err(_) => Path::Lossy,
+        }
+    }
+}
+
+impl Watched {
+    /// Counts bytes, and looks at the kernel's counts of packets and of those that tell of a loss.
+    fn count(
+        &mut self,
+        socket: &TcpStream,
+        bytes: usize,
+        counts: impl Fn(&PathStats) -> (Option<u64>, Option<u64>),
+    ) -> Path {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes < STEP {
+            return Path::Watched;
+        }
+        self.bytes = 0;
         let Some(stats) = path::stats(socket) else {
-            return true;
+            return Path::Settled;
         };
-        let is_lossy = self.judge.look(Instant::now(), &stats);
-        if is_lossy {
-            self.change(socket);
-        }
-        is_lossy
-    }
-
-    /// A kernel without this congestion control goes on as before.
-    fn change(&self, socket: &TcpStream) {
-        let _ = SockRef::from(socket).set_tcp_congestion(self.congestion.as_bytes());
+        let is_lossy = self
+            .judge
+            .look(Instant::now(), stats.round_trip, counts(&stats));
+        if is_lossy { Path::Lossy } else { Path::Watched }
     }
 }
 
 /// Decides from the kernel's counts whether a path is long and loses packets.
 #[derive(Debug, Default)]
 struct Judge {
-    /// Begin of the period, and the packets that were sent and retransmitted by then.
+    /// Begin of the period, and by then the packets and those of them that tell of a loss.
     period: Option<(Instant, u64, u64)>,
     /// Consecutive periods with loss.
     lossy: u32,
 }
 
 impl Judge {
-    fn look(&mut self, now: Instant, stats: &PathStats) -> bool {
-        let (Some(round_trip), Some(sent), Some(again)) =
-            (stats.round_trip, stats.sent, stats.retransmitted)
-        else {
+    fn look(
+        &mut self,
+        now: Instant,
+        round_trip: Option<Duration>,
+        (all, lost): (Option<u64>, Option<u64>),
+    ) -> bool {
+        let (Some(round_trip), Some(all), Some(lost)) = (round_trip, all, lost) else {
             return false;
         };
         let length = PERIOD.max(round_trip * 10);
-        let (begun, sent_before, again_before) = *self.period.get_or_insert((now, sent, again));
+        let (begun, all_before, lost_before) = *self.period.get_or_insert((now, all, lost));
         let lasted = now.duration_since(begun);
         if lasted < length {
             return false;
         }
-        self.period = Some((now, sent, again));
-        let again = again.saturating_sub(again_before);
-        let has_loss = again > 0 && again * ONE_IN >= sent.saturating_sub(sent_before);
+        self.period = Some((now, all, lost));
+        let lost = lost.saturating_sub(lost_before);
+        let has_loss = lost > 0 && lost * ONE_IN >= all.saturating_sub(all_before);
         // A connection that was idle meanwhile is judged anew.
         let is_lossy = has_loss && round_trip >= LONG && lasted < length * 4;
         self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
@@ -113,13 +169,11 @@ mod tests {
         let (mut judge, begun) = (Judge::default(), Instant::now());
         again.iter().enumerate().position(|(second, again)| {
             let at = second as u64;
-            let mut stats = PathStats::new();
-            stats.round_trip = Some(round_trip);
-            stats.retransmitted = Some(*again);
-            stats.sent = Some(at * 10_000);
+            let counts = (Some(at * 10_000), Some(*again));
             let half = Duration::from_millis(500);
             let now = begun + Duration::from_secs(at);
-            judge.look(now, &stats) || judge.look(now + half, &stats)
+            let mut look = |now| judge.look(now, Some(round_trip), counts);
+            look(now) || look(now + half)
         })
     }
 
@@ -143,17 +197,15 @@ mod tests {
     fn the_time_of_an_idle_connection_does_not_count() {
         let (mut judge, begun) = (Judge::default(), Instant::now());
         for minute in 0..9 {
-            let mut stats = PathStats::new();
-            stats.round_trip = Some(Duration::from_millis(100));
-            (stats.sent, stats.retransmitted) = (Some(minute * 100), Some(minute));
-            assert!(!judge.look(begun + Duration::from_secs(minute * 60), &stats));
+            let far = Some(Duration::from_millis(100));
+            let counts = (Some(minute * 100), Some(minute));
+            assert!(!judge.look(begun + Duration::from_secs(minute * 60), far, counts));
         }
     }
 
     #[test]
     fn a_path_without_measurements_is_not_judged() {
-        let stats = PathStats::new();
-        assert!(!Judge::default().look(Instant::now(), &stats));
+        assert!(!Judge::default().look(Instant::now(), None, (None, None)));
     }
 
     #[tokio::test]
@@ -171,11 +223,15 @@ mod tests {
         let other = if before == "reno" { "cubic" } else { "reno" };
         let mut watch = LossWatch::new(other.to_owned());
         // On loopback no packet is lost.
-        assert!(!watch.wrote(&socket, STEP - 1) && !watch.wrote(&socket, STEP));
+        assert_eq!(watch.wrote(&socket, STEP - 1), Path::Watched);
+        assert_eq!(watch.wrote(&socket, STEP), Path::Watched);
+        assert_eq!(watch.read(&socket, STEP), Path::Watched);
         assert_eq!(cc(), before);
-        watch.change(&socket);
+        assert_eq!(watch.change(&socket), Path::Settled);
         assert_eq!(cc(), other);
-        LossWatch::new("no_such_name".to_owned()).change(&socket);
+        let absent = LossWatch::new("no_such_name".to_owned());
+        assert_eq!(absent.change(&socket), Path::Lossy);
         assert_eq!(cc(), other);
+        assert!(may_change_to(&before) && !may_change_to("no_such_name"));
     }
 }

@@ -1,5 +1,5 @@
-//! The kernel's measurements of a connection's path: round-trip time, segments sent and resent, and
-//! the times of a sender.
+//! The kernel's measurements of a connection's path: round-trip time, segments sent, resent and out of
+//! order, and the times of a sender.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -25,11 +25,12 @@ const SENT: usize = word(offset_of!(tcp_info, tcpi_data_segs_out));
 const BUSY: usize = word(offset_of!(tcp_info, tcpi_busy_time));
 const RECEIVER_FULL: usize = word(offset_of!(tcp_info, tcpi_rwnd_limited));
 const BUFFER_FULL: usize = word(offset_of!(tcp_info, tcpi_sndbuf_limited));
+const OUT_OF_ORDER: usize = word(offset_of!(tcp_info, tcpi_rcv_ooopack));
 
 sockopt_impl!(
-    /// The words of `TCP_INFO` up to the last that is read here, which is there since Linux 4.10;
-    /// newer kernels know more, and write as much as they are asked for. An older one would write
-    /// less, which the macro takes for a bug, and panics.
+    /// The words of `TCP_INFO` up to the times of a sender, which are there since Linux 4.10; newer
+    /// kernels know more, and write as much as they are asked for. An older one would write less,
+    /// which the macro takes for a bug, and panics.
     TcpInfo,
     GetOnly,
     libc::IPPROTO_TCP,
@@ -37,18 +38,58 @@ sockopt_impl!(
     [u32; BUFFER_FULL + 2]
 );
 
-/// Whether a kernel of this release tells the times of a sender.
-fn tells_times(release: &str) -> bool {
+sockopt_impl!(
+    /// The words of `TCP_INFO` up to the segments out of order, which are there since Linux 5.4.
+    LongTcpInfo,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    [u32; OUT_OF_ORDER + 1]
+);
+
+/// How much a kernel writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    /// Less than is read here.
+    Nothing,
+    /// Up to the times of a sender.
+    Times,
+    /// Up to the segments out of order.
+    Order,
+}
+
+/// How much a kernel of this release writes.
+fn tells(release: &str) -> Tells {
     let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
-    let version = (numbers.next(), numbers.next());
-    matches!(version, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (4, 10))
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 4) => Tells::Order,
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (4, 10) => Tells::Times,
+        _ => Tells::Nothing,
+    }
+}
+
+/// The words that the kernel writes of a connection.
+fn words(socket: &impl AsFd) -> Option<[u32; OUT_OF_ORDER + 1]> {
+    static TELLS: LazyLock<Tells> =
+        LazyLock::new(|| tells(&rustix::system::uname().release().to_string_lossy()));
+    match *TELLS {
+        Tells::Nothing => None,
+        Tells::Times => {
+            let mut words = [0; OUT_OF_ORDER + 1];
+            let told = TcpInfo.get(socket).ok()?;
+            words
+                .iter_mut()
+                .zip(told)
+                .for_each(|(word, told)| *word = told);
+            Some(words)
+        }
+        Tells::Order => LongTcpInfo.get(socket).ok(),
+    }
 }
 
 /// Asks the kernel; `None` where it does not say.
 pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
-    static TELLS: LazyLock<bool> =
-        LazyLock::new(|| tells_times(&rustix::system::uname().release().to_string_lossy()));
-    let words = TELLS.then(|| TcpInfo.get(socket).ok())??;
+    let words = words(socket)?;
     let at = |word: usize| words.get(word).copied();
     let micros = |count: u32| Duration::from_micros(count.into());
     let mut stats = PathStats::new();
@@ -74,6 +115,9 @@ pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
     stats.busy = time(BUSY);
     stats.receiver_full = time(RECEIVER_FULL);
     stats.buffer_full = time(BUFFER_FULL);
+    stats.received = at(RECEIVED).map(u64::from);
+    // An older kernel counts none, as a path without loss has.
+    stats.out_of_order = at(OUT_OF_ORDER).map(u64::from);
     Some(stats)
 }
 
@@ -96,6 +140,8 @@ mod tests {
         let (sender, receiver) = (stats(&near).unwrap(), stats(&far).unwrap());
         assert_eq!(sender.sent, Some(3));
         assert_eq!(receiver.sent, Some(0));
+        assert_eq!(receiver.received, Some(3));
+        assert_eq!(receiver.out_of_order, Some(0));
         assert!(sender.retransmitted.is_some());
         // So little data is no measurement, and the round trip of the handshake is none of it.
         assert_eq!(receiver.round_trip, None);
@@ -124,14 +170,16 @@ mod tests {
 
     #[test]
     fn old_kernels_are_not_asked() {
-        for (release, tells) in [
-            ("6.12.48+deb13-amd64", true),
-            ("4.10.0", true),
-            ("4.9.337-1", false),
-            ("3.10.0-1160.el7.x86_64", false),
-            ("unknown", false),
+        for (release, expected) in [
+            ("6.12.48+deb13-amd64", Tells::Order),
+            ("5.4.0", Tells::Order),
+            ("5.3.18-lp152", Tells::Times),
+            ("4.10.0", Tells::Times),
+            ("4.9.337-1", Tells::Nothing),
+            ("3.10.0-1160.el7.x86_64", Tells::Nothing),
+            ("unknown", Tells::Nothing),
         ] {
-            assert_eq!(tells_times(release), tells, "{release}");
+            assert_eq!(tells(release), expected, "{release}");
         }
     }
 

@@ -16,7 +16,7 @@ use xio_core::{
     Control, Info, KernelTransfer, KernelTransfers, Operation, Result, Stream, at_layer,
 };
 
-use crate::loss::LossWatch;
+use crate::loss::{LossWatch, Path};
 use crate::low_water::LowWater;
 use crate::options::TcpOptions;
 use crate::{control, path, socket};
@@ -35,8 +35,10 @@ pub struct TcpHandle {
     peer: Option<SocketAddr>,
     shut: bool,
     pub(crate) low_water: LowWater,
-    /// While much is sent with the system's congestion control.
+    /// While much is sent with the system's congestion control, or received.
     loss: Option<Box<LossWatch>>,
+    /// Whether the path is lossy, as the watch has found.
+    is_lossy: bool,
 }
 
 impl TcpHandle {
@@ -50,6 +52,7 @@ impl TcpHandle {
             shut: false,
             low_water: LowWater::default(),
             loss: None,
+            is_lossy: false,
         }
     }
 
@@ -66,10 +69,26 @@ impl TcpHandle {
     /// Takes note of the result of a write.
     #[inline]
     fn wrote(&mut self, answer: &Poll<io::Result<usize>>) {
-        if let (Some(watch), Poll::Ready(Ok(bytes))) = (&mut self.loss, answer)
-            && watch.wrote(&self.socket, *bytes)
-        {
+        if let (Some(watch), Poll::Ready(Ok(bytes))) = (&mut self.loss, answer) {
+            let path = watch.wrote(&self.socket, *bytes);
+            self.note(path);
+        }
+    }
+
+    /// Takes note of bytes that were read.
+    #[inline]
+    fn have_read(&mut self, bytes: usize) {
+        if let Some(watch) = &mut self.loss {
+            let path = watch.read(&self.socket, bytes);
+            self.note(path);
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, path: Path) {
+        if path != Path::Watched {
             self.loss = None;
+            self.is_lossy = path == Path::Lossy;
         }
     }
 
@@ -138,9 +157,11 @@ impl AsyncRead for TcpHandle {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        let before = buf.filled().len();
         let answer = Pin::new(&mut this.socket).poll_read(cx, buf);
-        if answer.is_pending() {
-            this.low_water.lower(&this.socket);
+        match answer.is_pending() {
+            true => this.low_water.lower(&this.socket),
+            false => this.have_read(buf.filled().len() - before),
         }
         blame(answer, Operation::Read)
     }
@@ -203,7 +224,8 @@ impl Stream for TcpHandle {
         };
         info.local = self.socket.local_addr().ok().map(plain);
         info.peer = self.peer.map(plain);
-        if let Some(stats) = path::stats(&self.socket) {
+        if let Some(mut stats) = path::stats(&self.socket) {
+            stats.is_lossy = self.is_lossy;
             info.insert(stats);
         }
     }
@@ -242,7 +264,11 @@ impl Stream for TcpHandle {
                     splice(&self.socket, None, pipe, None, len, flags)
                 });
                 match &answer {
-                    Poll::Ready(moved) => self.low_water.moved(*moved.as_ref().unwrap_or(&0), len),
+                    Poll::Ready(moved) => {
+                        let moved = *moved.as_ref().unwrap_or(&0);
+                        self.low_water.moved(moved, len);
+                        self.have_read(moved);
+                    }
                     Poll::Pending => self.low_water.wait(cx, &self.socket, len),
                 }
                 answer
