@@ -25,7 +25,7 @@ use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
 use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
-use crate::data::{DataSide, Ends, FILE, SentGroups, Stacks};
+use crate::data::{DataSide, Ends, FILE, SentGroups, Stacks, adapts, offers_udt};
 use crate::grid::GridSession;
 use crate::nodes::{Front, NodeSide};
 use crate::owners::Owners;
@@ -461,6 +461,9 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         // The receipts of tagged data are made where the data is, on the nodes.
         settings.tags = false;
     }
+    // On nodes the kernel may be another.
+    settings.udt = config.front.is_none() && offers_udt(&config.net_stacks);
+    settings.adapts = adapts(&config.net_stacks);
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

@@ -35,6 +35,9 @@ pub enum Feature {
     Held,
     /// `LANG tags` (RFC 2640).
     Lang(String),
+    /// `LOSS Congestion;UDT;`, ours: the means against the loss of packets on data connections. A
+    /// sender changes its congestion control, and clients may choose UDT (`SITE SETNETSTACK`).
+    Loss(String),
     /// `MDTM` (RFC 3659).
     Mdtm,
     /// `MFMT`.
@@ -96,6 +99,7 @@ impl Feature {
             ("GETPUT", _) => Self::GetPut,
             ("HELD", _) => Self::Held,
             ("LANG", _) => Self::Lang(params.to_owned()),
+            ("LOSS", _) => Self::Loss(params.to_owned()),
             ("MDTM", _) => Self::Mdtm,
             ("MFMT", _) => Self::Mfmt,
             ("MLSC", _) => Self::Mlsc,
@@ -162,6 +166,7 @@ impl fmt::Display for Feature {
             Self::Dcsc(params) => return write!(f, "DCSC {params}"),
             Self::Dsi(name) => return write!(f, "DSI {name}"),
             Self::Lang(tags) => return write!(f, "LANG {tags}"),
+            Self::Loss(means) => return write!(f, "LOSS {means}"),
             Self::Mlst(facts) => return write!(f, "MLST {}", facts.feat()),
             Self::Other(text) => text,
             Self::Dcau => "DCAU",

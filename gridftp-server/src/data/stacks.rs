@@ -1,6 +1,6 @@
 //! `Stacks`: the stacks of data connections and files, and the choices of clients.
 
-use xio::{ByteSize, DynStack, Entry, PortRange, Registry, SocketHints};
+use xio::{ByteSize, DynStack, Entry, PortRange, Registry, SocketHints, tcp};
 
 use super::Buffers;
 use super::disk::DiskStack;
@@ -8,7 +8,9 @@ use crate::config::Config;
 use crate::error::Error;
 
 /// Data connections unless the client chose another stack.
-const DEFAULT: &str = "tcp:nodelay=1";
+const DEFAULT: &str = "tcp";
+/// Congestion control for paths that lose packets, unless the administrator named another.
+const LOSSY: &str = "bbr";
 
 /// The server's own stack, and the drivers for clients' stacks.
 #[derive(Debug)]
@@ -23,9 +25,12 @@ impl Stacks {
     /// Makes the source of stacks.
     pub(crate) fn new(config: &Config) -> Self {
         let all = xio::registry();
+        let net = allowed(&all, &config.net_stacks);
+        // With the options of the administrator, where clients may name the driver.
+        let own = net.stack(DEFAULT).or_else(|_| all.stack(DEFAULT));
         Self {
-            default: all.stack(DEFAULT).expect("the driver is built in"),
-            net: allowed(&all, &config.net_stacks),
+            default: own.expect("the driver is built in"),
+            net,
             disk: allowed(&all, &config.disk_stacks),
             ports: config.data_ports,
         }
@@ -59,6 +64,25 @@ impl Stacks {
         let mut hints = hints.buffers(size(buffers.send), size(buffers.receive));
         hints.ports = self.ports;
         hints
+    }
+}
+
+/// Whether clients may choose UDT with these drivers.
+pub(crate) fn offers_udt(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.driver() == "udt")
+}
+
+/// Whether senders with the options of these drivers, and without any, change their congestion
+/// control on a path that loses packets, as far as the kernel lets this process.
+pub(crate) fn adapts(entries: &[Entry]) -> bool {
+    let option = |name: &str| {
+        let tcp = entries.iter().find(|entry| entry.driver() == "tcp")?;
+        let (_, value) = tcp.options().find(|(key, _)| *key == name)?;
+        Some(value.to_owned())
+    };
+    match (option("cc"), option("lossy")) {
+        (Some(fixed), _) => fixed == LOSSY,
+        (None, named) => tcp::may_change_to(named.as_deref().unwrap_or(LOSSY)),
     }
 }
 

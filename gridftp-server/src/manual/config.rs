@@ -37,8 +37,10 @@
 //! ```
 //!
 //! The defaults are `tcp` and `file`. Options in these lists belong to the server: they apply to
-//! every such stack, and no client can change them
-//! (`"tls:cert=/etc/gridftp/cert.pem;key=/etc/gridftp/key.pem"`). A client's stack names each layer
+//! every such stack, those of `tcp` to data connections without a stack of the client too, and no
+//! client can change them (`"tls:cert=/etc/gridftp/cert.pem;key=/etc/gridftp/key.pem"`). With `udt`,
+//! `gridftp-cp` goes over to UDT by itself on a long path that loses packets, where the kernel of the
+//! sender allows no BBR. A client's stack names each layer
 //! once. It sets no option that names something of this machine or that each end decides for
 //! itself: files, ports, the demands on a certificate, timeouts. The buffers that it may ask for
 //! are bounded, at some hundred MiB for one connection: allow `udt`, `queue` and `ordering` to

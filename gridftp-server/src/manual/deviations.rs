@@ -72,6 +72,9 @@
 //! - `AVBL path`, of a draft, is answered `213` and the bytes that are free where `path` is, and named
 //!   in `FEAT` where every storage of the tree tells its free space: directories of this machine do, and
 //!   processes may. Other storages answer `504`.
+//! - `LOSS Congestion;UDT;` in `FEAT` is an extension, of a server that allows `udt` in `net-stacks`: the
+//!   means against the loss of packets on data connections. `UDT` may be chosen by `SITE SETNETSTACK`;
+//!   `Congestion` stands where a sender may change its congestion control to BBR.
 //! - `NODES` in `FEAT` is an extension: data connections are on other hosts than the control
 //!   connection, those that `SPAS` tells, for transfers with a single address as well.
 //! - `NLST` with a pattern answers with paths, which `RETR` accepts as they are; the Globus server

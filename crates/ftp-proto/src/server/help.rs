@@ -72,6 +72,10 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.data_elsewhere {
         lines.push("NODES".to_owned());
     }
+    if settings.udt && !settings.denies("SITE SETNETSTACK") {
+        let adapts = if settings.adapts { "Congestion;" } else { "" };
+        lines.push(format!("LOSS {adapts}UDT;"));
+    }
     if settings.tls {
         lines.extend(["AUTH TLS", "PBSZ", "PROT"].map(str::to_owned));
     }

@@ -59,6 +59,10 @@ pub struct Settings {
     /// `EPSV`, which names no host by RFC 2428 §3, has the address for clients of GridFTP then, and
     /// is a refusal for others.
     pub data_elsewhere: bool,
+    /// Whether data connections may be over UDT (`SITE SETNETSTACK udt`).
+    pub udt: bool,
+    /// Whether a sender changes its congestion control on a path that loses packets.
+    pub adapts: bool,
     /// Bounds on the memory and the waits of a session that its peer chooses.
     pub limits: Limits,
 }
@@ -165,6 +169,8 @@ impl Settings {
             stripes: None,
             shares_uploads: true,
             data_elsewhere: false,
+            udt: false,
+            adapts: false,
             limits: Limits::default(),
         }
     }
