@@ -40,6 +40,11 @@ pub struct Abilities {
     pub stripes: bool,
     /// `NODES`: its data connections are on other hosts, which `SPAS` tells.
     pub nodes: bool,
+    /// Data connections may be over UDT (`LOSS` with `UDT`).
+    pub udt: bool,
+    /// A sender there changes its congestion control on a path that loses packets (`LOSS` with
+    /// `Congestion`).
+    pub adapts: bool,
     /// `CKSM` is worth a try: it is listed, or the server has MODE E and so need not list it.
     pub cksm: bool,
     /// Checksum algorithms and their relative costs.
@@ -54,6 +59,8 @@ impl Abilities {
             .into_iter()
             .filter_map(|(name, cost)| Some((ChecksumAlgorithm::from_name(name.as_bytes())?, cost)))
             .collect();
+        let loss = known.parameters("LOSS").unwrap_or_default();
+        let counters = |means: &str| loss.split(';').any(|item| item.eq_ignore_ascii_case(means));
         Self {
             extended: known.extended_mode().may(),
             mlst: known.has("MLST").may(),
@@ -73,6 +80,8 @@ impl Abilities {
                 .is_some_and(|kinds| kinds.contains('P')),
             stripes: known.has("SPAS").is_yes() && known.has("SPOR").is_yes(),
             nodes: known.has("NODES").is_yes(),
+            udt: counters("UDT"),
+            adapts: counters("Congestion"),
             cksm: known.has("CKSM").is_yes() || known.extended_mode().is_yes(),
             checksums,
         }

@@ -14,6 +14,7 @@ use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use xio_core::{BoxStream, Info};
 
 use self::driver::{Answer, Driver, Request, Upgrade};
@@ -47,6 +48,8 @@ pub(crate) struct Control {
     pub(crate) mfmt: bool,
     /// Whether a digest was asked for.
     pub(crate) hashed: Arc<AtomicBool>,
+    /// Cancelled once the session is left for one with another stack of data connections.
+    pub(crate) left: CancellationToken,
 }
 
 /// The replies to one command, as they come.
@@ -127,6 +130,7 @@ impl Control {
             ascii_only: false,
             mfmt: false,
             hashed: Arc::default(),
+            left: CancellationToken::new(),
         };
         Ok((control, replies))
     }

@@ -85,6 +85,23 @@
 //!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
 //!   is what gives way first.
 //!
+//! # Paths that lose packets
+//!
+//! Most congestion controls take a lost packet for a full link, so that on a long path a few in ten
+//! thousand cost most of the rate. Three steps help:
+//!
+//! - A sender whose path has a round trip of 20 ms or more and loses packets in three seconds on end
+//!   changes its connections to BBR.
+//! - Where its kernel refuses that, more streams share the loss.
+//! - A download or an upload goes on over UDT, with [`options::CopyOptions::over_udt`], the stack that is
+//!   the default, and a server that offers UDT (`LOSS` in `FEAT`), where at least 64 MiB and ten
+//!   seconds are left. A listing in a session of its own first shows that UDT gets through; where it
+//!   does not, the copy stays with TCP, and a note tells it. Then the sessions end in the middle of
+//!   their transfers, and others with UDT go on behind the bytes that have arrived, with the same
+//!   protection. That is no failed attempt. A rate that after five seconds is lower than before, or a
+//!   connection that breaks, returns the copy to TCP, once. A copy that is polite, has a rate limit or
+//!   chosen data ports stays with TCP, and so does one between two servers.
+//!
 //! # How a broken transfer goes on
 //!
 //! | Transfer | Bytes of the next try |

@@ -223,6 +223,9 @@ pub struct CopyOptions {
     /// lower rate. Its own queue counts, so that it may stay below the rate of a path without other
     /// traffic. Not between two servers, where nothing tells the round trip.
     pub polite: bool,
+    /// Whether data connections may change to UDT on a path that loses packets, where senders cannot
+    /// change their congestion control, the server offers UDT, and the stack is TCP alone.
+    pub over_udt: bool,
     /// File of the numbers of streams and files that served best on each path, from which the next run
     /// starts; `None` for none. Numbers of the caller stand above it.
     pub memory: Option<PathBuf>,
@@ -259,6 +262,7 @@ impl Default for CopyOptions {
             dry_run: false,
             fail_fast: false,
             polite: false,
+            over_udt: true,
             memory: None,
             explain: false,
         }

@@ -23,6 +23,15 @@ pub(crate) fn of_data(options: &ConnectOptions) -> Result<DynStack, ConnectError
     })
 }
 
+/// Whether the stack is TCP as it is by default, but for the congestion control on a lossy path.
+pub(crate) fn is_plain_tcp(stack: &str) -> bool {
+    let plan = stack.parse::<Plan>();
+    plan.is_ok_and(|plan| match plan.entries() {
+        [only] => only.driver() == "tcp" && only.options().all(|(key, _)| key == "lossy"),
+        _ => false,
+    })
+}
+
 /// The stack that listens at one of `ports`.
 fn at_ports(stack: &str, ports: PortRange) -> Result<String, ConnectError> {
     let rest = stack.strip_prefix("tcp");
@@ -95,6 +104,16 @@ mod tests {
             ..ConnectOptions::default()
         };
         to_tell(&options).unwrap()
+    }
+
+    #[test]
+    fn options_of_sockets_and_layers_are_choices_of_the_caller() {
+        for stack in ["tcp", "tcp:lossy=none"] {
+            assert!(is_plain_tcp(stack), "{stack}");
+        }
+        for stack in ["tcp:pacing=1M", "tcp,count", "udt", "", "tcp:"] {
+            assert!(!is_plain_tcp(stack), "{stack}");
+        }
     }
 
     #[test]

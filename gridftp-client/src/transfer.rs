@@ -39,6 +39,8 @@ pub(crate) enum SessionState {
     Reusable,
     /// The data channel is of no use any more.
     ChannelBroken,
+    /// It is left for one with another stack of data connections, and the transfer has not failed.
+    Left,
     /// The server still owes its reply, which would keep the next command waiting.
     Unanswered,
     /// It ended.
@@ -79,6 +81,12 @@ impl Failure {
             true => self.error.is_transient_midway(),
             false => self.error.is_transient(),
         }
+    }
+
+    /// A transfer that ends for a session with another stack.
+    pub(crate) fn left() -> Self {
+        let what = "transfer: it goes on over another stack";
+        Self::midway(TransferError::request(what, ""), SessionState::Left)
     }
 
     /// A transfer that was under way.

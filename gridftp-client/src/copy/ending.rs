@@ -11,7 +11,7 @@ use super::{Stop, lock};
 use crate::error::{Class, TransferError};
 use crate::names;
 use crate::progress::{Event, UNTRIED, Verification};
-use crate::transfer::Failure;
+use crate::transfer::{Failure, SessionState};
 
 /// The outcome of a job that did not fail.
 #[derive(Debug, Clone, Default)]
@@ -106,7 +106,14 @@ impl CopyState {
 
     /// As [`fail`](Self::fail), of a transfer; gives the reason to stop where the session, or its
     /// data channel, is of no more use.
-    pub(crate) fn fail_transfer(&self, taken: Taken, failure: Failure) -> Result<(), Stop> {
+    pub(crate) fn fail_transfer(&self, mut taken: Taken, failure: Failure) -> Result<(), Stop> {
+        if failure.session == SessionState::Left {
+            if let Item::File(job) = taken.item_mut() {
+                job.stripes.begin();
+            }
+            // It goes back uncounted.
+            return Err(Stop::Replace);
+        }
         self.settle_failure(taken, &failure.error, failure.is_transient());
         Stop::of(failure).map_or(Ok(()), Err)
     }

@@ -80,11 +80,18 @@ impl Session {
             }
             Self::Local => (Duration::ZERO, Mode::Extended, false),
         };
+        let is_offered = match self {
+            // The sender there may change its congestion control.
+            Self::Pull(client) => client.abilities.udt && !client.abilities.adapts,
+            Self::Push(client) => client.abilities.udt,
+            Self::Third(..) | Self::Local => false,
+        };
         tuning::Route {
             round_trip,
             mode,
             is_between,
             files,
+            over_udt: is_offered && shared.may_go_over_udt(round_trip),
         }
     }
 
@@ -133,7 +140,10 @@ pub(super) enum Task {
 
 /// Works until the queue is done, and accounts for everything in it; `last` says that no other
 /// queue follows.
-pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
+pub(crate) async fn run(shared: &Arc<CopyState>, mut session: Session, last: bool) {
+    if let Session::Pull(client) | Session::Push(client) = &mut session {
+        (_, client.control.left) = shared.tuning.stack();
+    }
     let mut workers = JoinSet::new();
     if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
@@ -401,10 +411,23 @@ async fn open(
     site: Option<&Site>,
 ) -> Result<Option<Box<Client>>, ConnectError> {
     let Some(site) = site else { return Ok(None) };
-    let options = Arc::new(shared.options.connect.clone());
-    let observer = Arc::clone(&shared.observer);
-    let client = Box::pin(Client::connect_with(site, options, observer)).await?;
-    Ok(Some(Box::new(client)))
+    loop {
+        let mut options = shared.options.connect.clone();
+        let (stack, left) = shared.tuning.stack();
+        if let Some(stack) = stack {
+            stack.clone_into(&mut options.stack);
+        }
+        let observer = Arc::clone(&shared.observer);
+        match Box::pin(Client::connect_with(site, Arc::new(options), observer)).await {
+            Ok(mut client) => {
+                client.control.left = left;
+                return Ok(Some(Box::new(client)));
+            }
+            // The server may have been told otherwise meanwhile.
+            Err(error @ ConnectError::StackRefused { .. }) if shared.lose_udt(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {

@@ -89,7 +89,7 @@ impl Stop {
         match failure.session {
             SessionState::Reusable => None,
             SessionState::ChannelBroken => Some(Self::Channel),
-            SessionState::Unanswered => Some(Self::Replace),
+            SessionState::Left | SessionState::Unanswered => Some(Self::Replace),
             SessionState::Lost => Some(Self::Lost(failure.error)),
         }
     }

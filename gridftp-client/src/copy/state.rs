@@ -29,6 +29,7 @@ use crate::explain::Way;
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
+use crate::transfer::Failure;
 use crate::url::{Site, encode_pattern, show};
 
 /// Connections at most when the caller does not say.
@@ -402,15 +403,24 @@ impl CopyState {
         watch
     }
 
-    /// Runs a transfer, and counts its bytes for the totals and the control session meanwhile.
+    /// Runs a transfer until its end, or until its session is left; counts its bytes for the totals
+    /// and the control session meanwhile.
     pub(crate) async fn watched<T>(
         &self,
         control: &Control,
         watch: &Watch,
-        work: impl Future<Output = T>,
-    ) -> T {
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let work = async {
+            tokio::select! {
+                biased;
+                done = work => done,
+                () = control.left.cancelled() => Err(Failure::left()),
+            }
+        };
         let count = |bytes| self.totals.moved(bytes);
         let done = control.watched(watch, count, work).await;
+        let done = done.map_err(|failure| self.of_stack(control, failure));
         self.totals.samples.end(watch);
         self.tuning.note_end(watch);
         done

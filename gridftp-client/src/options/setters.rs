@@ -336,6 +336,13 @@ impl CopyOptions {
         self
     }
 
+    /// Sets [`over_udt`](field@Self::over_udt).
+    #[must_use]
+    pub fn over_udt(mut self, over_udt: bool) -> Self {
+        self.over_udt = over_udt;
+        self
+    }
+
     /// Sets [`memory`](field@Self::memory).
     #[must_use]
     pub fn memory(mut self, memory: impl Into<Option<PathBuf>>) -> Self {

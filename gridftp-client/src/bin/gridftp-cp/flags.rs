@@ -98,9 +98,10 @@ pub(crate) struct Flags {
     pub(crate) tcp_buffer: Option<u64>,
 
     /// Stack of the data connections at both ends, bottom first, as udt,compress:codec=zlib; the
-    /// server must allow its drivers
-    #[arg(long, value_name = "STRING", default_value = "tcp")]
-    pub(crate) stack: String,
+    /// server must allow its drivers [default: tcp, and udt on a path that loses packets where no BBR
+    /// is allowed and the server offers udt]
+    #[arg(long, value_name = "STRING")]
+    pub(crate) stack: Option<String>,
 
     /// Stack that servers put over their files, as file,compress:codec=zlib; the server must allow
     /// its drivers
@@ -279,7 +280,9 @@ impl Flags {
         options.tcp_buffer = self.tcp_buffer;
         options.block_size = self.block_size;
         options.rate_limit = self.bwlimit.as_ref().map(Schedule::limit);
-        options.stack.clone_from(&self.stack);
+        if let Some(stack) = &self.stack {
+            options.stack.clone_from(stack);
+        }
         options.disk_stack.clone_from(&self.disk_stack);
         Ok(options)
     }
@@ -326,6 +329,7 @@ impl Flags {
         options.notes = of_user("XDG_STATE_HOME", ".local/state", "uploads");
         options.memory = of_user("XDG_CACHE_HOME", ".cache", "paths");
         options.polite = self.polite;
+        options.over_udt = self.stack.is_none();
         options.resume = match (self.resume, self.no_resume) {
             (true, _) => Resume::All,
             (false, true) => Resume::Never,

@@ -109,6 +109,9 @@ pub(crate) async fn run(client: &mut Client, worker: &Worker) -> Result<(), Stop
     while !worker.leaves()
         && let Some(first) = shared.queue.next(|_| true).await
     {
+        if client.control.left.is_cancelled() {
+            return Err(Stop::Replace);
+        }
         let settled = settle_reach(client, shared).await;
         go_on(client, shared, settled)?;
         let ended = transfer(client, shared, first, algorithm, Depth::Window).await;

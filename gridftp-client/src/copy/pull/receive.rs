@@ -132,6 +132,7 @@ impl Receiver<'_> {
         let refused = matches!(error, ControlError::Refused { .. });
         if !refused || !lists_otherwise(&mut asked.taken, &error) {
             let failure = Failure::to_begin(error);
+            let failure = self.shared.of_stack(self.control, failure);
             self.shared.fail_transfer(asked.taken, failure)?;
         }
         Ok(None)

@@ -97,7 +97,7 @@ pub(super) async fn confirm_one(
     let shared = asker.shared;
     let taken = match word {
         Ok(taken) => taken,
-        Err(failure) => return refused(shared, file, failure).map(|()| None),
+        Err(failure) => return refused(asker, file, failure).map(|()| None),
     };
     let proof = match compare(asker, &file, taken) {
         Ok(proof) => proof,
@@ -125,7 +125,8 @@ pub(super) async fn confirm_one(
 }
 
 /// Ends the attempt at a file that the server did not take.
-fn refused(shared: &CopyState, file: Sent, failure: Failure) -> Result<(), Stop> {
+fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> {
+    let shared = asker.shared;
     let (mut store, error) = (file.store, failure.error.control());
     store.taken.file_mut().note_unplaced(error);
     // A server that knows data by its tag keeps the connections; any other drops them.
@@ -141,6 +142,7 @@ fn refused(shared: &CopyState, file: Sent, failure: Failure) -> Result<(), Stop>
         midway,
         ..judged(shared, &store, failure)
     };
+    let failure = shared.of_stack(asker.control, failure);
     fail(shared, store.taken, failure, store.resumes && !midway)
 }
 

@@ -130,6 +130,9 @@ pub(crate) async fn run(client: &mut Client, worker: &Worker) -> Result<(), Stop
     while !worker.leaves()
         && let Some(first) = shared.queue.next(|_| true).await
     {
+        if client.control.left.is_cancelled() {
+            return Err(Stop::Replace);
+        }
         // The replies for directories are not waited for here.
         if let Some(gone) = client.control.gone() {
             return Err(Stop::Lost(gone.into()));
@@ -206,8 +209,13 @@ async fn extended(
             .open(Mode::Extended, width.parallelism())
             .await;
         if let Err(cause) = opened {
-            shared.fail(first, &client.data_error("data channel", cause));
-            return Err(Stop::Channel);
+            let error = client.data_error("data channel", cause);
+            let failure = Failure {
+                midway: false,
+                ..Failure::midway(error, SessionState::ChannelBroken)
+            };
+            let failure = shared.of_stack(&client.control, failure);
+            return shared.fail_transfer(first, failure);
         }
     }
     let most = shared.tuning.most_files(shared.connections());
@@ -366,6 +374,9 @@ fn fail(
     mut failure: Failure,
     resumes: bool,
 ) -> Result<(), Stop> {
+    if failure.session == SessionState::Left {
+        return shared.fail_transfer(taken, failure);
+    }
     let job = taken.file_mut();
     let code = failure.error.reply().map(Reply::code);
     let refused = code.is_some_and(|code| !is_busy(code, job.failures, &shared.options));

@@ -7,7 +7,7 @@ use crate::copy::outlive::noted;
 use crate::copy::{Stop, lock};
 use crate::error::TransferError;
 use crate::explain::Way;
-use crate::transfer::{Failure, SessionState};
+use crate::transfer::{ACCOUNT, Failure, SessionState};
 
 use super::ask::Asker;
 use super::{Asked, Push, Sent, fail, judged, note_marker};
@@ -24,6 +24,7 @@ impl Push<'_> {
             return Ok(None);
         }
         let failure = judged(shared, &asked, Failure::to_begin(error));
+        let failure = shared.of_stack(self.asker.control, failure);
         fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
     }
 
@@ -45,6 +46,7 @@ impl Push<'_> {
             return Err(Stop::Channel);
         }
         let failure = judged(shared, &asked, failure);
+        let failure = shared.of_stack(self.asker.control, failure);
         fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
     }
 
@@ -89,6 +91,10 @@ impl Push<'_> {
             job.note_unplaced(failure.error.control());
             if failure.session != SessionState::Reusable {
                 self.broke();
+            }
+            if failure.session == SessionState::Left {
+                // The next session asks for the bytes that the server keeps behind its word.
+                asked.transfer.account(ACCOUNT, |_| ()).await;
             }
             let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);

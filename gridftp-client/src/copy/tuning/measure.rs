@@ -29,6 +29,8 @@ pub(super) struct Path {
     pub(super) round_trips: Vec<RoundTrip>,
     /// Connections of the one transfer that moves data; `None` of several and of none.
     pub(super) carrying: Option<u32>,
+    /// Whether a connection with data under way has found the path lossy.
+    pub(super) is_lossy: bool,
 }
 
 /// Transfers that are measured.
@@ -90,6 +92,7 @@ impl Meter {
     pub(super) fn take(&mut self, took: Duration) -> Path {
         let (mut all, mut connections) = (self.ended.take(), 0);
         let mut carrying = Vec::new();
+        let mut is_lossy = false;
         for transfer in &mut self.transfers {
             let Some(watch) = transfer.watch.upgrade() else {
                 continue;
@@ -97,6 +100,8 @@ impl Meter {
             if let Stage::Moving { connections: n, .. } = watch.stage() {
                 connections += if transfer.way == Way::Upload { n } else { 0 };
                 carrying.push(n);
+                let mut paths = [watch.path(), watch.arrival()].into_iter().flatten();
+                is_lossy |= paths.any(|path| path.is_lossy);
             }
             transfer.take(&watch, &mut all, &mut self.distances);
         }
@@ -105,6 +110,7 @@ impl Meter {
             sender: all.map(|all| sender(&all, took.saturating_mul(connections))),
             round_trips: self.distances.take(),
             carrying: <[u32; 1]>::try_from(carrying).ok().map(|[only]| only),
+            is_lossy,
         }
     }
 }

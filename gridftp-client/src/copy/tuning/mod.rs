@@ -9,8 +9,10 @@ mod climb;
 mod distance;
 mod measure;
 mod memory;
+mod over_udt;
 mod polite;
 mod run;
+mod udt;
 mod widened;
 mod worker;
 
@@ -25,7 +27,9 @@ use self::bounds::{Bounds, Setting};
 use self::climb::{Climber, Period};
 use self::distance::RoundTrip;
 use self::measure::Meter;
+use self::over_udt::InForce;
 use self::polite::Polite;
+use self::udt::UdtStep;
 use self::widened::Widened;
 pub(super) use self::worker::Worker;
 use super::lock;
@@ -58,6 +62,8 @@ pub(super) struct Route {
     pub(super) is_between: bool,
     /// Files at once at most by the rules, which hold before the first measurement.
     pub(super) files: u32,
+    /// Whether data may go over UDT instead.
+    pub(super) over_udt: bool,
 }
 
 /// The setting of a copy, and the channels that have it.
@@ -67,6 +73,7 @@ pub(crate) struct Tuning {
     changed: Notify,
     /// Bytes that may be under way on a connection, for as many commands ahead as the path needs.
     pub(crate) under_way: Bound,
+    in_force: Mutex<InForce>,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +124,11 @@ struct Run {
     bounds: Bounds,
     /// Whether the numbers are chosen, and not only measured to be polite.
     climbs: bool,
+    udt: UdtStep,
+    /// Whether the senders or the receivers of the last period have found their path lossy.
+    is_lossy: bool,
+    /// Whether all data went over the stack of the caller.
+    is_over_one_stack: bool,
     /// Whether the files at once are those of an earlier run, or all that a server takes.
     is_known: bool,
     /// The settings of earlier runs, of small files and of large ones, until files are under way.
@@ -260,6 +272,7 @@ impl State {
         let channels = self.channels();
         let run = self.run.as_mut()?;
         let path = run.meter.take(took);
+        run.is_lossy = path.is_lossy;
         let before = run.climber.asked();
         if channels > 0 {
             run.start(has_streams);

@@ -12,6 +12,7 @@ use super::climb::Climber;
 use super::measure::Meter;
 use super::memory::{self, Ends};
 use super::polite::Polite;
+use super::udt::{Look, Step, UdtStep};
 use super::{Moved, PERIOD, Route, Run, STREAMS, bounds, per_second};
 use crate::copy::lock;
 use crate::copy::state::CopyState;
@@ -91,6 +92,12 @@ impl CopyState {
             meter: Meter::new(route.is_between),
             bounds,
             climbs,
+            udt: match route.over_udt {
+                true => UdtStep::new(),
+                false => UdtStep::default(),
+            },
+            is_lossy: false,
+            is_over_one_stack: true,
             is_known: false,
             known,
         });
@@ -108,12 +115,18 @@ impl CopyState {
             tokio::time::sleep(period).await;
             let (took, now) = (since.elapsed(), self.moved());
             let new = now.since(moved);
-            (since, moved) = (Instant::now(), now);
-            self.take_period(took, new);
+            let step = self.take_period(took, new);
             let channels = self.tuning.channels().max(1);
             let rate = per_second(new.bytes, took) / f64::from(channels);
             self.tuning.under_way.fit(rate, route.round_trip);
             self.tuning.changed.notify_waiters();
+            if step == Step::Stay {
+                (since, moved) = (Instant::now(), now);
+            } else {
+                // Its time belongs to no period.
+                self.step(step).await;
+                (since, moved) = (Instant::now(), self.moved());
+            }
         }
     }
 
@@ -126,12 +139,25 @@ impl CopyState {
     }
 
     /// Takes a period, in which so much moved.
-    fn take_period(&self, took: Duration, moved: Moved) {
+    fn take_period(&self, took: Duration, moved: Moved) -> Step {
         let waits = self.queue.has_files();
-        let changed = self.tuning.state().take(took, moved, waits, &self.options);
+        let counts = self.totals.counts();
+        let gone = counts.bytes_moved.saturating_add(counts.bytes_held);
+        let mut state = self.tuning.state();
+        let changed = state.take(took, moved, waits, &self.options);
+        let step = state.run.as_mut().map_or(Step::Stay, |run| {
+            run.udt.handle(&Look {
+                took,
+                bytes: moved.bytes,
+                left: counts.bytes_found.saturating_sub(gone),
+                is_lossy: run.is_lossy,
+            })
+        });
+        drop(state);
         if let Some(Setting { streams, files }) = changed {
             self.note(&format!("tuning: {streams} streams, {files} files at once"));
         }
+        step
     }
 
     /// Keeps the setting that served best for the next run, and tells it.
@@ -148,7 +174,9 @@ impl CopyState {
         {
             limit.yield_to(None);
         }
-        let Some((best, rate, has_streams)) = run.best() else {
+        // The numbers of one stack are none for another.
+        let best = run.best().filter(|_| run.is_over_one_stack);
+        let Some((best, rate, has_streams)) = best else {
             return;
         };
         let Setting { streams, files } = best;

@@ -10,6 +10,7 @@ const FAR: Route = Route {
     mode: Mode::Extended,
     is_between: false,
     files: 4,
+    over_udt: false,
 };
 
 fn width(streams: u32) -> Option<Width> {

@@ -1,0 +1,236 @@
+//! `UdtStep`: decides when a copy leaves TCP for UDT on a path that loses packets, and returns.
+
+use std::time::Duration;
+
+/// Least round trip of a path on which loss costs much of the rate.
+pub(super) const LONG: Duration = Duration::from_millis(20);
+/// Time of loss before the step: in a shorter one more streams may still help.
+const LOSSY: Duration = Duration::from_secs(3);
+/// Least bytes left for which the step is worth it.
+const LEAST: u64 = 64 << 20;
+/// Least time left, at the present rate.
+const WORTH: Duration = Duration::from_secs(10);
+/// Time in which UDT may connect, go on with the held bytes, and find the rate of the path.
+const START: Duration = Duration::from_secs(5);
+/// Time in which its rate is compared with the rate before.
+const TRIAL: Duration = Duration::from_secs(5);
+
+/// The copy in one period.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// Length of the period.
+    pub(super) took: Duration,
+    /// Bytes that moved in it.
+    pub(super) bytes: u64,
+    /// Bytes that are left of the files found so far.
+    pub(super) left: u64,
+    /// Whether a connection with data under way has found the path lossy.
+    pub(super) is_lossy: bool,
+}
+
+/// The next step of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing changes.
+    Stay,
+    /// A small transfer is to show whether UDT gets through.
+    Prove,
+    /// The copy returns to TCP.
+    Return,
+}
+
+/// The state of a copy that may go over UDT.
+#[derive(Debug, Default)]
+pub(super) enum UdtStep {
+    /// It is over TCP.
+    Tcp(Sum),
+    /// The result of a small transfer is awaited; the rate over TCP.
+    Proving(f64),
+    /// It is over UDT: the rate before, the time in which UDT starts, and what moved behind that.
+    Udt {
+        /// Bytes a second over TCP.
+        before: f64,
+        /// Time since the change.
+        since: Duration,
+        /// The data behind the start.
+        trial: Sum,
+    },
+    /// It stays as it is.
+    #[default]
+    Settled,
+}
+
+/// The data of consecutive periods.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sum {
+    took: Duration,
+    bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, look: &Look) {
+        self.took += look.took;
+        self.bytes = self.bytes.saturating_add(look.bytes);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    fn rate(self) -> f64 {
+        self.bytes as f64 / self.took.as_secs_f64().max(1e-3)
+    }
+}
+
+impl UdtStep {
+    /// The state of a copy over TCP that may change.
+    pub(super) fn new() -> Self {
+        Self::Tcp(Sum::default())
+    }
+
+    /// Whether the copy is over UDT.
+    pub(super) fn is_over_udt(&self) -> bool {
+        matches!(self, Self::Udt { .. })
+    }
+
+    /// Takes a period.
+    pub(super) fn handle(&mut self, look: &Look) -> Step {
+        match self {
+            Self::Tcp(lossy) => {
+                if !look.is_lossy {
+                    *lossy = Sum::default();
+                    return Step::Stay;
+                }
+                lossy.add(look);
+                let rate = lossy.rate();
+                if lossy.took < LOSSY || !is_worth(look.left, rate) {
+                    return Step::Stay;
+                }
+                *self = Self::Proving(rate);
+                Step::Prove
+            }
+            Self::Udt {
+                before,
+                since,
+                trial,
+            } => {
+                *since += look.took;
+                // The period in which it ends counts for the start.
+                if *since < START + look.took {
+                    return Step::Stay;
+                }
+                trial.add(look);
+                if trial.took < TRIAL {
+                    return Step::Stay;
+                }
+                let is_slower = trial.rate() < *before && look.left > 0;
+                *self = Self::Settled;
+                if is_slower { Step::Return } else { Step::Stay }
+            }
+            Self::Proving(_) | Self::Settled => Step::Stay,
+        }
+    }
+
+    /// Takes the result of the small transfer; a path without UDT is not tried again.
+    pub(super) fn prove(&mut self, gets_through: bool) {
+        *self = match self {
+            Self::Proving(before) if gets_through => Self::Udt {
+                before: *before,
+                since: Duration::ZERO,
+                trial: Sum::default(),
+            },
+            _ => Self::Settled,
+        };
+    }
+}
+
+/// Whether so many bytes at this rate are worth new connections.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn is_worth(left: u64, rate: f64) -> bool {
+    left >= LEAST && left as f64 >= rate * WORTH.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const GIB: u64 = 1 << 30;
+
+    fn look(bytes: u64, left: u64, is_lossy: bool) -> Look {
+        Look {
+            took: SECOND,
+            bytes,
+            left,
+            is_lossy,
+        }
+    }
+
+    /// The second in which UDT is to be tried.
+    fn proves(looks: impl IntoIterator<Item = Look>) -> Option<usize> {
+        let mut step = UdtStep::new();
+        let mut looks = looks.into_iter();
+        looks.position(|look| step.handle(&look) == Step::Prove)
+    }
+
+    #[test]
+    fn three_seconds_of_loss_are_enough_where_much_is_left() {
+        let lossy = |left| [look(1_000_000, left, true); 60];
+        assert_eq!(proves(lossy(GIB)), Some(2));
+        // Less than 64 MiB, and less than ten seconds.
+        assert_eq!(proves(lossy(LEAST - 1)), None);
+        assert_eq!(proves([look(200_000_000, GIB, true); 60]), None);
+        let apart = (0..60).map(|second| look(1_000_000, GIB, second % 3 > 0));
+        assert_eq!(proves(apart), None);
+        assert_eq!(proves([look(1_000_000, GIB, false); 60]), None);
+    }
+
+    /// A copy over UDT, which had 1 MB/s before.
+    fn over_udt() -> UdtStep {
+        let mut step = UdtStep::new();
+        for _ in 0..3 {
+            step.handle(&look(1_000_000, GIB, true));
+        }
+        step.prove(true);
+        assert!(step.is_over_udt());
+        step
+    }
+
+    /// The seconds in which it returns.
+    fn returns(step: &mut UdtStep, looks: impl IntoIterator<Item = Look>) -> Vec<usize> {
+        let at = |(second, look)| (step.handle(&look) == Step::Return).then_some(second);
+        looks.into_iter().enumerate().filter_map(at).collect()
+    }
+
+    #[test]
+    fn a_slower_trial_returns_to_tcp_once() {
+        let mut step = over_udt();
+        let slow = [look(900_000, GIB, false); 60];
+        assert_eq!(returns(&mut step, slow), [9]);
+        assert!(!step.is_over_udt());
+        // It is never tried again.
+        assert!(returns(&mut step, [look(1, GIB, true); 60]).is_empty());
+        assert_eq!(step.handle(&look(1, GIB, true)), Step::Stay);
+    }
+
+    #[test]
+    fn a_trial_that_starts_slowly_and_is_faster_stays() {
+        let mut step = over_udt();
+        let looks = (0..60).map(|second| look(if second < 5 { 0 } else { 1_000_001 }, GIB, true));
+        assert!(returns(&mut step, looks).is_empty());
+        // Nothing moves at all.
+        let mut step = over_udt();
+        assert_eq!(returns(&mut step, [look(0, GIB, false); 60]), [9]);
+    }
+
+    #[test]
+    fn a_path_without_udt_is_not_tried_again() {
+        let mut step = UdtStep::new();
+        let mut proofs = 0;
+        for _ in 0..60 {
+            if step.handle(&look(1_000_000, GIB, true)) == Step::Prove {
+                proofs += 1;
+                step.prove(false);
+            }
+        }
+        assert_eq!(proofs, 1);
+        assert!(!step.is_over_udt());
+    }
+}
