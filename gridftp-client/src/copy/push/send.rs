@@ -94,7 +94,8 @@ impl Push<'_> {
             }
             if failure.session == SessionState::Left {
                 // The next session asks for the bytes that the server keeps behind its word.
-                asked.transfer.account(ACCOUNT, |_| ()).await;
+                let note = |reply: &_| note_marker(&mut asked.taken, reply);
+                asked.transfer.account(ACCOUNT, note).await;
             }
             let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);

@@ -198,3 +198,71 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ftp_proto::client::Settings;
+
+    use super::*;
+    use crate::played;
+
+    fn broken() -> Failure {
+        let error = TransferError::request("data channel: reset", "");
+        Failure::midway(error, SessionState::ChannelBroken)
+    }
+
+    #[tokio::test]
+    async fn sessions_with_the_stack_before_are_left() {
+        let shared = CopyState::plain();
+        let (mut control, _banner, _far) = played::connect(Settings::default());
+        (_, control.left) = shared.tuning.stack();
+        // It is the transfer that fails, not its stack.
+        let failed = shared.of_stack(&control, broken());
+        assert_eq!(failed.session, SessionState::ChannelBroken);
+        shared.tuning.change_stack(Some(UDT));
+        let watch = Watch::new();
+        let endless = std::future::pending::<Result<(), Failure>>();
+        let left = shared.watched(&control, &watch, endless).await;
+        assert_eq!(left.unwrap_err().session, SessionState::Left);
+        // Its own failures behind that are none of UDT.
+        let failed = shared.of_stack(&control, broken());
+        assert_eq!(failed.session, SessionState::Left);
+        assert_eq!(shared.tuning.stack().0, Some(UDT));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_over_udt_returns_the_copy_to_tcp_once() {
+        let shared = CopyState::plain();
+        shared.tuning.change_stack(Some(UDT));
+        let (mut control, _banner, _far) = played::connect(Settings::default());
+        (_, control.left) = shared.tuning.stack();
+        let failed = shared.of_stack(&control, broken());
+        assert_eq!(failed.session, SessionState::Left);
+        assert!(control.left.is_cancelled());
+        let (stack, left) = shared.tuning.stack();
+        assert_eq!((stack, left.is_cancelled()), (None, false));
+        control.left = left;
+        let failed = shared.of_stack(&control, broken());
+        assert_eq!(failed.session, SessionState::ChannelBroken);
+    }
+
+    #[tokio::test]
+    async fn a_stack_of_the_caller_and_a_bound_on_the_rate_stay() {
+        let far = Duration::from_millis(60);
+        assert!(CopyState::plain().may_go_over_udt(far));
+        assert!(!CopyState::plain().may_go_over_udt(Duration::from_millis(19)));
+        let changes: [fn(&mut CopyState); 4] = [
+            |shared| shared.options.over_udt = false,
+            |shared| shared.options.polite = true,
+            |shared| "tcp,count".clone_into(&mut shared.options.connect.stack),
+            |shared| {
+                shared.options.connect.rate_limit = Some(crate::options::RateLimit::new(None));
+            },
+        ];
+        for change in changes {
+            let mut shared = CopyState::plain();
+            change(&mut shared);
+            assert!(!shared.may_go_over_udt(far));
+        }
+    }
+}
