@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// Least round trip of a path on which loss costs much of the rate.
 pub(super) const LONG: Duration = Duration::from_millis(20);
-/// Time of loss before the step: in a shorter one more streams may still help.
-const LOSSY: Duration = Duration::from_secs(3);
+/// Time of loss before the step, for the rate before it: a connection was lossy for three periods
+/// before it counts as such.
+const LOSSY: Duration = Duration::from_secs(2);
 /// Least bytes left for which the step is worth it.
 const LEAST: u64 = 64 << 20;
 /// Least time left, at the present rate.
@@ -171,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn three_seconds_of_loss_are_enough_where_much_is_left() {
+    fn two_seconds_of_loss_are_enough_where_much_is_left() {
         let lossy = |left| [look(1_000_000, left, true); 60];
-        assert_eq!(proves(lossy(GIB)), Some(2));
+        assert_eq!(proves(lossy(GIB)), Some(1));
         // Less than 64 MiB, and less than ten seconds.
         assert_eq!(proves(lossy(LEAST - 1)), None);
         assert_eq!(proves([look(200_000_000, GIB, true); 60]), None);
-        let apart = (0..60).map(|second| look(1_000_000, GIB, second % 3 > 0));
+        let apart = (0..60).map(|second| look(1_000_000, GIB, second % 2 > 0));
         assert_eq!(proves(apart), None);
         assert_eq!(proves([look(1_000_000, GIB, false); 60]), None);
     }
@@ -185,7 +186,7 @@ mod tests {
     /// A copy over UDT, which had 1 MB/s before.
     fn over_udt() -> UdtStep {
         let mut step = UdtStep::new();
-        for _ in 0..3 {
+        for _ in 0..2 {
             step.handle(&look(1_000_000, GIB, true));
         }
         step.prove(true);
