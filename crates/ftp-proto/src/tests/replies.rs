@@ -467,7 +467,10 @@ fn feat_is_in_the_shape_that_globus_reads() {
     let said = rig.ask("FEAT");
     assert!(said.contains(" PARALLEL\r\n") && !said.contains("CKSM") && !said.contains("DSI"));
     assert!(!said.contains("LOSS"), "{said}");
-    for (adapts, line) in [(false, " LOSS UDT;\r\n"), (true, " LOSS Congestion;UDT;\r\n")] {
+    for (adapts, line) in [
+        (false, " LOSS UDT;\r\n"),
+        (true, " LOSS Congestion;UDT;\r\n"),
+    ] {
         let mut settings = settings();
         (settings.udt, settings.adapts) = (true, adapts);
         let said = Rig::with(settings).ask("FEAT");
