@@ -63,6 +63,14 @@ impl Session {
         }
     }
 
+    /// Has it left once data goes over another stack than that of its begin.
+    pub(crate) fn of_copy(mut self, shared: &CopyState) -> Self {
+        if let Self::Pull(client) | Self::Push(client) = &mut self {
+            (_, client.control.left) = shared.tuning.stack();
+        }
+        self
+    }
+
     /// The way of its data, of which the rules allow so many files at once.
     fn route(&self, shared: &CopyState, files: u32) -> tuning::Route {
         let (round_trip, mode, is_between) = match self {
@@ -140,10 +148,7 @@ pub(super) enum Task {
 
 /// Works until the queue is done, and accounts for everything in it; `last` says that no other
 /// queue follows.
-pub(crate) async fn run(shared: &Arc<CopyState>, mut session: Session, last: bool) {
-    if let Session::Pull(client) | Session::Push(client) = &mut session {
-        (_, client.control.left) = shared.tuning.stack();
-    }
+pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
     let mut workers = JoinSet::new();
     if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));

@@ -103,7 +103,7 @@ pub(crate) async fn run(
             }
         }
         drop(producer);
-        let session = Session::of(client, to.client.take());
+        let session = Session::of(client, to.client.take()).of_copy(&shared);
         engine::run(&shared, session, groups.peek().is_none()).await;
         let is_last = groups.peek().is_none();
         finish(&shared, destination, &mut roots, is_last && worst.is_none()).await;

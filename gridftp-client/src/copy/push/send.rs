@@ -84,7 +84,7 @@ impl Push<'_> {
         let note = |reply: &_| note_marker(&mut asked.taken, reply);
         let work = asked.transfer.pass(&watch, data, note);
         let work = noted(groups, &watch, work);
-        let passed = shared.watched(control, &watch, work).await;
+        let passed = Box::pin(shared.watched(control, &watch, work)).await;
         let job = asked.taken.file_mut();
         job.placed |= passed.is_ok() || watch.bytes() >= size;
         if let Err(failure) = passed {

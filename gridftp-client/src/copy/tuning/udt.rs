@@ -87,6 +87,7 @@ impl UdtStep {
     }
 
     /// Whether the copy is over UDT.
+    #[cfg(test)]
     pub(super) fn is_over_udt(&self) -> bool {
         matches!(self, Self::Udt { .. })
     }
