@@ -125,9 +125,9 @@ fn lossy() -> Result<()> {
 
 /// A firewall drops the datagrams of UDT.
 fn blocked() -> Result<()> {
-    let star = path(1000)?;
-    let tree = Tree::roomy(200_000_000)?;
-    tree.file("file", 90_000_000, 2)?;
+    let star = path(2000)?;
+    let tree = Tree::roomy(220_000_000)?;
+    tree.file("file", 100_000_000, 2)?;
     let server = serve(&star, &tree, &format!("{NO_BBR},udt"))?;
     at(&star.place(0)?, "ip rule add pref 0 ipproto udp blackhole")?;
     let done = download(&star, &server, &tree)?;
