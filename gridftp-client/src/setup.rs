@@ -78,7 +78,7 @@ impl Client {
         layout: Option<Layout>,
     ) -> Result<Ahead, TransferError> {
         let mut ahead = Ahead::default();
-        if self.state.mode == Mode::Extended && self.state.ready == Some(Ready::Pull(width)) {
+        if self.is_ready(Ready::Pull(width), width) {
             return Ok(ahead);
         }
         self.send_mode(Mode::Extended, &mut ahead);
@@ -97,6 +97,13 @@ impl Client {
         ahead.must(self.control.send(active(at)));
         self.state.ready = Some(Ready::Pull(width.to_one()));
         Ok(ahead)
+    }
+
+    /// Says whether the channel of an earlier file serves another of this `width`. Connections that
+    /// ended ahead of the others were silent for long, and a firewall may have forgotten them.
+    fn is_ready(&self, ready: Ready, width: Width) -> bool {
+        let is_set_up = self.state.mode == Mode::Extended && self.state.ready == Some(ready);
+        is_set_up && !width.widens()
     }
 
     /// Tells the server over how many connections to send.
@@ -127,10 +134,7 @@ impl Client {
 
     /// Sets up a MODE E channel on which we send over connections of this `width`; we will connect.
     pub(crate) async fn set_up_push(&mut self, width: Width) -> Result<(), TransferError> {
-        if self.state.mode == Mode::Extended
-            && self.state.ready == Some(Ready::Push(width))
-            && self.channel.get().is_cached()
-        {
+        if self.is_ready(Ready::Push(width), width) && self.channel.get().is_cached() {
             return Ok(());
         }
         let mut ahead = Ahead::default();

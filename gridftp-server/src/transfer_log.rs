@@ -81,7 +81,7 @@ impl<'a> Unfinished<'a> {
             path: &self.path,
             bytes,
             took: self.start.elapsed(),
-            streams: self.watch.carrying(),
+            streams: self.watch.most_carrying(),
             peer: self.peer,
             task: self.task,
             result,

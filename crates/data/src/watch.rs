@@ -53,6 +53,8 @@ pub struct Watch {
     connections: AtomicU32,
     /// Those that carry payload; 0 where that is not counted.
     carrying: AtomicU32,
+    /// The most of them at any time.
+    most_carrying: AtomicU32,
     /// Whether the transfer waits for the local producer or consumer.
     local: AtomicBool,
     /// Reads and writes of the storage in progress.
@@ -92,6 +94,7 @@ impl Watch {
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(0),
             carrying: AtomicU32::new(0),
+            most_carrying: AtomicU32::new(0),
             local: AtomicBool::new(false),
             storage: AtomicU32::new(0),
             ended: AtomicBool::new(false),
@@ -146,6 +149,14 @@ impl Watch {
         }
     }
 
+    /// Number of data connections that carried payload, as [`carrying`](Self::carrying) at its most.
+    pub fn most_carrying(&self) -> u32 {
+        match self.most_carrying.load(Ordering::Relaxed) {
+            0 => self.connections(),
+            most => most,
+        }
+    }
+
     /// The stage of the transfer now.
     pub fn stage(&self) -> Stage {
         if self.ended.load(Ordering::Relaxed) {
@@ -193,7 +204,7 @@ impl Watch {
     /// [`measure`](Self::measure).
     pub fn times(&self) -> (Duration, Duration) {
         let times = self.lock_times();
-        let storage = times.storage / self.carrying().max(1);
+        let storage = times.storage / self.most_carrying().max(1);
         (times.moving, storage.min(times.moving))
     }
 
@@ -292,11 +303,13 @@ impl Watch {
     /// Sets the number of connections that take blocks.
     pub(crate) fn carry(&self, connections: u32) {
         self.carrying.store(connections, Ordering::Relaxed);
+        self.most_carrying.fetch_max(connections, Ordering::Relaxed);
     }
 
     /// Counts a connection that brought payload.
     pub(crate) fn carried(&self) {
-        self.carrying.fetch_add(1, Ordering::Relaxed);
+        let before = self.carrying.fetch_add(1, Ordering::Relaxed);
+        self.most_carrying.fetch_max(before + 1, Ordering::Relaxed);
     }
 
     /// Counts a connection out that ended ahead of the others.
@@ -330,7 +343,7 @@ impl Watch {
         if let Some(now) = self.now() {
             let mut times = self.lock_times();
             if let Some(since) = times.local.take() {
-                times.storage += (now - since) * self.carrying().max(1);
+                times.storage += (now - since) * self.most_carrying().max(1);
             }
             times.local = yes.then_some(now);
         }

@@ -10,6 +10,8 @@ use crate::stripes::{PathFacts, Width};
 
 /// Files at least this large are worth several streams and stripes, in bytes.
 const WORTH_STREAMS: u64 = 64 << 20;
+/// Longest wait for the end of the search for files.
+const FOUND: Duration = Duration::from_millis(50);
 /// A round trip below this is a link on which one stream does best.
 pub(super) const NEAR: Duration = Duration::from_millis(2);
 
@@ -42,15 +44,26 @@ impl CopyState {
     /// The data connections for an item that begins on a channel of its own: a large file that is
     /// alone may take more while it runs. Where files wait, others at once do that, and a channel
     /// of such a file serves no other: see [`fits`](Self::fits).
-    pub(crate) fn widest(&self, item: &Item, path: PathFacts) -> Width {
+    ///
+    /// One that failed is tried again without: its receiver may take fewer connections than are
+    /// opened for it.
+    pub(crate) async fn widest(&self, item: &Item, path: PathFacts) -> Width {
         let width = self.width(item, path);
         let is_free = !self.options.polite && self.options.connect.rate_limit.is_none();
-        let is_alone = self.queue.has_one_file();
-        let most = match self.is_tuned(item, path) && path.widens && is_free && is_alone {
+        let is_first = matches!(item, Item::File(job) if job.retries == 0);
+        let may_widen = is_first && is_free && path.widens && self.is_tuned(item, path);
+        let most = match may_widen && self.is_alone().await {
             true => MOST_STREAMS.max(width.streams),
             false => width.most,
         };
         Width { most, ..width }
+    }
+
+    /// Says whether a file that is under way is the only one of the copy.
+    async fn is_alone(&self) -> bool {
+        // The search for files ends a moment behind the last one.
+        let _late = tokio::time::timeout(FOUND, self.queue.all_found()).await;
+        self.queue.has_one_file()
     }
 
     /// Says whether the streams of an item are chosen by their rate.
@@ -93,37 +106,49 @@ mod tests {
         Item::File(Box::new(job))
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_large_file_that_is_alone_may_take_more_connections() {
         let mut shared = CopyState::plain();
         shared.queue.push(file(1 << 30));
         let taken = shared.queue.next(|_| true).await.unwrap();
-        let most = |shared: &CopyState, path| shared.widest(taken.item(), path).parallelism();
-        let wide = most(&shared, FAR);
+        let most = async |shared: &CopyState, path| {
+            let width = shared.widest(taken.item(), path).await;
+            width.parallelism()
+        };
+        let wide = most(&shared, FAR).await;
         assert_eq!((wide.start, wide.most), (4, 16));
         let near = PathFacts {
             round_trip: Duration::ZERO,
             ..FAR
         };
-        assert_eq!(most(&shared, near).most, 1);
+        assert_eq!(most(&shared, near).await.most, 1);
         let old = PathFacts {
             widens: false,
             ..FAR
         };
-        assert_eq!(most(&shared, old).most, 4);
+        assert_eq!(most(&shared, old).await.most, 4);
         shared.options.polite = true;
-        assert_eq!(most(&shared, FAR).most, 4);
+        assert_eq!(most(&shared, FAR).await.most, 4);
         shared.options.polite = false;
         shared.options.connect.rate_limit = Some(RateLimit::new(Some(1 << 20)));
-        assert_eq!(most(&shared, FAR).most, 4);
+        assert_eq!(most(&shared, FAR).await.most, 4);
         shared.options.connect.rate_limit = None;
         shared.options.parallel = Some(3);
-        assert_eq!(most(&shared, FAR).most, 3);
+        assert_eq!(most(&shared, FAR).await.most, 3);
         shared.options.parallel = None;
         // Its channel is for no other file.
-        let width = shared.widest(taken.item(), FAR);
+        let width = shared.widest(taken.item(), FAR).await;
         assert!(!shared.fits(&file(1 << 30), width, FAR));
+        let mut failed = file(1 << 30);
+        if let Item::File(job) = &mut failed {
+            job.retries = 1;
+        }
+        assert!(!shared.widest(&failed, FAR).await.widens());
+        let finding = shared.queue.producer();
+        assert_eq!(most(&shared, FAR).await.most, 4, "others may be found");
+        drop(finding);
+        assert_eq!(most(&shared, FAR).await.most, 16);
         shared.queue.push(file(1));
-        assert_eq!(most(&shared, FAR).most, 4, "another waits");
+        assert_eq!(most(&shared, FAR).await.most, 4, "another waits");
     }
 }

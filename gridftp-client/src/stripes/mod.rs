@@ -187,7 +187,6 @@ impl Client {
     pub(crate) fn path_facts_to(&self) -> PathFacts {
         PathFacts {
             parts: true,
-            widens: !self.abilities.nodes,
             may_stripe: self.may_stripe(self.state.receivers.as_deref()),
             ..self.path_facts()
         }

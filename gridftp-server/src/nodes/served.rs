@@ -230,7 +230,7 @@ impl<D: Dsi> Served<D> {
         };
         let mover = Mover::new(context, &mut self.side);
         let mut done = moved(mover, transfer.kind, transfer.drains).await?;
-        done.connections = watch.carrying();
+        done.connections = watch.most_carrying();
         Ok(done)
     }
 }

@@ -154,7 +154,7 @@ async fn transfer(
     depth: Depth,
 ) -> Result<(), Stop> {
     let mode = shared.mode(client);
-    let width = shared.widest(first.item(), client.path_facts());
+    let width = shared.widest(first.item(), client.path_facts()).await;
     let most = shared.tuning.most_files(shared.connections());
     let window = Window::of_files(most, shared.tuning.under_way.clone());
     let mut pipeline = Pipeline {

@@ -186,7 +186,7 @@ async fn extended(
         make_dir((&client.control, &client.abilities), shared, first, dirs).await;
         return Ok(());
     }
-    let width = shared.widest(first.item(), client.path_facts_to());
+    let width = shared.widest(first.item(), client.path_facts_to()).await;
     if !client.channel.get().is_cached() && client.guard.is_spent() {
         return Err(Stop::Replace);
     }

@@ -138,7 +138,7 @@ pub(crate) async fn run(
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
         let path = path_facts(source, destination, both);
-        let width = shared.widest(first.item(), path);
+        let width = shared.widest(first.item(), path).await;
         let layout = shared.options.stripe_layout;
         let (port, width) = match set_up(source, destination, mode, width, layout).await {
             Ok(set_up) => set_up,
@@ -193,7 +193,7 @@ fn path_facts(source: &Client, destination: &Client, both: bool) -> PathFacts {
     PathFacts {
         round_trip: source.round_trip().max(destination.round_trip()),
         parts: source.abilities.held,
-        widens: source.abilities.held && both,
+        widens: both && source.path_facts().widens && destination.path_facts().widens,
         nodes: source.abilities.nodes || destination.abilities.nodes,
         may_stripe: both && source.abilities.stripes && destination.path_facts_to().may_stripe,
     }

@@ -118,7 +118,7 @@ impl Moved {
 struct Run {
     climber: Climber,
     /// The connections of a file that was widened alone.
-    widened: Option<Widened>,
+    widened: Widened,
     polite: Option<Polite>,
     meter: Meter,
     bounds: Bounds,
@@ -291,7 +291,7 @@ impl State {
         // Its sender finds the number of its connections, and meanwhile nothing compares.
         let is_widened = matches!(*self.channels, [Some(width)] if width.widens());
         if let (true, Some(streams)) = (is_widened, path.carrying) {
-            Widened::note(&mut run.widened, streams, took, moved);
+            run.widened.note(streams, took, moved);
         }
         if run.climbs && !is_end && !is_widened {
             let refused = run.climber.handle(&Period {

@@ -13,6 +13,7 @@ use super::measure::Meter;
 use super::memory::{self, Ends};
 use super::polite::Polite;
 use super::udt::{Look, Step, UdtStep};
+use super::widened::Widened;
 use super::{Moved, PERIOD, Route, Run, STREAMS, bounds, per_second};
 use crate::copy::lock;
 use crate::copy::state::CopyState;
@@ -87,7 +88,7 @@ impl CopyState {
         let first = Setting { streams, files: 1 };
         self.tuning.state().run = Some(Run {
             climber: Climber::new(first, bounds),
-            widened: None,
+            widened: Widened::over(route.round_trip),
             polite: self.options.polite.then(|| Polite::new(bounds)),
             meter: Meter::new(route.is_between),
             bounds,
@@ -197,7 +198,7 @@ impl CopyState {
 impl Run {
     /// The setting that served best, its rate, and whether its files had streams to choose.
     fn best(&self) -> Option<(Setting, u64, bool)> {
-        match (self.climber.best(), self.widened) {
+        match (self.climber.best(), self.widened.proven()) {
             // Several files were compared.
             (Some(best), _) => Some((best.setting, best.rate, self.climber.has_streams())),
             (None, Some(widened)) => {

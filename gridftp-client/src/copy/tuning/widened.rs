@@ -1,33 +1,67 @@
-//! `Widened`: the connections that a file which was widened had in the end, and its rate with them.
+//! `Widened`: the connections with which a file that was widened is proven to go well, and its rate
+//! with them.
 
 use std::time::Duration;
 
 use super::{Moved, per_second};
 
-/// A file that was widened, from the last change of its connections on.
+/// Time with the same number of connections that proves it: the sender, which measures in periods of
+/// a second or ten round trips, has left a trial by then.
+const PROVEN: Duration = Duration::from_secs(5);
+const ROUND_TRIPS: u32 = 50;
+
+/// Periods of a file with the same number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Widened {
+pub(super) struct Stretch {
     pub(super) streams: u32,
     bytes: u64,
     took: Duration,
 }
 
+/// A file that is widened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Widened {
+    proves_after: Duration,
+    now: Option<Stretch>,
+    proven: Option<Stretch>,
+}
+
 impl Widened {
-    /// Takes a period of `all` with so many connections.
-    pub(super) fn note(all: &mut Option<Self>, streams: u32, took: Duration, moved: Moved) {
+    /// Of a copy over a path of this round trip.
+    pub(super) fn over(round_trip: Duration) -> Self {
+        Self {
+            proves_after: PROVEN.max(round_trip.saturating_mul(ROUND_TRIPS)),
+            now: None,
+            proven: None,
+        }
+    }
+
+    /// Takes a period with so many connections.
+    pub(super) fn note(&mut self, streams: u32, took: Duration, moved: Moved) {
         // In the first and the last period there is less to move.
         if moved.bytes == 0 || moved.files > 0 {
             return;
         }
-        let same = all.filter(|all| all.streams == streams);
-        let (bytes, before) = same.map_or_else(Default::default, |all| (all.bytes, all.took));
-        *all = Some(Self {
+        let same = self.now.filter(|now| now.streams == streams);
+        let before = same.map_or((0, Duration::ZERO), |now| (now.bytes, now.took));
+        let now = Stretch {
             streams,
-            bytes: bytes.saturating_add(moved.bytes),
-            took: before.saturating_add(took),
-        });
+            bytes: before.0.saturating_add(moved.bytes),
+            took: before.1.saturating_add(took),
+        };
+        self.now = Some(now);
+        if now.took >= self.proves_after {
+            self.proven = Some(now);
+        }
     }
 
+    /// The last number of connections that was kept.
+    pub(super) fn proven(&self) -> Option<Stretch> {
+        self.proven
+    }
+}
+
+impl Stretch {
     /// Bytes a second.
     #[expect(
         clippy::cast_possible_truncation,
@@ -44,20 +78,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_that_of_the_last_number_of_connections() {
-        let mut all = None;
-        for (streams, bytes, files) in [
-            (4, 100, 0),
-            (8, 150, 0),
-            (4, 0, 0),
-            (16, 200, 0),
-            (16, 220, 0),
-            (3, 10, 1),
-        ] {
-            let moved = Moved { bytes, files };
-            Widened::note(&mut all, streams, Duration::from_secs(1), moved);
+    fn the_rate_is_that_of_the_last_number_that_was_kept() {
+        let mut widened = Widened::over(Duration::from_millis(50));
+        let mut note = |streams, bytes, times| {
+            for _ in 0..times {
+                let moved = Moved { bytes, files: 0 };
+                widened.note(streams, Duration::from_secs(1), moved);
+            }
+            widened.proven().map(|all| (all.streams, all.rate()))
+        };
+        assert_eq!(note(4, 100, 4), None);
+        assert_eq!(note(8, 150, 5), Some((8, 150)));
+        // No longer than a trial, and the last connections.
+        assert_eq!(note(16, 160, 4), Some((8, 150)));
+        assert_eq!(note(3, 10, 1), Some((8, 150)));
+        assert_eq!(note(16, 170, 5), Some((16, 170)));
+    }
+
+    #[test]
+    fn an_empty_period_and_the_end_of_a_file_do_not_count() {
+        let begun = Widened::over(Duration::from_millis(200));
+        let mut widened = begun;
+        for (bytes, files) in [(0, 0), (10, 1)].repeat(9) {
+            widened.note(4, Duration::from_secs(1), Moved { bytes, files });
         }
-        let all = all.unwrap();
-        assert_eq!((all.streams, all.rate()), (16, 210));
+        assert_eq!(widened, begun);
+        // The trials of a longer path last longer.
+        assert_eq!(begun.proves_after, Duration::from_secs(10));
     }
 }
