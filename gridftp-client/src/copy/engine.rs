@@ -429,7 +429,8 @@ async fn open(
                 return Ok(Some(Box::new(client)));
             }
             // The server may have been told otherwise meanwhile.
-            Err(error @ ConnectError::StackRefused { .. }) if shared.lose_udt(&error) => {}
+            Err(error @ ConnectError::StackRefused { .. })
+                if stack.is_some() && shared.lose_udt(&left, &error) => {}
             Err(error) => return Err(error),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ftp_wire::command::{BufferSide, Mode, Type};
 use ftp_wire::reply::Reply;
 use gridftp_data::{ReceivePlan, Watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::bounds::Setting;
@@ -27,6 +27,8 @@ use crate::transfer::{Failure, SessionState, Transfer};
 const UDT: &str = "udt";
 /// Longest time of the proof, its session included.
 const PROOF: Duration = Duration::from_secs(10);
+/// Time behind a change in which sessions may still end that a server counts.
+const SETTLING: Duration = Duration::from_secs(10);
 /// Interval of the looks for the first bytes of the proof.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -36,6 +38,21 @@ pub(super) struct InForce {
     /// `None` for that of the caller.
     stack: Option<&'static str>,
     left: CancellationToken,
+    /// Time of the last change.
+    since: Option<Instant>,
+}
+
+impl InForce {
+    /// Puts another stack in force, and ends the sessions with the one before.
+    fn change(&mut self, stack: Option<&'static str>) {
+        let next = Self {
+            stack,
+            left: CancellationToken::new(),
+            since: Some(Instant::now()),
+        };
+        // Within the lock of the copy: a session whose stack is in force no more is left at once.
+        std::mem::replace(self, next).left.cancel();
+    }
 }
 
 impl Tuning {
@@ -46,18 +63,39 @@ impl Tuning {
         (in_force.stack, in_force.left.clone())
     }
 
+    /// Whether the stack has changed a moment ago: a server may still count the sessions before.
+    pub(in crate::copy) fn has_new_stack(&self) -> bool {
+        let since = lock(&self.in_force).since;
+        since.is_some_and(|since| since.elapsed() < SETTLING)
+    }
+
     /// Puts another stack in force, and ends the sessions with the one before.
     fn change_stack(&self, stack: Option<&'static str>) {
-        let next = InForce {
-            stack,
-            left: CancellationToken::new(),
-        };
-        std::mem::replace(&mut *lock(&self.in_force), next)
-            .left
-            .cancel();
+        lock(&self.in_force).change(stack);
         if let Some(run) = &mut self.state().run {
             run.begin_anew();
         }
+    }
+
+    /// Returns to the stack of the caller, for good, where that of the sessions with this token is
+    /// another; `tell` is called where no session has returned before. Says whether these sessions
+    /// are left.
+    fn leave(&self, session: &CancellationToken, tell: impl FnOnce()) -> bool {
+        let mut in_force = lock(&self.in_force);
+        if session.is_cancelled() {
+            return true;
+        }
+        if in_force.stack.is_none() {
+            return false;
+        }
+        in_force.change(None);
+        drop(in_force);
+        if let Some(run) = &mut self.state().run {
+            run.udt = UdtStep::default();
+            run.begin_anew();
+        }
+        tell();
+        true
     }
 }
 
@@ -88,16 +126,12 @@ impl CopyState {
         match step {
             Step::Stay => {}
             Step::Prove => {
-                let proof = timeout(PROOF, Box::pin(self.prove())).await;
-                let failed = match proof {
-                    Ok(proof) => proof.err().map(|error| error.to_string()),
-                    Err(_) => Some("no data came in time".to_owned()),
-                };
-                self.proved(failed);
+                let proof = Box::pin(self.prove()).await;
+                self.proved(proof.err().map(|error| error.to_string()));
             }
             Step::Return => {
-                self.note("tuning: UDT is no faster here: going back to TCP");
-                self.tuning.change_stack(None);
+                let (_, session) = self.tuning.stack();
+                self.leave_udt(&session, "UDT is no faster here: going back to TCP");
             }
         }
     }
@@ -124,48 +158,68 @@ impl CopyState {
         };
         let mut options = self.options.connect.clone();
         UDT.clone_into(&mut options.stack);
-        let mut client = Box::pin(Client::connect(site, Arc::new(options))).await?;
-        // In MODE E the sender connects, and in MODE S this end does, as for an upload.
-        let mode = match self.source {
-            Some(_) => self.mode(&client),
-            None => Mode::Stream,
+        let listed = async {
+            let mut client = Client::connect(site, Arc::new(options)).await?;
+            // In MODE E the sender connects, and in MODE S this end does, as for an upload.
+            let mode = match self.source {
+                Some(_) => self.mode(&client),
+                None => Mode::Stream,
+            };
+            client.list_first_bytes(mode).await?;
+            Ok::<_, TransferError>(client)
         };
-        client.list_first_bytes(mode).await?;
+        let late = |_| TransferError::request("no data came in time", "");
+        let listed = timeout(PROOF, Box::pin(listed)).await.map_err(late)?;
+        // It counts at the server until its end.
+        let mut client = listed?;
+        client.drop_channel();
         client.close().await;
         Ok(())
     }
 
-    /// Returns to TCP where UDT is in force; says whether it was.
-    pub(in crate::copy) fn lose_udt(&self, why: &dyn std::fmt::Display) -> bool {
-        if self.tuning.stack().0.is_none() {
-            return false;
-        }
-        if let Some(run) = &mut self.tuning.state().run {
-            run.udt = UdtStep::default();
-        }
-        self.note(&format!("tuning: going back to TCP: {why}"));
-        self.tuning.change_stack(None);
-        true
+    /// Returns to TCP where a session is over UDT, unless another has; says whether the session is
+    /// left.
+    pub(in crate::copy) fn lose_udt(
+        &self,
+        session: &CancellationToken,
+        why: &dyn std::fmt::Display,
+    ) -> bool {
+        self.leave_udt(session, &format!("going back to TCP: {why}"))
+    }
+
+    fn leave_udt(&self, session: &CancellationToken, text: &str) -> bool {
+        self.tuning
+            .leave(session, || self.note(&format!("tuning: {text}")))
     }
 
     /// The failure of a transfer, which did not fail by itself where its session is left, or where its
     /// connections broke over UDT: that is not used again then.
     pub(in crate::copy) fn of_stack(&self, control: &Control, failure: Failure) -> Failure {
-        let is_broken = matches!(
-            failure.session,
-            SessionState::ChannelBroken | SessionState::Unanswered
-        );
         let error = &failure.error;
-        let is_local = matches!(error, TransferError::Local { .. }) || error.is_corrupt();
-        // The others are refusals of the file.
-        let is_of_data = |reply: &Reply| reply.code().number() / 10 == 42;
-        if !is_broken || is_local || !error.reply().is_none_or(is_of_data) {
+        if matches!(error, TransferError::Local { .. }) || error.is_corrupt() {
             return failure;
         }
-        if control.left.is_cancelled() || self.lose_udt(&failure.error) {
-            return Failure::left();
-        }
-        failure
+        // The others are refusals of the file.
+        let is_of_data = |reply: &Reply| reply.code().number() / 10 == 42;
+        let is_left = match failure.session {
+            SessionState::ChannelBroken | SessionState::Unanswered => {
+                error.reply().is_none_or(is_of_data) && self.lose_udt(&control.left, error)
+            }
+            // It may have ended behind its connections, but proves nothing against UDT.
+            SessionState::Lost => control.left.is_cancelled(),
+            SessionState::Reusable | SessionState::Left => false,
+        };
+        if is_left { Failure::left() } else { failure }
+    }
+
+    /// Says whether a session is left since its data channel could not be set up: over UDT it is the
+    /// stack that fails, unless the session has ended.
+    pub(in crate::copy) fn is_left_without_channel(
+        &self,
+        control: &Control,
+        error: &TransferError,
+    ) -> bool {
+        control.left.is_cancelled() || (!error.is_gone() && self.lose_udt(&control.left, error))
     }
 }
 
@@ -244,6 +298,53 @@ mod tests {
         control.left = left;
         let failed = shared.of_stack(&control, broken());
         assert_eq!(failed.session, SessionState::ChannelBroken);
+    }
+
+    #[tokio::test]
+    async fn all_sessions_over_udt_are_left_when_one_of_them_breaks() {
+        let shared = CopyState::plain();
+        shared.tuning.change_stack(Some(UDT));
+        let (_, first) = shared.tuning.stack();
+        let second = first.clone();
+        assert!(shared.lose_udt(&first, &"reset"));
+        let (_, next) = shared.tuning.stack();
+        assert!(shared.lose_udt(&second, &"reset"));
+        // The second break is none of the sessions behind the return.
+        assert!(!next.is_cancelled());
+        assert!(!shared.lose_udt(&next, &"reset"));
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_lost_behind_a_change_is_left() {
+        let shared = CopyState::plain();
+        let (mut control, _banner, _far) = played::connect(Settings::default());
+        (_, control.left) = shared.tuning.stack();
+        let lost = || Failure {
+            session: SessionState::Lost,
+            ..broken()
+        };
+        assert_eq!(
+            shared.of_stack(&control, lost()).session,
+            SessionState::Lost
+        );
+        assert!(!shared.tuning.has_new_stack());
+        shared.tuning.change_stack(Some(UDT));
+        assert_eq!(
+            shared.of_stack(&control, lost()).session,
+            SessionState::Left
+        );
+        assert!(shared.tuning.has_new_stack());
+        // Over UDT alone it is no failure of that.
+        (_, control.left) = shared.tuning.stack();
+        assert_eq!(
+            shared.of_stack(&control, lost()).session,
+            SessionState::Lost
+        );
+        let local = TransferError::local("write", "/f", std::io::Error::other("full"));
+        shared.tuning.change_stack(None);
+        let failed = Failure::midway(local, SessionState::Lost);
+        let failed = shared.of_stack(&control, failed);
+        assert_eq!(failed.session, SessionState::Lost);
     }
 
     #[tokio::test]
