@@ -8,6 +8,7 @@ use super::pull::tell_kept;
 use super::queue::Taken;
 use super::state::CopyState;
 use super::{Stop, lock};
+use crate::control::Control;
 use crate::error::{Class, TransferError};
 use crate::names;
 use crate::progress::{Event, UNTRIED, Verification};
@@ -119,7 +120,15 @@ impl CopyState {
     }
 
     /// Ends an attempt without a data channel; a refusal leaves the session to the next item.
-    pub(crate) fn fail_set_up(&self, taken: Taken, error: TransferError) -> Result<(), Stop> {
+    pub(crate) fn fail_set_up(
+        &self,
+        control: &Control,
+        taken: Taken,
+        error: TransferError,
+    ) -> Result<(), Stop> {
+        if self.is_left_without_channel(control, &error) {
+            return self.fail_transfer(taken, Failure::left());
+        }
         if error.reply().is_none() {
             return Err(Stop::Lost(error));
         }

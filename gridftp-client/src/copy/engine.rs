@@ -38,6 +38,9 @@ const FOR_ONE_MORE: Duration = Duration::from_micros(1500);
 /// Connections at most in MODE S when the caller does not say; servers count those of an address.
 const MOST: u32 = 32;
 
+/// Pause before a server is asked for another session with a new stack.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The sessions that one connection's worth of work needs.
 #[derive(Debug)]
 pub(crate) enum Session {
@@ -322,6 +325,11 @@ async fn work(worker: &Worker, mut session: Option<Session>) -> Result<(), Trans
                 }
             }
             Err(error) if !error.is_transient() => return Err(error.into()),
+            // The server may still count the sessions with the stack before.
+            Err(_) if shared.tuning.has_new_stack() => {
+                shared.queue.sleep(AGAIN).await;
+                continue;
+            }
             Err(error) => error.into(),
         };
         if failures == 0 || ended() > before {
@@ -441,13 +449,13 @@ async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {
     match session {
         Session::Pull(mut client) => {
             shared.have_measured(&client);
-            pull::run(&mut client, worker).await?;
-            shared.close(client, Role::Sender).await;
+            let ended = pull::run(&mut client, worker).await;
+            shared.end(client, Role::Sender, ended).await?;
         }
         Session::Push(mut client) => {
             shared.have_measured(&client);
-            push::run(&mut client, worker).await?;
-            shared.close(client, Role::Receiver).await;
+            let ended = push::run(&mut client, worker).await;
+            shared.end(client, Role::Receiver, ended).await?;
         }
         Session::Local => local::run(worker).await?,
         Session::Third(mut source, mut destination) => {

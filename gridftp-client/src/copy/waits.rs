@@ -1,10 +1,11 @@
-//! Asks servers where the time of their transfers went (`SITE WAITS`), where that is to be explained.
+//! Ends sessions, whose servers are asked where the time of their transfers went (`SITE WAITS`).
 
 use std::time::Duration;
 
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::waits::Waits;
 
+use super::Stop;
 use super::state::CopyState;
 use crate::client::Client;
 use crate::explain::Role;
@@ -31,5 +32,30 @@ impl CopyState {
             }
         }
         client.close().await;
+    }
+
+    /// Closes a session that has done its work, or is left for another stack: the server counts it
+    /// until then, and a connection that ended behind the change is no failure.
+    pub(super) async fn end(
+        &self,
+        mut client: Box<Client>,
+        role: Role,
+        ended: Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let is_left = client.control.left.is_cancelled();
+        match ended {
+            Ok(()) => {
+                self.close(client, role).await;
+                Ok(())
+            }
+            Err(Stop::Lost(_)) if is_left => Err(Stop::Replace),
+            Err(stop) => {
+                if is_left {
+                    client.drop_channel();
+                    client.close().await;
+                }
+                Err(stop)
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::copy::queue::Taken;
 use crate::copy::spool::SpoolReader;
 use crate::error::{ControlError, TransferError};
 use crate::ls::Form;
+use crate::transfer::Failure;
 
 use super::Asked;
 use super::receive::Receiver;
@@ -32,7 +33,13 @@ impl Receiver<'_> {
         let watch = Watch::new();
         let plan = ReceivePlan::new(mode, Type::Image);
         let data = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
-        let ended = asked.sent.transfer.run(&watch, data).await;
+        let work = asked.sent.transfer.run(&watch, data);
+        let ended = tokio::select! {
+            biased;
+            ended = work => ended,
+            () = self.shared.left_udt(self.control) => Err(Failure::left()),
+        };
+        let ended = ended.map_err(|failure| self.shared.of_stack(self.control, failure));
         if ended.is_ok() {
             // Where it broke off, the last line may be a part of one: another name, other facts.
             lines.finish();

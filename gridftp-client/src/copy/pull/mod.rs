@@ -22,7 +22,7 @@ use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
-use crate::error::TransferError;
+use crate::error::{ControlError, TransferError};
 use crate::stripes::Width;
 use crate::transfer::Transfer;
 
@@ -179,7 +179,12 @@ async fn transfer(
     let fresh = client.state.ready.is_none();
     let layout = shared.options.stripe_layout;
     let ahead = client.set_up_pull(width, layout).await;
-    let ahead = ahead.map_err(Stop::Lost)?;
+    let ahead = ahead.map_err(
+        |error| match shared.is_left_without_channel(&client.control, &error) {
+            true => Stop::Replace,
+            false => Stop::Lost(error),
+        },
+    )?;
     // It may have no stripes after all.
     pipeline.path = client.path_facts();
     pipeline.width = Some(Width {
@@ -207,7 +212,13 @@ async fn transfer(
         stripes,
         patience: fresh.then(|| patience(&client.options)),
     };
-    let ready = async { ahead.settle().await.map_err(Stop::of_set_up) };
+    let left = &client.control.left;
+    let ready = async {
+        ahead.settle().await.map_err(|error| match &error {
+            ControlError::Refused { .. } if shared.lose_udt(left, &error) => Stop::Replace,
+            _ => Stop::of_set_up(error),
+        })
+    };
     let states = (&mut (), &mut receiver);
     Box::pin(pipeline.run(&route, states, ready, first)).await
 }

@@ -49,7 +49,14 @@ impl Receiver<'_> {
     /// Takes one transfer in MODE E; gives the file when its data is here.
     pub(super) async fn take(&mut self, asked: Asked) -> Result<Option<Landed>, Stop> {
         let asked = settle_before(self.shared, asked).await?;
-        let Some(mut asked) = self.begin(asked).await? else {
+        let left = &self.control.left;
+        let begun = tokio::select! {
+            biased;
+            begun = self.begin(asked) => begun?,
+            // The job goes back.
+            () = left.cancelled() => return Err(Stop::Replace),
+        };
+        let Some(mut asked) = begun else {
             return Ok(None);
         };
         let Item::File(job) = asked.taken.item_mut() else {

@@ -60,7 +60,8 @@ impl<'a> Route for Serial<'a> {
             return Ok(None);
         };
         if let Err(error) = client.set_up_stream(BufferSide::Send).await {
-            return shared.fail_set_up(taken, error).map(|()| None);
+            let failed = shared.fail_set_up(&client.control, taken, error);
+            return failed.map(|()| None);
         }
         let asker = Asker {
             control: &client.control,

@@ -191,7 +191,7 @@ async fn extended(
         return Err(Stop::Replace);
     }
     if let Err(error) = client.set_up_push(width).await {
-        return shared.fail_set_up(first, error);
+        return shared.fail_set_up(&client.control, first, error);
     }
     // It may have none after all.
     let width = Width {
@@ -203,11 +203,11 @@ async fn extended(
     let tagged = client.abilities.tags && !width.is_striped();
     if !tagged && !client.guard.has_grid_handshake() {
         // No data may be on the way before its store is accepted, so the connections come first.
-        let opened = client
-            .channel
-            .get()
-            .open(Mode::Extended, width.parallelism())
-            .await;
+        let channel = client.channel.get();
+        let opened = channel.open(Mode::Extended, width.parallelism());
+        let Some(opened) = client.control.left.run_until_cancelled(opened).await else {
+            return shared.fail_transfer(first, Failure::left());
+        };
         if let Err(cause) = opened {
             let error = client.data_error("data channel", cause);
             let failure = Failure {
@@ -305,16 +305,14 @@ impl Route for Push<'_> {
             };
             return fail(self.asker.shared, asked.taken, failure, true).map(|()| None);
         }
-        let begun = match (self.asker.mode, asked.tag) {
-            (Mode::Stream, _) => self.begin_open(channel, asked).await?,
-            (_, None) if self.opens && !channel.is_cached() => {
-                self.begin_open(channel, asked).await?
+        let begun = tokio::select! {
+            biased;
+            begun = self.begin_either(channel, asked) => begun?,
+            // The job goes back.
+            () = self.asker.control.left.cancelled() => {
+                self.broke();
+                return Err(Stop::Replace);
             }
-            (_, None) => tokio::select! {
-                begun = self.begin(asked) => begun?,
-                never = self.watch(channel) => match never {},
-            },
-            (_, Some(_)) => Some(asked),
         };
         match begun {
             Some(asked) => self.send(channel, asked).await,

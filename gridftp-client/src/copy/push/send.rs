@@ -4,6 +4,7 @@ use ftp_wire::command::{Mode, Type};
 use gridftp_data::{DataChannel, SendPlan};
 
 use crate::copy::outlive::noted;
+use crate::copy::pipeline::Route as _;
 use crate::copy::{Stop, lock};
 use crate::error::TransferError;
 use crate::explain::Way;
@@ -13,8 +14,27 @@ use super::ask::Asker;
 use super::{Asked, Push, Sent, fail, judged, note_marker};
 
 impl Push<'_> {
+    /// Has a store begin, unless its data names it; `None` where the server refuses that one alone.
+    pub(super) async fn begin_either(
+        &self,
+        channel: &mut DataChannel,
+        asked: Asked,
+    ) -> Result<Option<Asked>, Stop> {
+        match (self.asker.mode, asked.tag) {
+            (Mode::Stream, _) => self.begin_open(channel, asked).await,
+            (_, None) if self.opens && !channel.is_cached() => {
+                self.begin_open(channel, asked).await
+            }
+            (_, None) => tokio::select! {
+                begun = self.begin(asked) => begun,
+                never = self.watch(channel) => match never {},
+            },
+            (_, Some(_)) => Ok(Some(asked)),
+        }
+    }
+
     /// Waits until the server accepts a store; `None` where it refuses that one alone.
-    pub(super) async fn begin(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
+    async fn begin(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let shared = self.asker.shared;
         let Err(error) = asked.transfer.begin().await else {
             return Ok(Some(asked));
@@ -29,7 +49,7 @@ impl Push<'_> {
     }
 
     /// Opens the connections of a store, unless they are open, and waits until the server accepts it.
-    pub(super) async fn begin_open(
+    async fn begin_open(
         &self,
         channel: &mut DataChannel,
         mut asked: Asked,

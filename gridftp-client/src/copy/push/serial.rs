@@ -62,7 +62,7 @@ impl<'a> Route for Serial<'a> {
             return Ok(None);
         }
         if let Err(error) = client.set_up_stream(BufferSide::Receive).await {
-            return shared.fail_set_up(taken, error).map(|()| None);
+            return shared.fail_set_up(control, taken, error).map(|()| None);
         }
         let moving = self.moving.lock().await;
         let stored = self.store(client, dirs, taken).await;

@@ -99,7 +99,7 @@ async fn copy(
         destination.set_up_stream(BufferSide::Receive)
     );
     if let Err(error) = read.and(written) {
-        return shared.fail_set_up(taken, error);
+        return shared.fail_set_up(&destination.control, taken, error);
     }
     let within = source.options.reply_within;
     let pair = Pair {

@@ -212,6 +212,15 @@ impl CopyState {
         if is_left { Failure::left() } else { failure }
     }
 
+    /// Waits until a session over UDT is left; for ever over the stack of the caller, of which a
+    /// listing goes on behind a change.
+    pub(in crate::copy) async fn left_udt(&self, control: &Control) {
+        match self.tuning.stack().0 {
+            Some(_) => control.left.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Says whether a session is left since its data channel could not be set up: over UDT it is the
     /// stack that fails, unless the session has ended.
     pub(in crate::copy) fn is_left_without_channel(
