@@ -11,7 +11,10 @@ const LOSSY: Duration = Duration::from_secs(2);
 const LEAST: u64 = 64 << 20;
 /// Least time left, at the present rate.
 const WORTH: Duration = Duration::from_secs(10);
-/// Time in which UDT may connect, go on with the held bytes, and find the rate of the path.
+/// Longest time without any data behind the change: UDT connects, and both ends may hash the held
+/// bytes before the next.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Time from the first data on in which UDT finds the rate of the path.
 const START: Duration = Duration::from_secs(5);
 /// Time in which its rate is compared with the rate before.
 const TRIAL: Duration = Duration::from_secs(5);
@@ -47,11 +50,13 @@ pub(super) enum UdtStep {
     Tcp(Sum),
     /// The result of a small transfer is awaited; the rate over TCP.
     Proving(f64),
-    /// It is over UDT: the rate before, the time in which UDT starts, and what moved behind that.
+    /// It is over UDT, and on trial.
     Udt {
         /// Bytes a second over TCP.
         before: f64,
-        /// Time since the change.
+        /// Time without data since the change.
+        silent: Duration,
+        /// Time since the first data.
         since: Duration,
         /// The data behind the start.
         trial: Sum,
@@ -86,12 +91,6 @@ impl UdtStep {
         Self::Tcp(Sum::default())
     }
 
-    /// Whether the copy is over UDT.
-    #[cfg(test)]
-    pub(super) fn is_over_udt(&self) -> bool {
-        matches!(self, Self::Udt { .. })
-    }
-
     /// Takes a period.
     pub(super) fn handle(&mut self, look: &Look) -> Step {
         match self {
@@ -110,19 +109,26 @@ impl UdtStep {
             }
             Self::Udt {
                 before,
+                silent,
                 since,
                 trial,
             } => {
-                *since += look.took;
-                // The period in which it ends counts for the start.
-                if *since < START + look.took {
-                    return Step::Stay;
+                if since.is_zero() && look.bytes == 0 {
+                    *silent += look.took;
+                    if *silent < SILENCE {
+                        return Step::Stay;
+                    }
+                } else {
+                    *since += look.took;
+                    // The period in which it ends counts for the start.
+                    if *since >= START + look.took {
+                        trial.add(look);
+                    }
+                    if trial.took < TRIAL {
+                        return Step::Stay;
+                    }
                 }
-                trial.add(look);
-                if trial.took < TRIAL {
-                    return Step::Stay;
-                }
-                let is_slower = trial.rate() < *before && look.left > 0;
+                let is_slower = trial.rate() < *before;
                 *self = Self::Settled;
                 if is_slower { Step::Return } else { Step::Stay }
             }
@@ -135,6 +141,7 @@ impl UdtStep {
         *self = match self {
             Self::Proving(before) if gets_through => Self::Udt {
                 before: *before,
+                silent: Duration::ZERO,
                 since: Duration::ZERO,
                 trial: Sum::default(),
             },
@@ -152,6 +159,12 @@ fn is_worth(left: u64, rate: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl UdtStep {
+        fn is_over_udt(&self) -> bool {
+            matches!(self, Self::Udt { .. })
+        }
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
     const GIB: u64 = 1 << 30;
@@ -217,9 +230,29 @@ mod tests {
         let mut step = over_udt();
         let looks = (0..60).map(|second| look(if second < 5 { 0 } else { 1_000_001 }, GIB, true));
         assert!(returns(&mut step, looks).is_empty());
-        // Nothing moves at all.
+    }
+
+    #[test]
+    fn the_time_before_the_first_data_counts_for_no_rate() {
+        // Both ends hash the held bytes.
         let mut step = over_udt();
-        assert_eq!(returns(&mut step, [look(0, GIB, false); 60]), [9]);
+        let bytes = |second| match second {
+            0..40 => 0,
+            40..45 => 1000,
+            _ => 1_000_001,
+        };
+        let looks = (0..80).map(|second| look(bytes(second), GIB, false));
+        assert!(returns(&mut step, looks).is_empty());
+        // A slow path shows ten seconds behind the first data, and no data at all after a minute.
+        let mut step = over_udt();
+        let looks = (0..80).map(|second| look(if second < 40 { 0 } else { 999_999 }, GIB, false));
+        assert_eq!(returns(&mut step, looks), [49]);
+        let mut step = over_udt();
+        assert_eq!(returns(&mut step, [look(0, GIB, false); 80]), [59]);
+        // Data that stops again is none of that silence.
+        let mut step = over_udt();
+        let looks = (0..80).map(|second| look(if second < 1 { 1 } else { 0 }, GIB, false));
+        assert_eq!(returns(&mut step, looks), [9]);
     }
 
     #[test]
