@@ -200,6 +200,8 @@ pub struct Totals {
     failed: AtomicU64,
     bytes: Arc<AtomicU64>,
     held: AtomicU64,
+    /// Of the ended files, the bytes that were found, and those that moved or were held.
+    ended: [AtomicU64; 2],
     hashed: AtomicU64,
     hashing: AtomicU64,
     pub(crate) samples: Samples,
@@ -376,6 +378,25 @@ impl Totals {
 
     pub(crate) fn held(&self, bytes: u64) {
         self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes the end of a file, with its bytes among the found ones, and among those that moved or
+    /// were held.
+    pub(crate) fn ended(&self, found: u64, counted: u64) {
+        for (total, bytes) in self.ended.iter().zip([found, counted]) {
+            total.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that are left of the files found so far: those of files that have not ended, but for
+    /// what has moved of them.
+    pub(crate) fn left(&self) -> u64 {
+        let [ended, counted] = &self.ended;
+        let [found, ended, held, moved, counted] =
+            [&self.bytes_found, ended, &self.held, &*self.bytes, counted]
+                .map(|total| total.load(Ordering::Relaxed));
+        let under_way = held.saturating_add(moved).saturating_sub(counted);
+        found.saturating_sub(ended).saturating_sub(under_way)
     }
 
     pub(crate) fn moved(&self, bytes: u64) {

@@ -41,6 +41,7 @@ impl CopyState {
                 return;
             };
             self.totals.done();
+            self.totals.ended(job.found, job.counted);
             let (source, destination) = (self.name_source(&job), self.name_destination(&job));
             job.forget_note();
             let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
@@ -73,6 +74,7 @@ impl CopyState {
             let Item::File(job) = item else {
                 return;
             };
+            self.totals.ended(job.found, job.counted);
             self.note_left_out(&self.name_source(&job), why);
         });
     }
@@ -84,6 +86,7 @@ impl CopyState {
                 return;
             };
             self.totals.same();
+            self.totals.ended(job.found, job.counted);
             let (source, why) = (&self.name_source(&job), "its copy is the same");
             self.observer.event(&Event::Skipped { source, why });
         });
@@ -111,6 +114,7 @@ impl CopyState {
         if failure.session == SessionState::Left {
             if let Item::File(job) = taken.item_mut() {
                 job.stripes.begin();
+                job.left = true;
             }
             // It goes back uncounted.
             return Err(Stop::Replace);
@@ -201,7 +205,10 @@ impl CopyState {
     pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
         let name = self.name_item(item);
         match item {
-            Item::File(job) => self.give_up(&name, self.below(&job.from, &job.to), error),
+            Item::File(job) => {
+                self.totals.ended(job.found, job.counted);
+                self.give_up(&name, self.below(&job.from, &job.to), error);
+            }
             // Directories count only where they fail.
             Item::Dir(job) => self.give_up_found(&name, self.below_root(&job.to), error),
         }
@@ -209,7 +216,8 @@ impl CopyState {
 
     /// Leaves out an item that is not copied since another has failed.
     pub(crate) fn leave_untried(&self, item: &Item) {
-        if let Item::File(_) = item {
+        if let Item::File(job) = item {
+            self.totals.ended(job.found, job.counted);
             self.note_left_out(&self.name_item(item), UNTRIED);
         }
     }

@@ -94,7 +94,8 @@ impl Session {
         let is_offered = match self {
             // The sender there may change its congestion control.
             Self::Pull(client) => client.abilities.udt && !client.abilities.adapts,
-            Self::Push(client) => client.abilities.udt,
+            // It keeps the bytes of a broken upload.
+            Self::Push(client) => client.abilities.udt && client.abilities.held,
             Self::Third(..) | Self::Local => false,
         };
         tuning::Route {

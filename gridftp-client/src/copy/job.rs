@@ -85,6 +85,12 @@ pub(crate) struct FileJob {
     pub(crate) stripes: StripeBytes,
     /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
+    /// Whether an attempt ended without a failure, for a session with another stack.
+    pub(crate) left: bool,
+    /// Its bytes in the total of the found ones.
+    pub(crate) found: u64,
+    /// Its bytes in the totals of those that moved or were held.
+    pub(crate) counted: u64,
 }
 
 /// The bytes on which both ends agree, of a copy that differs from its source.
@@ -163,6 +169,11 @@ impl FileJob {
     pub(crate) fn with_facts(mut self, facts: Facts) -> Self {
         self.facts = facts;
         self
+    }
+
+    /// Whether it has been tried before.
+    pub(crate) fn is_again(&self) -> bool {
+        self.failures > 0 || self.left
     }
 
     /// Notes that an attempt begins; the time of the first.

@@ -226,7 +226,8 @@ impl CopyState {
     }
 
     /// Tells that a file goes on with `held` of its `size` bytes.
-    pub(crate) fn tell_continuing(&self, job: &FileJob, held: u64, size: u64) {
+    pub(crate) fn tell_continuing(&self, job: &mut FileJob, held: u64, size: u64) {
+        job.counted = job.counted.saturating_add(held);
         self.totals.held(held);
         self.observer.event(&Event::Continuing {
             source: &self.name_source(job),

@@ -253,7 +253,9 @@ impl CopyState {
             let below = self.below(&job.from, &job.to);
             return self.give_up_found(&name, below, &beyond(&name, offset, size));
         }
-        self.totals.found(self.expected(&job));
+        let size = self.expected(&job);
+        job.found = size.unwrap_or(0);
+        self.totals.found(size);
         self.queue.push(Item::File(Box::new(job)));
     }
 
@@ -436,6 +438,7 @@ pub(super) fn beyond(path: &str, offset: u64, size: u64) -> TransferError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::ending::Success;
     use crate::progress::{Counts, Silent};
 
     impl CopyState {
@@ -450,6 +453,31 @@ mod tests {
                 None,
             )
         }
+    }
+
+    #[tokio::test]
+    async fn ended_files_and_moved_bytes_are_not_left() {
+        let shared = CopyState::plain();
+        for name in ["/a", "/b", "/c"] {
+            let name = name.as_bytes().to_vec();
+            let facts = Facts {
+                size: Some(100),
+                ..Facts::default()
+            };
+            shared.found(FileJob::new(name.clone(), name).with_facts(facts));
+        }
+        assert_eq!(shared.totals.left(), 300);
+        let same = shared.queue.next(|_| true).await.unwrap();
+        shared.leave_same(same);
+        assert_eq!(shared.totals.left(), 200);
+        // A part of it came again.
+        let mut copied = shared.queue.next(|_| true).await.unwrap();
+        shared.totals.moved(150);
+        copied.file_mut().counted = 150;
+        shared.succeed(copied, &Success::default());
+        assert_eq!(shared.totals.left(), 100);
+        shared.totals.moved(30);
+        assert_eq!(shared.totals.left(), 70);
     }
 
     #[tokio::test(start_paused = true)]

@@ -84,14 +84,14 @@ impl Asker<'_> {
         let layers = shared.through_layers();
         // Held bytes are of use only in the file that they were written to, and only while it can
         // be seen that the source is still the same.
-        if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
+        if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.is_again()) {
             job.forget();
         }
         let proves = proof(self.abilities).is_some();
         job.sink = Some(open_sink(shared, job, proves).await?);
         let look = || FactsQuery::send(control, self.abilities, from.clone());
         // The listing may be old, and the copy is to have the facts of the file that is read.
-        let old = !layers && (job.failures > 0 || job.facts.size.is_none());
+        let old = !layers && (job.is_again() || job.facts.size.is_none());
         let again = (old || shared.preserves()).then(look);
         let rest = restart(job, self.mode);
         let needed = rest.is_some();

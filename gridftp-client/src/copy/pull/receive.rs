@@ -17,7 +17,7 @@ use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::digests::DigestQuery;
-use crate::copy::job::{Agreement, Item};
+use crate::copy::job::{Agreement, FileJob, Item};
 use crate::copy::kept::Digest;
 use crate::copy::outlive::leaves_bytes;
 use crate::copy::reach::Reach;
@@ -74,7 +74,7 @@ impl Receiver<'_> {
         let plan = plan(self.shared, Mode::Extended, job.held.first_hole())
             .tag(asked.sent.tag)
             .stripes(self.stripes);
-        let watch = self.shared.watch(Way::Download);
+        let watch = self.watch(job);
         let before = resume::before(self.shared, job, &sink);
         let held = (&job.held, before.as_ref());
         resume::go_on((&sink, &watch), held, asked.sent.tag).await;
@@ -109,6 +109,15 @@ impl Receiver<'_> {
         }
         let proven = judged.map(|proof| proof.digest);
         end(self.shared, asked, sink, &watch, proven).await
+    }
+
+    /// The watch of a file's transfer.
+    fn watch(&self, job: &FileJob) -> Arc<Watch> {
+        // All of it would come again over another stack.
+        if job.facts.modified.is_none() {
+            self.shared.tuning.stay();
+        }
+        self.shared.watch(Way::Download)
     }
 
     /// Waits until the server begins; `None` where it refuses this transfer alone.
@@ -175,7 +184,7 @@ impl Receiver<'_> {
         };
         let cut = asked.sent.cut.map(|cut| cut.length);
         let plan = plan(self.shared, Mode::Stream, start).until(cut);
-        let watch = self.shared.watch(Way::Download);
+        let watch = self.watch(job);
         let before = resume::before(self.shared, job, &sink);
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
@@ -302,6 +311,7 @@ pub(super) async fn end(
 ) -> Result<Option<Landed>, Stop> {
     let job = asked.taken.file_mut();
     job.held.extend(&watch.received());
+    job.counted = job.counted.saturating_add(watch.bytes());
     sink.note_groups(watch.take_groups());
     let judged = ended.and_then(|proven| {
         let path = shared.name_source(job);

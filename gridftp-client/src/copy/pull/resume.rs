@@ -105,8 +105,9 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
     // Also those that come again: a hole of the source is not written over them.
     job.recalled = !held.is_empty();
     job.held = resumable(held, size);
-    if !job.held.is_empty() {
-        shared.tell_continuing(job, job.held.total(), size);
+    let held = job.held.total();
+    if held > 0 {
+        shared.tell_continuing(job, held, size);
     }
     Ok(sink)
 }

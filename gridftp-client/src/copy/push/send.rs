@@ -106,6 +106,7 @@ impl Push<'_> {
         let work = noted(groups, &watch, work);
         let passed = Box::pin(shared.watched(control, &watch, work)).await;
         let job = asked.taken.file_mut();
+        job.counted = job.counted.saturating_add(watch.bytes());
         job.placed |= passed.is_ok() || watch.bytes() >= size;
         if let Err(failure) = passed {
             job.note_unplaced(failure.error.control());

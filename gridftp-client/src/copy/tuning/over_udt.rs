@@ -69,6 +69,13 @@ impl Tuning {
         since.is_some_and(|since| since.elapsed() < SETTLING)
     }
 
+    /// Keeps the stack of the caller, unless another is in force.
+    pub(in crate::copy) fn stay(&self) {
+        if let Some(run) = &mut self.state().run {
+            run.udt.stay();
+        }
+    }
+
     /// Puts another stack in force, and ends the sessions with the one before.
     fn change_stack(&self, stack: Option<&'static str>) {
         lock(&self.in_force).change(stack);
@@ -118,7 +125,9 @@ impl CopyState {
         // A bound on the rate hides the cost of the loss, and the ports are those of TCP.
         let is_bounded = self.options.polite || connect.rate_limit.is_some();
         let is_free = connect.data_ports.is_none() && stacks::is_plain_tcp(&connect.stack);
-        self.options.over_udt && is_free && !is_bounded && round_trip >= LONG
+        // Files through layers would begin anew.
+        let resumes = !self.through_layers();
+        self.options.over_udt && is_free && resumes && !is_bounded && round_trip >= LONG
     }
 
     /// Takes a step.
@@ -361,7 +370,8 @@ mod tests {
         let far = Duration::from_millis(60);
         assert!(CopyState::plain().may_go_over_udt(far));
         assert!(!CopyState::plain().may_go_over_udt(Duration::from_millis(19)));
-        let changes: [fn(&mut CopyState); 4] = [
+        let changes: [fn(&mut CopyState); 5] = [
+            |shared| shared.options.connect.disk_stack = Some("file,count".to_owned()),
             |shared| shared.options.over_udt = false,
             |shared| shared.options.polite = true,
             |shared| "tcp,count".clone_into(&mut shared.options.connect.stack),

@@ -142,15 +142,14 @@ impl CopyState {
     /// Takes a period, in which so much moved.
     fn take_period(&self, took: Duration, moved: Moved) -> Step {
         let waits = self.queue.has_files();
-        let counts = self.totals.counts();
-        let gone = counts.bytes_moved.saturating_add(counts.bytes_held);
+        let left = self.totals.left();
         let mut state = self.tuning.state();
         let changed = state.take(took, moved, waits, &self.options);
         let step = state.run.as_mut().map_or(Step::Stay, |run| {
             run.udt.handle(&Look {
                 took,
                 bytes: moved.bytes,
-                left: counts.bytes_found.saturating_sub(gone),
+                left,
                 is_lossy: run.is_lossy,
             })
         });

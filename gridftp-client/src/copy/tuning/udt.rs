@@ -91,6 +91,13 @@ impl UdtStep {
         Self::Tcp(Sum::default())
     }
 
+    /// Stays over TCP, where the copy is over it and nothing is on trial.
+    pub(super) fn stay(&mut self) {
+        if let Self::Tcp(_) = self {
+            *self = Self::Settled;
+        }
+    }
+
     /// Takes a period.
     pub(super) fn handle(&mut self, look: &Look) -> Step {
         match self {
@@ -253,6 +260,18 @@ mod tests {
         let mut step = over_udt();
         let looks = (0..80).map(|second| look(if second < 1 { 1 } else { 0 }, GIB, false));
         assert_eq!(returns(&mut step, looks), [9]);
+    }
+
+    #[test]
+    fn a_copy_that_would_begin_anew_stays_over_tcp() {
+        let mut step = UdtStep::new();
+        step.stay();
+        assert!(returns(&mut step, [look(1, GIB, true); 60]).is_empty());
+        step.prove(true);
+        assert!(!step.is_over_udt());
+        let mut step = over_udt();
+        step.stay();
+        assert!(step.is_over_udt());
     }
 
     #[test]
