@@ -1,10 +1,11 @@
-//! `LossWatch`: a sender on a long path that loses packets changes its congestion control; a receiver
-//! tells of the loss.
+//! `LossWatch`: a sender on a long path that loses packets changes its congestion control; `Arrival`: a
+//! receiver tells of the loss.
 //!
 //! Most kernels take each lost packet for a full link, and send half as fast behind it. On a long
 //! path the rate needs minutes to recover, so that a few packets in ten thousand, lost by a bad cable
 //! or a radio link, cost most of the link. BBR measures the link instead.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
@@ -29,21 +30,26 @@ const LOSSY: u32 = 3;
 /// Least part of the packets that is sent again in a period with loss: one in so many.
 const ONE_IN: u64 = 10_000;
 
-/// The watch over a connection on which much is sent, or received.
+/// The watch over a connection on which much is sent.
 #[derive(Debug)]
 pub(crate) struct LossWatch {
     /// The congestion control for a path that loses packets.
     congestion: String,
-    sent: Watched,
-    received: Watched,
-}
-
-/// One direction of a connection.
-#[derive(Debug, Default)]
-struct Watched {
     /// Bytes since the last look.
     bytes: usize,
+    /// End of the period.
+    due: Option<Instant>,
     judge: Judge,
+}
+
+/// The judgement over the path of received data, made where somebody asks for measurements.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival(Mutex<Arrived>);
+
+#[derive(Debug, Default)]
+struct Arrived {
+    judge: Judge,
+    is_lossy: bool,
 }
 
 /// The state of a watch.
@@ -53,8 +59,7 @@ pub(crate) enum Path {
     Watched,
     /// It has ended: the kernel measures nothing, or has changed the congestion control.
     Settled,
-    /// It has ended: the path is lossy, and this end is the receiver, or the kernel has refused the
-    /// change.
+    /// It has ended: the path is lossy, and the kernel has refused the change.
     Lossy,
 }
 
@@ -70,26 +75,33 @@ impl LossWatch {
     pub(crate) fn new(congestion: String) -> Self {
         Self {
             congestion,
-            sent: Watched::default(),
-            received: Watched::default(),
+            bytes: 0,
+            due: None,
+            judge: Judge::default(),
         }
     }
 
-    /// Counts written bytes.
+    /// Counts written bytes, and asks the kernel for its counts at the end of a period.
     pub(crate) fn wrote(&mut self, socket: &TcpStream, bytes: usize) -> Path {
-        let path = self
-            .sent
-            .count(socket, bytes, |stats| (stats.sent, stats.retransmitted));
-        match path {
-            Path::Lossy => self.change(socket),
-            path => path,
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes < STEP {
+            return Path::Watched;
         }
-    }
-
-    /// Counts bytes that were read. Behind each lost segment some arrive out of order.
-    pub(crate) fn read(&mut self, socket: &TcpStream, bytes: usize) -> Path {
-        self.received
-            .count(socket, bytes, |stats| (stats.received, stats.out_of_order))
+        self.bytes = 0;
+        let now = Instant::now();
+        if self.due.is_some_and(|due| now < due) {
+            return Path::Watched;
+        }
+        let Some(stats) = path::stats(socket) else {
+            return Path::Settled;
+        };
+        let counts = (stats.sent, stats.retransmitted);
+        let is_lossy = self.judge.look(now, stats.round_trip, counts);
+        self.due = Some(self.judge.due(stats.round_trip).unwrap_or(now + PERIOD));
+        match is_lossy {
+            true => self.change(socket),
+            false => Path::Watched,
+        }
     }
 
     /// A kernel that refuses this congestion control goes on as before.
@@ -101,26 +113,17 @@ impl LossWatch {
     }
 }
 
-impl Watched {
-    /// Counts bytes, and looks at the kernel's counts of packets and of those that tell of a loss.
-    fn count(
-        &mut self,
-        socket: &TcpStream,
-        bytes: usize,
-        counts: impl Fn(&PathStats) -> (Option<u64>, Option<u64>),
-    ) -> Path {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes < STEP {
-            return Path::Watched;
-        }
-        self.bytes = 0;
-        let Some(stats) = path::stats(socket) else {
-            return Path::Settled;
-        };
-        let is_lossy = self
+impl Arrival {
+    /// Takes the kernel's counts; says whether the path was found lossy. Behind each lost segment
+    /// some arrive out of order.
+    pub(crate) fn is_lossy(&self, stats: &PathStats) -> bool {
+        let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = (stats.received, stats.out_of_order);
+        let is_lossy = arrived
             .judge
-            .look(Instant::now(), stats.round_trip, counts(&stats));
-        if is_lossy { Path::Lossy } else { Path::Watched }
+            .look(Instant::now(), stats.round_trip, counts);
+        arrived.is_lossy |= is_lossy;
+        arrived.is_lossy
     }
 }
 
@@ -143,7 +146,7 @@ impl Judge {
         let (Some(round_trip), Some(all), Some(lost)) = (round_trip, all, lost) else {
             return false;
         };
-        let length = PERIOD.max(round_trip * 10);
+        let length = length(round_trip);
         let (begun, all_before, lost_before) = *self.period.get_or_insert((now, all, lost));
         let lasted = now.duration_since(begun);
         if lasted < length {
@@ -157,6 +160,17 @@ impl Judge {
         self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
         self.lossy >= LOSSY
     }
+
+    /// The end of the period on a path of this length.
+    fn due(&self, round_trip: Option<Duration>) -> Option<Instant> {
+        let (begun, ..) = self.period?;
+        Some(begun + length(round_trip?))
+    }
+}
+
+/// The length of a period.
+fn length(round_trip: Duration) -> Duration {
+    PERIOD.max(round_trip * 10)
 }
 
 #[cfg(test)]
@@ -204,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_tells_of_its_path_as_long_as_it_is_asked() {
+        let arrival = Arrival::default();
+        let mut stats = PathStats::new();
+        stats.round_trip = Some(Duration::from_millis(100));
+        (stats.received, stats.out_of_order) = (Some(0), Some(0));
+        assert!(!arrival.is_lossy(&stats));
+        arrival.0.lock().unwrap().judge.lossy = LOSSY - 1;
+        let begun = Instant::now().checked_sub(PERIOD).unwrap();
+        arrival.0.lock().unwrap().judge.period = Some((begun, 0, 0));
+        (stats.received, stats.out_of_order) = (Some(10_000), Some(9));
+        assert!(arrival.is_lossy(&stats));
+        // It stays so.
+        assert!(arrival.is_lossy(&stats));
+    }
+
+    #[test]
     fn a_path_without_measurements_is_not_judged() {
         assert!(!Judge::default().look(Instant::now(), None, (None, None)));
     }
@@ -225,7 +255,11 @@ mod tests {
         // On loopback no packet is lost.
         assert_eq!(watch.wrote(&socket, STEP - 1), Path::Watched);
         assert_eq!(watch.wrote(&socket, STEP), Path::Watched);
-        assert_eq!(watch.read(&socket, STEP), Path::Watched);
+        // The kernel is asked once a period.
+        let due = watch.due.unwrap();
+        assert!(due > Instant::now());
+        assert_eq!(watch.wrote(&socket, STEP), Path::Watched);
+        assert_eq!(watch.due, Some(due));
         assert_eq!(cc(), before);
         assert_eq!(watch.change(&socket), Path::Settled);
         assert_eq!(cc(), other);

@@ -16,7 +16,7 @@ use xio_core::{
     Control, Info, KernelTransfer, KernelTransfers, Operation, Result, Stream, at_layer,
 };
 
-use crate::loss::{LossWatch, Path};
+use crate::loss::{Arrival, LossWatch, Path};
 use crate::low_water::LowWater;
 use crate::options::TcpOptions;
 use crate::{control, path, socket};
@@ -35,10 +35,12 @@ pub struct TcpHandle {
     peer: Option<SocketAddr>,
     shut: bool,
     pub(crate) low_water: LowWater,
-    /// While much is sent with the system's congestion control, or received.
+    /// While much is sent with the system's congestion control.
     loss: Option<Box<LossWatch>>,
     /// Whether the path is lossy, as the watch has found.
     is_lossy: bool,
+    /// The same of received data.
+    arrival: Option<Box<Arrival>>,
 }
 
 impl TcpHandle {
@@ -53,6 +55,7 @@ impl TcpHandle {
             low_water: LowWater::default(),
             loss: None,
             is_lossy: false,
+            arrival: None,
         }
     }
 
@@ -62,6 +65,7 @@ impl TcpHandle {
             .lossy
             .as_ref()
             .filter(|_| options.congestion.is_none());
+        self.arrival = name.map(|_| Box::default());
         self.loss = name.map(|name| Box::new(LossWatch::new(name.clone())));
         self
     }
@@ -71,24 +75,10 @@ impl TcpHandle {
     fn wrote(&mut self, answer: &Poll<io::Result<usize>>) {
         if let (Some(watch), Poll::Ready(Ok(bytes))) = (&mut self.loss, answer) {
             let path = watch.wrote(&self.socket, *bytes);
-            self.note(path);
-        }
-    }
-
-    /// Takes note of bytes that were read.
-    #[inline]
-    fn have_read(&mut self, bytes: usize) {
-        if let Some(watch) = &mut self.loss {
-            let path = watch.read(&self.socket, bytes);
-            self.note(path);
-        }
-    }
-
-    #[inline]
-    fn note(&mut self, path: Path) {
-        if path != Path::Watched {
-            self.loss = None;
-            self.is_lossy = path == Path::Lossy;
+            if path != Path::Watched {
+                self.loss = None;
+                self.is_lossy = path == Path::Lossy;
+            }
         }
     }
 
@@ -157,11 +147,9 @@ impl AsyncRead for TcpHandle {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let before = buf.filled().len();
         let answer = Pin::new(&mut this.socket).poll_read(cx, buf);
-        match answer.is_pending() {
-            true => this.low_water.lower(&this.socket),
-            false => this.have_read(buf.filled().len() - before),
+        if answer.is_pending() {
+            this.low_water.lower(&this.socket);
         }
         blame(answer, Operation::Read)
     }
@@ -225,7 +213,8 @@ impl Stream for TcpHandle {
         info.local = self.socket.local_addr().ok().map(plain);
         info.peer = self.peer.map(plain);
         if let Some(mut stats) = path::stats(&self.socket) {
-            stats.is_lossy = self.is_lossy;
+            let arrival = self.arrival.as_ref();
+            stats.is_lossy = self.is_lossy || arrival.is_some_and(|it| it.is_lossy(&stats));
             info.insert(stats);
         }
     }
@@ -267,7 +256,6 @@ impl Stream for TcpHandle {
                     Poll::Ready(moved) => {
                         let moved = *moved.as_ref().unwrap_or(&0);
                         self.low_water.moved(moved, len);
-                        self.have_read(moved);
                     }
                     Poll::Pending => self.low_water.wait(cx, &self.socket, len),
                 }
