@@ -388,7 +388,7 @@ impl Explanation {
             }
             Cause::Network => return None,
             Cause::Path if self.loss() > Some(LOSS) => {
-                "a path without loss; until then BBR at the sender (modprobe tcp_bbr, net.ipv4.tcp_allowed_congestion_control), or a server that offers UDT (net-stacks)"
+                "a path without loss; until then BBR at the sender (modprobe tcp_bbr, net.ipv4.tcp_allowed_congestion_control), or UDT (--stack udt) with a server that offers it (net-stacks)"
             }
             Cause::Path => "more streams (--parallel), if the link is not full",
             Cause::Receiver => {

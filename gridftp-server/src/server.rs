@@ -25,7 +25,7 @@ use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
 use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
-use crate::data::{DataSide, Ends, FILE, SentGroups, Stacks, adapts, offers_udt};
+use crate::data::{DataSide, Ends, FILE, SentGroups, Stacks, offers_udt};
 use crate::grid::GridSession;
 use crate::nodes::{Front, NodeSide};
 use crate::owners::Owners;
@@ -124,7 +124,7 @@ impl<D: Dsi> Control<D> {
         // Under one lock, so that a reload meanwhile stays in force.
         let mut rules = self.shared.lock_rules();
         let shared = &self.shared;
-        rules.settings = Arc::new(settings(&shared.config, &rules.policy, &shared.dsi));
+        rules.settings = Arc::new(shared.settings(&rules.policy));
     }
 
     /// Returns the number of sessions.
@@ -272,15 +272,16 @@ async fn drain(
 
 impl<D: Dsi> Shared<D> {
     pub(crate) fn new(config: Config, dsi: D) -> Arc<Self> {
+        let stacks = Arc::new(Stacks::new(&config));
         let rules = Rules {
-            settings: Arc::new(settings(&config, &config.policy, &dsi)),
+            settings: Arc::new(settings(&config, &config.policy, &dsi, &stacks)),
             policy: Arc::clone(&config.policy),
         };
         Arc::new(Self {
             owners: Owners::load(),
             authenticator: Authenticator::new(),
             admission: Arc::new(Admission::default()),
-            stacks: Arc::new(Stacks::new(&config)),
+            stacks,
             pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
             parts: PartMemory::new(config.part_memory as u64),
             descriptors: Descriptors::new(config.policy.max_data_descriptors),
@@ -419,16 +420,21 @@ impl<D: Dsi> Shared<D> {
         NodeSide::new(front, opening, Arc::clone(&self.stacks), descriptors)
     }
 
+    /// The settings of the protocol machine with this policy.
+    fn settings(&self, policy: &Policy) -> Settings {
+        settings(&self.config, policy, &self.dsi, &self.stacks)
+    }
+
     fn set_policy(&self, policy: Arc<Policy>) {
         let mut rules = self.lock_rules();
-        let settings = Arc::new(settings(&self.config, &policy, &self.dsi));
+        let settings = Arc::new(self.settings(&policy));
         self.descriptors.set_limit(policy.max_data_descriptors);
         *rules = Rules { policy, settings };
     }
 }
 
 /// The settings of the protocol machine.
-fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
+fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) -> Settings {
     let system = rustix::system::uname();
     let capabilities = dsi.capabilities();
     let mut settings = Settings::new(
@@ -463,7 +469,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     }
     // On nodes the kernel may be another.
     settings.udt = config.front.is_none() && offers_udt(&config.net_stacks);
-    settings.adapts = adapts(&config.net_stacks);
+    settings.adapts = stacks.adapts();
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

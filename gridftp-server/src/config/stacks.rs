@@ -22,6 +22,8 @@ pub(super) fn net(given: Option<&[String]>) -> Result<Vec<Entry>, BadConfig> {
         known(registry, entry)?;
         match NOT_FOR_PEERS.contains(&entry.driver()) {
             true => Err(refused(entry, "no client may choose this driver")),
+            // The server's own stack has these options.
+            false if entry.driver() == "tcp" => builds(registry, entry),
             false => Ok(()),
         }
     };
@@ -83,6 +85,12 @@ fn known(registry: &Registry, entry: &Entry) -> Result<(), Error> {
     }
 }
 
+fn builds(registry: &Registry, entry: &Entry) -> Result<(), Error> {
+    let mut own = registry.restrict(&[entry.driver()]);
+    own.fix(entry.clone());
+    own.stack(entry.driver()).map(drop)
+}
+
 fn refused(entry: &Entry, why: &str) -> Error {
     let driver = entry.driver().to_owned();
     Error::new(ErrorKind::BadPlan, driver, Operation::Plan, why)
@@ -121,6 +129,7 @@ mod tests {
             ("file", "net-stacks: file: plan: no client may choose"),
             ("tpc", "no such driver; this build has "),
             ("tcp:nodelya=1", "no option `nodelya`"),
+            ("tcp:nodelay=perhaps", "nodelay"),
             ("tcp:", "after its colon"),
         ] {
             let error = chain(&net(Some(&list(&[given]))).unwrap_err());

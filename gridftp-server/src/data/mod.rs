@@ -28,7 +28,7 @@ pub(crate) use self::protect::{DataLayer, DataTls};
 pub(crate) use self::reporter::{Consent, Reporter, StripeBytes, every, tenths, tick};
 pub(crate) use self::sent::SentGroups;
 pub(crate) use self::side::Side;
-pub(crate) use self::stacks::{Stacks, adapts, offers_udt};
+pub(crate) use self::stacks::{Stacks, offers_udt};
 #[cfg(test)]
 pub(crate) use self::store::tests as store_tests;
 pub(crate) use self::store::{Store, Verdict};

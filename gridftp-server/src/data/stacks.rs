@@ -19,6 +19,7 @@ pub(crate) struct Stacks {
     net: Registry,
     disk: Registry,
     ports: Option<PortRange>,
+    adapts: bool,
 }
 
 impl Stacks {
@@ -27,13 +28,22 @@ impl Stacks {
         let all = xio::registry();
         let net = allowed(&all, &config.net_stacks);
         // With the options of the administrator, where clients may name the driver.
-        let own = net.stack(DEFAULT).or_else(|_| all.stack(DEFAULT));
+        let is_listed = names(&config.net_stacks, DEFAULT);
+        let own = if is_listed { &net } else { &all };
+        let own = own.stack(DEFAULT);
         Self {
-            default: own.expect("the driver is built in"),
+            default: own.expect("the driver is built in, and its options are checked"),
             net,
             disk: allowed(&all, &config.disk_stacks),
             ports: config.data_ports,
+            adapts: offers_udt(&config.net_stacks) && adapts(&config.net_stacks),
         }
+    }
+
+    /// Whether senders change their congestion control on a path that loses packets, where clients
+    /// may choose UDT.
+    pub(crate) fn adapts(&self) -> bool {
+        self.adapts
     }
 
     /// The server's own stack of data connections.
@@ -69,12 +79,16 @@ impl Stacks {
 
 /// Whether clients may choose UDT with these drivers.
 pub(crate) fn offers_udt(entries: &[Entry]) -> bool {
-    entries.iter().any(|entry| entry.driver() == "udt")
+    names(entries, "udt")
+}
+
+fn names(entries: &[Entry], driver: &str) -> bool {
+    entries.iter().any(|entry| entry.driver() == driver)
 }
 
 /// Whether senders with the options of these drivers, and without any, change their congestion
 /// control on a path that loses packets, as far as the kernel lets this process.
-pub(crate) fn adapts(entries: &[Entry]) -> bool {
+fn adapts(entries: &[Entry]) -> bool {
     let option = |name: &str| {
         let tcp = entries.iter().find(|entry| entry.driver() == "tcp")?;
         let (_, value) = tcp.options().find(|(key, _)| *key == name)?;
