@@ -98,9 +98,11 @@
 //!   seconds are left. A listing in a session of its own first shows that UDT gets through; where it
 //!   does not, the copy stays with TCP, and a note tells it. Then the sessions end in the middle of
 //!   their transfers, and others with UDT go on behind the bytes that have arrived, with the same
-//!   protection. That is no failed attempt. A rate that after five seconds is lower than before, or a
-//!   connection that breaks, returns the copy to TCP, once. A copy that is polite, has a rate limit or
-//!   chosen data ports stays with TCP, and so does one between two servers.
+//!   protection. That is no failed attempt. A rate that five seconds behind the first data is lower
+//!   than before, a minute without data, or a connection that breaks returns the copy to TCP, once. A
+//!   copy that is polite, has a rate limit, layers over its files or chosen data ports stays with TCP,
+//!   and so do one between two servers, one of files without a modification time, and an upload to a
+//!   server that keeps no broken uploads: they would begin anew.
 //!
 //! # How a broken transfer goes on
 //!

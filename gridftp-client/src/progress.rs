@@ -34,6 +34,11 @@ pub enum Event<'a> {
     Note(&'a str),
     /// Something a user should mend, although it works.
     Warning(&'a str),
+    /// New data connections have another stack than those before.
+    Stack {
+        /// Its drivers, bottom first.
+        stack: &'a str,
+    },
     /// A file is copied, from now on.
     Started {
         /// Where from.

@@ -37,8 +37,8 @@ const GROUP: (u64, Duration) = (1000, Duration::from_secs(10));
 pub struct Receipts {
     /// Protection of the connections to each server, by `host:port`.
     servers: Mutex<HashMap<String, Value>>,
-    /// The stack of data connections.
-    stack: String,
+    /// The stacks of data connections so far.
+    stacks: Mutex<String>,
     /// Offset and length of the part that is copied of each file.
     part: [Option<u64>; 2],
     grid: GridOptions,
@@ -139,7 +139,7 @@ impl Receipts {
         lines.go_on(&begun);
         Ok(Self {
             servers: Mutex::default(),
-            stack: options.connect.stack.clone(),
+            stacks: Mutex::new(options.connect.stack.clone()),
             part: [options.offset, options.length],
             grid: options.connect.grid.clone(),
             group: Mutex::new(Group {
@@ -159,7 +159,7 @@ impl Receipts {
         read(options.credential.clone())
     }
 
-    /// Writes the receipt of a finished file, and notes the protection of servers.
+    /// Writes the receipt of a finished file, and notes the protection of servers and the stacks.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -176,6 +176,10 @@ impl Receipts {
                 });
                 let mut servers = lock(&self.servers);
                 servers.insert((*site).to_owned(), server);
+                Ok(())
+            }
+            Event::Stack { stack } => {
+                lock(&self.stacks).push_str(&format!(", then {stack}"));
                 Ok(())
             }
             Event::Finished {
@@ -221,7 +225,7 @@ impl Receipts {
             ("offset", json!(offset)),
             ("length", json!(length)),
             ("route", json!(route)),
-            ("stack", json!(self.stack)),
+            ("stack", json!(*lock(&self.stacks))),
             ("servers", json!(servers)),
             ("started", json!(ended - seconds.unwrap_or(0.0))),
             ("ended", json!(ended)),
@@ -312,4 +316,35 @@ fn absolute(end: &str) -> String {
 fn since_1970() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Verification;
+
+    #[test]
+    fn receipts_name_the_stacks_so_far() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("receipts");
+        let receipts = Receipts::open(&path, &CopyOptions::default(), None).unwrap();
+        let finished = Event::Finished {
+            source: "/a",
+            destination: "/b",
+            bytes: 1,
+            stripes: &[],
+            took: Duration::ZERO,
+            retries: 0,
+            verification: Verification::Size,
+            verified: None,
+            relayed: false,
+        };
+        let stack = || {
+            let line = receipts.receipt(&finished, ["/a", "/b"]).unwrap();
+            line.get("stack").unwrap().clone()
+        };
+        assert_eq!(stack(), "tcp");
+        receipts.event(&Event::Stack { stack: "udt" }).unwrap();
+        assert_eq!(stack(), "tcp, then udt");
+    }
 }

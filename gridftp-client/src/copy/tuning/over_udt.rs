@@ -19,6 +19,7 @@ use crate::copy::lock;
 use crate::copy::state::CopyState;
 use crate::error::TransferError;
 use crate::ls::Form;
+use crate::progress::Event;
 use crate::stacks;
 use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState, Transfer};
@@ -158,6 +159,7 @@ impl CopyState {
         }
         self.note(&format!("{cause}: going on over UDT"));
         self.tuning.change_stack(Some(UDT));
+        self.observer.event(&Event::Stack { stack: UDT });
     }
 
     /// Lists a directory over UDT, as far as its first bytes, in a session of its own.
@@ -197,8 +199,11 @@ impl CopyState {
     }
 
     fn leave_udt(&self, session: &CancellationToken, text: &str) -> bool {
-        self.tuning
-            .leave(session, || self.note(&format!("tuning: {text}")))
+        self.tuning.leave(session, || {
+            self.note(&format!("tuning: {text}"));
+            let stack = &self.options.connect.stack;
+            self.observer.event(&Event::Stack { stack });
+        })
     }
 
     /// The failure of a transfer, which did not fail by itself where its session is left, or where its
