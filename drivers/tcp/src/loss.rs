@@ -119,9 +119,7 @@ impl Arrival {
     pub(crate) fn is_lossy(&self, stats: &PathStats) -> bool {
         let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = (stats.received, stats.out_of_order);
-        let is_lossy = arrived
-            .judge
-            .look(Instant::now(), stats.round_trip, counts);
+        let is_lossy = arrived.judge.look(Instant::now(), stats.round_trip, counts);
         arrived.is_lossy |= is_lossy;
         arrived.is_lossy
     }

@@ -178,13 +178,13 @@ async fn transfer(
     }
     let fresh = client.state.ready.is_none();
     let layout = shared.options.stripe_layout;
-    let ahead = client.set_up_pull(width, layout).await;
-    let ahead = ahead.map_err(
-        |error| match shared.is_left_without_channel(&client.control, &error) {
-            true => Stop::Replace,
-            false => Stop::Lost(error),
-        },
-    )?;
+    let ahead = match client.set_up_pull(width, layout).await {
+        Ok(ahead) => ahead,
+        Err(error) if shared.is_left_without_channel(&client.control, &error) => {
+            return Err(Stop::Replace);
+        }
+        Err(error) => return Err(Stop::Lost(error)),
+    };
     // It may have no stripes after all.
     pipeline.path = client.path_facts();
     pipeline.width = Some(Width {
