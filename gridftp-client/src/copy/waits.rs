@@ -59,3 +59,25 @@ impl CopyState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::scripted;
+    use crate::error::TransferError;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_lost_behind_a_change_of_stack_is_replaced() {
+        for is_left in [false, true] {
+            let (client, server) = scripted::session(vec![("QUIT", "221 bye".to_owned())]).await;
+            if is_left {
+                client.control.left.cancel();
+            }
+            let shared = CopyState::plain();
+            let lost = Stop::Lost(TransferError::request("it ended", ""));
+            let ended = shared.end(Box::new(client), Role::Sender, Err(lost));
+            let (ended, _) = tokio::join!(ended, server);
+            assert_eq!(matches!(ended, Err(Stop::Replace)), is_left, "{ended:?}");
+        }
+    }
+}

@@ -19,10 +19,11 @@ use super::receive::{Receiver, cut_off, end};
 use super::{Asked, Landed, Sent, Stop};
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::{DirJob, FileJob, Item};
 use crate::copy::reach::Reach;
 use crate::copy::state::CopyState;
 use crate::copy::window::Window;
+use crate::ls::Form;
 use crate::played;
 use crate::transfer::{Failure, SessionState, Transfer};
 
@@ -269,4 +270,52 @@ async fn a_download_without_a_digest_in_its_receipt_is_compared_behind_it() {
         line = lines.next_line().await.unwrap().unwrap();
     }
     assert_eq!(line, "CKSM BLAKE3 0 -1 /file");
+}
+
+/// A file whose session is left before its transfer begins goes back uncounted.
+#[tokio::test(start_paused = true)]
+async fn a_transfer_that_has_not_begun_is_left_with_its_session() {
+    let shared = Arc::new(CopyState::plain());
+    let (control, _lines, _replies) = played::greeted(Settings::default()).await;
+    let job = FileJob::new(b"/file".to_vec(), b"/nowhere".to_vec());
+    shared.queue.push(Item::File(Box::new(job)));
+    let from = control.path(b"/file").unwrap();
+    let transfer = Transfer::download(control.send(Command::Retr(from)), b"");
+    let asked = next(&shared, None, transfer).await;
+    let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+    let mut receiver = Receiver {
+        abilities: &Abilities::default(),
+        stripes: None,
+        control: &control,
+        channel: &mut channel,
+        shared: &shared,
+        patience: None,
+    };
+    control.left.cancel();
+    let taken = receiver.take(asked).await;
+    assert!(matches!(taken, Err(Stop::Replace)));
+    let mut again = shared.queue.next(|_| true).await.unwrap();
+    assert_eq!(again.file_mut().failures, 0);
+}
+
+/// A directory whose listing breaks over UDT is listed over TCP, and has not failed.
+#[tokio::test(start_paused = true)]
+async fn a_listing_that_breaks_over_udt_is_no_failure() {
+    let shared = Arc::new(CopyState::plain());
+    shared.tuning.change_stack(Some("udt"));
+    let (mut control, _lines, _replies) = played::greeted(Settings::default()).await;
+    (_, control.left) = shared.tuning.stack();
+    let job = DirJob::new(b"/dir".to_vec(), b"/nowhere".to_vec());
+    shared.queue.push(Item::Dir(Box::new(job)));
+    let from = control.path(b"/dir").unwrap();
+    let replies = control.send(Form::default().command(from));
+    let asked = next(&shared, None, Transfer::download(replies, b"/dir")).await;
+    let taken = take_alone(&control, &shared, asked).await;
+    assert!(matches!(taken, Err(Stop::Replace)));
+    assert_eq!(shared.tuning.stack().0, None);
+    let mut again = shared.queue.next(|_| true).await.unwrap();
+    let Item::Dir(job) = again.item_mut() else {
+        panic!("it is a directory");
+    };
+    assert_eq!(job.failures, 0);
 }

@@ -78,7 +78,7 @@ impl Tuning {
     }
 
     /// Puts another stack in force, and ends the sessions with the one before.
-    fn change_stack(&self, stack: Option<&'static str>) {
+    pub(in crate::copy) fn change_stack(&self, stack: Option<&'static str>) {
         lock(&self.in_force).change(stack);
         if let Some(run) = &mut self.state().run {
             run.begin_anew();
