@@ -36,8 +36,8 @@ fn streams(copied: &Finished) -> Result<u32> {
 #[test]
 fn an_upload_over_slow_connections_takes_more_of_them() -> Result<()> {
     let (tree, there) = (Tree::new()?, Tree::new()?);
-    // Eleven seconds, of which the last five are with all connections.
-    tree.file("file", 240 << 20, 1)?;
+    // Sixteen seconds, of which the last ten are with all connections.
+    tree.file("file", 400 << 20, 1)?;
     let url = format!("sshftp://dtn{}/", there.root().display());
     let flags = ["--explain", "--stack", "tcp:pacing=2M", "file"];
     let copied = far(&tree, &[&flags[..], &[&url]].concat())?;

@@ -204,7 +204,7 @@ impl Watch {
     /// [`measure`](Self::measure).
     pub fn times(&self) -> (Duration, Duration) {
         let times = self.lock_times();
-        let storage = times.storage / self.most_carrying().max(1);
+        let storage = times.waited + times.storage / self.most_carrying().max(1);
         (times.moving, storage.min(times.moving))
     }
 
@@ -343,7 +343,7 @@ impl Watch {
         if let Some(now) = self.now() {
             let mut times = self.lock_times();
             if let Some(since) = times.local.take() {
-                times.storage += (now - since) * self.most_carrying().max(1);
+                times.waited += now - since;
             }
             times.local = yes.then_some(now);
         }
@@ -405,6 +405,8 @@ struct Times {
     moving: Duration,
     /// Begin of a wait for the local producer or consumer.
     local: Option<Instant>,
+    /// The waits for it that ended, of all connections together.
+    waited: Duration,
     /// Time of the storage, summed over the connections that it worked for.
     storage: Duration,
 }

@@ -328,6 +328,9 @@ async fn work(worker: &Worker, mut session: Option<Session>) -> Result<(), Trans
             Err(error) if !error.is_transient() => return Err(error.into()),
             // The server may still count the sessions with the stack before.
             Err(_) if shared.tuning.has_new_stack() => {
+                if worker.leaves() {
+                    return Ok(());
+                }
                 shared.queue.sleep(AGAIN).await;
                 continue;
             }

@@ -80,4 +80,15 @@ mod tests {
             assert_eq!(matches!(ended, Err(Stop::Replace)), is_left, "{ended:?}");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_left_says_goodbye() {
+        let (client, server) = scripted::session(vec![("QUIT", "221 bye".to_owned())]).await;
+        client.control.left.cancel();
+        let shared = CopyState::plain();
+        let ended = shared.end(Box::new(client), Role::Sender, Err(Stop::Replace));
+        let (ended, received) = tokio::join!(ended, server);
+        assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
+        assert_eq!(received, ["QUIT"]);
+    }
 }

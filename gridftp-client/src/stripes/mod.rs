@@ -192,6 +192,19 @@ impl Client {
         }
     }
 
+    /// The facts that decide the data connections of a file that this server sends to `destination`,
+    /// where `both` have MODE E or not.
+    pub(crate) fn path_facts_between(&self, destination: &Self, both: bool) -> PathFacts {
+        let (from, to) = (self.path_facts(), destination.path_facts_to());
+        PathFacts {
+            round_trip: from.round_trip.max(to.round_trip),
+            parts: from.parts,
+            widens: both && from.widens && to.widens,
+            nodes: from.nodes || to.nodes,
+            may_stripe: both && self.abilities.stripes && to.may_stripe,
+        }
+    }
+
     fn may_stripe(&self, nodes: Option<&[SocketAddr]>) -> bool {
         let stripes = self.abilities.stripes && self.is_extended();
         stripes && nodes.is_none_or(|nodes| nodes.len() > 1)

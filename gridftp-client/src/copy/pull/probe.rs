@@ -32,10 +32,14 @@ pub(super) async fn settle_reach(client: &mut Client, shared: &CopyState) -> Res
     if shared.reach() != Reach::Doubted || !client.is_extended() {
         return Ok(());
     }
-    let ahead = client
-        .set_up_pull(Width::of_streams(1), None)
-        .await
-        .map_err(Stop::Lost)?;
+    let set_up = client.set_up_pull(Width::of_streams(1), None).await;
+    let ahead =
+        set_up.map_err(
+            |error| match shared.is_left_without_channel(&client.control, &error) {
+                true => Stop::Replace,
+                false => Stop::Lost(error),
+            },
+        )?;
     let Some(root) = client.control.path(b"/") else {
         return Ok(());
     };

@@ -48,7 +48,7 @@ pub(super) struct Receiver<'a> {
 impl Receiver<'_> {
     /// Takes one transfer in MODE E; gives the file when its data is here.
     pub(super) async fn take(&mut self, asked: Asked) -> Result<Option<Landed>, Stop> {
-        let asked = settle_before(self.shared, asked).await?;
+        let asked = settle_before(self.shared, self.control, asked).await?;
         let left = &self.control.left;
         let begun = tokio::select! {
             biased;
@@ -160,7 +160,7 @@ impl Receiver<'_> {
         asker: &Asker<'_>,
         asked: Asked,
     ) -> Result<Option<Landed>, Stop> {
-        let mut asked = settle_before(self.shared, asked).await?;
+        let mut asked = settle_before(self.shared, self.control, asked).await?;
         let Item::File(job) = asked.taken.item_mut() else {
             let listed = Box::pin(self.list(asked, Mode::Stream));
             return listed.await.map(|()| None);
@@ -257,7 +257,11 @@ pub(super) async fn cut_off(transfer: &mut Transfer, is_whole: bool) -> Result<b
 }
 
 /// Reads the replies to the commands before the transfer command.
-async fn settle_before(shared: &CopyState, mut asked: Asked) -> Result<Asked, Stop> {
+async fn settle_before(
+    shared: &CopyState,
+    control: &Control,
+    mut asked: Asked,
+) -> Result<Asked, Stop> {
     if let Some(again) = asked.sent.again.take() {
         let now = again
             .facts()
@@ -287,6 +291,7 @@ async fn settle_before(shared: &CopyState, mut asked: Asked) -> Result<Asked, St
                 midway: asked.sent.transfer.has_begun(),
                 ..Failure::midway(error, session)
             };
+            let failure = shared.of_stack(control, failure);
             shared.fail_transfer(asked.taken, failure)?;
             Err(Stop::Replace)
         }

@@ -142,6 +142,13 @@ fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> 
         midway,
         ..judged(shared, &store, failure)
     };
+    // The server says nothing of data whose end was lost.
+    if failure.session == SessionState::Lost
+        && file.reset.is_cancelled()
+        && asker.control.gone().is_none()
+    {
+        let _is_left = shared.lose_udt(&asker.control.left, &failure.error);
+    }
     let failure = shared.of_stack(asker.control, failure);
     fail(shared, store.taken, failure, store.resumes && !midway)
 }

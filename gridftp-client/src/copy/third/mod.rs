@@ -35,7 +35,7 @@ use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::setup::{Ahead, active};
-use crate::stripes::{PathFacts, Width};
+use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState};
 
 mod begin;
@@ -137,7 +137,7 @@ pub(crate) async fn run(
         }
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
-        let path = path_facts(source, destination, both);
+        let path = source.path_facts_between(destination, both);
         let width = shared.widest(first.item(), path).await;
         let layout = shared.options.stripe_layout;
         let (port, width) = match set_up(source, destination, mode, width, layout).await {
@@ -186,17 +186,6 @@ pub(crate) async fn run(
     }
     shared.hiding.clean(&destination.control).await;
     Ok(())
-}
-
-/// The facts of the way between the two servers, where both have MODE E or not.
-fn path_facts(source: &Client, destination: &Client, both: bool) -> PathFacts {
-    PathFacts {
-        round_trip: source.round_trip().max(destination.round_trip()),
-        parts: source.abilities.held,
-        widens: both && source.path_facts().widens && destination.path_facts().widens,
-        nodes: source.abilities.nodes || destination.abilities.nodes,
-        may_stripe: both && source.abilities.stripes && destination.path_facts_to().may_stripe,
-    }
 }
 
 /// The number of transfers under way at once.

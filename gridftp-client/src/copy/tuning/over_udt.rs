@@ -148,18 +148,24 @@ impl CopyState {
 
     /// Takes the result of the proof.
     fn proved(&self, failed: Option<String>) {
-        if let Some(run) = &mut self.tuning.state().run {
-            run.udt.prove(failed.is_none());
-        }
+        let mut state = self.tuning.state();
+        let run = state.run.as_mut();
+        let goes = run.is_some_and(|run| run.udt.prove(failed.is_none()));
+        drop(state);
         let cause = "tuning: the path loses packets and BBR is not allowed here";
         if let Some(why) = failed {
             return self.note(&format!(
                 "{cause}: staying with TCP, since UDT does not get through: {why}"
             ));
         }
+        // A file that would begin anew has been met meanwhile.
+        if !goes {
+            return;
+        }
         self.note(&format!("{cause}: going on over UDT"));
-        self.tuning.change_stack(Some(UDT));
+        // A session that fails over it at once tells the stack behind it.
         self.observer.event(&Event::Stack { stack: UDT });
+        self.tuning.change_stack(Some(UDT));
     }
 
     /// Lists a directory over UDT, as far as its first bytes, in a session of its own.
@@ -230,8 +236,8 @@ impl CopyState {
     /// listing goes on behind a change.
     pub(in crate::copy) async fn left_udt(&self, control: &Control) {
         match self.tuning.stack().0 {
-            Some(_) => control.left.cancelled().await,
-            None => std::future::pending().await,
+            None if !control.left.is_cancelled() => std::future::pending().await,
+            _ => control.left.cancelled().await,
         }
     }
 

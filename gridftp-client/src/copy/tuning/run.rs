@@ -124,8 +124,9 @@ impl CopyState {
             if step == Step::Stay {
                 (since, moved) = (Instant::now(), now);
             } else {
-                // Its time belongs to no period.
+                // Its time belongs to no period, and transfers that are left count their last bytes.
                 self.step(step).await;
+                tokio::time::sleep(period).await;
                 (since, moved) = (Instant::now(), self.moved());
             }
         }

@@ -91,9 +91,9 @@ impl UdtStep {
         Self::Tcp(Sum::default())
     }
 
-    /// Stays over TCP, where the copy is over it and nothing is on trial.
+    /// Stays over TCP, where the copy is over it.
     pub(super) fn stay(&mut self) {
-        if let Self::Tcp(_) = self {
+        if let Self::Tcp(_) | Self::Proving(_) = self {
             *self = Self::Settled;
         }
     }
@@ -143,8 +143,9 @@ impl UdtStep {
         }
     }
 
-    /// Takes the result of the small transfer; a path without UDT is not tried again.
-    pub(super) fn prove(&mut self, gets_through: bool) {
+    /// Takes the result of the small transfer; a path without UDT is not tried again. Says whether the
+    /// copy goes over UDT.
+    pub(super) fn prove(&mut self, gets_through: bool) -> bool {
         *self = match self {
             Self::Proving(before) if gets_through => Self::Udt {
                 before: *before,
@@ -154,6 +155,7 @@ impl UdtStep {
             },
             _ => Self::Settled,
         };
+        matches!(self, Self::Udt { .. })
     }
 }
 
