@@ -17,8 +17,9 @@ use crate::listener::DataListener;
 use crate::options::Options;
 use crate::wait;
 
-/// Longest time to open a connection beyond the starting number of a transfer.
-const EXTRA: Duration = Duration::from_secs(5);
+/// Longest time to open a connection beyond the starting number of a transfer: enough for a SYN that
+/// is lost once. A client that waits for the transfer to begin takes five seconds for a firewall.
+const EXTRA: Duration = Duration::from_secs(2);
 
 /// The source of data connections.
 #[derive(Debug, Default)]

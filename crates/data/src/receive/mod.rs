@@ -332,6 +332,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         Ok(())
     }
 
+    /// Whether a connection that ends without a mark fails the transfer. A new one of a tagged
+    /// transfer does not before its first header: its sender gave up opening it, or lost data that the
+    /// other marks miss.
+    fn needs_mark(&self, pump: &Pump<F>) -> bool {
+        self.marks_from_all && (pump.reused || self.tag.is_none())
+    }
+
     fn is_writing(&self) -> bool {
         self.active.iter().any(Pump::is_writing)
     }
@@ -363,7 +370,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
                 job.watch.uncarried();
             }
             match end {
-                End::Gone if self.marks_from_all => return Poll::Ready(Err(unmarked())),
+                End::Gone if self.needs_mark(&pump) => return Poll::Ready(Err(unmarked())),
                 End::Gone => {}
                 _ => arrived.eod()?,
             }
@@ -399,7 +406,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
 
     /// The connections for the next transfer, once this one is complete.
     fn kept(self) -> (Vec<Conn>, Result<()>) {
-        if self.marks_from_all && !self.active.is_empty() {
+        if self.active.iter().any(|pump| self.needs_mark(pump)) {
             return (Vec::new(), Err(unmarked()));
         }
         if self.active.iter().any(Pump::has_begun) {

@@ -87,13 +87,14 @@ pub(crate) async fn extended<S: Source>(
     }
     let deal = &deal;
     wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
-        match end {
-            Some((head, end)) => pieces(&mut conn.stream, [&head, &deal.marks(end)]).await,
-            None => Ok(()),
+        if let Some((head, end)) = end {
+            pieces(&mut conn.stream, [&head, &deal.marks(end)]).await?;
+            flush(std::slice::from_mut(conn)).await?;
         }
+        Ok(())
     }))
     .await?;
-    flush(conns).await
+    Ok(())
 }
 
 impl<'a, S: Source> Deal<'a, S> {

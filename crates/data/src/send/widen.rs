@@ -86,7 +86,11 @@ impl Widening {
             return;
         }
         self.unchanged += 1;
-        self.is_final = self.unchanged >= PATIENCE;
+        self.measure(period);
+        self.is_final |= self.unchanged >= PATIENCE;
+    }
+
+    fn measure(&mut self, period: &Period) {
         if self.warm > 0 {
             self.warm -= 1;
             return;

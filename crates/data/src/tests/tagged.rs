@@ -248,6 +248,31 @@ async fn the_file_behind_a_lost_one_is_refused_if_every_connection_needs_a_mark(
     }
 }
 
+/// A sender gives up opening a connection that its peer has accepted: the tag tells the others.
+#[tokio::test]
+async fn a_new_connection_without_a_header_does_not_fail_a_tagged_file() {
+    for resets in [false, true] {
+        let (mut to, mut streams) = bare(3).await;
+        to.options_mut().marks_from_all = true;
+        let given_up = streams.pop().unwrap();
+        if resets {
+            given_up.set_zero_linger().unwrap();
+        }
+        drop(given_up);
+        for (stream, wire) in streams.iter_mut().zip(wire(Some(1), b"first")) {
+            stream.write_all(&wire).await.unwrap();
+        }
+        let sink = Kept::default();
+        to.receive(&sink, &tagged(1), &Watch::new()).await.unwrap();
+        assert_eq!(sink.data(), b"first");
+        // A connection that served a file has to end the next one too.
+        drop(streams.pop());
+        let sink = Kept::default();
+        let got = to.receive(&sink, &tagged(2), &Watch::new()).await;
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
 /// Receives `ranges` of `content` into `sink`, which has the rest, while both ends know as much of
 /// that as `knows` says; returns the receipts and the result.
 async fn go_on(

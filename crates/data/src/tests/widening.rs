@@ -1,6 +1,7 @@
 //! MODE E connections beyond the starting number: they carry blocks when that helps, or end marks.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use ftp_wire::command::Tag;
 use ftp_wire::opts::Parallelism;
@@ -9,6 +10,7 @@ use mode_e::{HEADER_LEN, Header};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use xio_core::Transport;
 
 use super::*;
 
@@ -192,4 +194,51 @@ async fn connections_that_the_peer_does_not_take_are_done_without() {
     let plan = whole(Mode::Extended, 500_000).parallelism(widens(3, 4));
     let error = from.send(&source, &plan, &Watch::new()).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Full);
+}
+
+/// TCP, whose connections behind the first ones connect, and then wait for a handshake for ever.
+struct Hanging {
+    left: AtomicU32,
+    hung: Mutex<Vec<<Tcp as Transport>::Handle>>,
+}
+
+impl Transport for Hanging {
+    type Handle = <Tcp as Transport>::Handle;
+
+    async fn connect(&self, to: &Target) -> xio_core::Result<Self::Handle> {
+        let connected = Tcp::default().connect(to).await?;
+        let next = |left: u32| left.checked_sub(1);
+        if self.left.fetch_update(SeqCst, SeqCst, next).is_ok() {
+            return Ok(connected);
+        }
+        self.hung.lock().unwrap().push(connected);
+        std::future::pending().await
+    }
+}
+
+/// The receiver has accepted those that the sender gives up, and every connection of it needs a mark.
+#[tokio::test]
+async fn a_transfer_begins_without_connections_that_do_not_open_in_time() {
+    let (mut to, mut from) = (channel(), channel());
+    to.options_mut().marks_from_all = true;
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    let hanging = Hanging {
+        left: AtomicU32::new(2),
+        hung: Mutex::default(),
+    };
+    from.connect_to(DynStack::active(hanging, "hanging"), vec![address]);
+    let tag = Some(Tag::new(1, Extent::Head));
+    let plan = whole(Mode::Extended, 500_000)
+        .parallelism(widens(1, 3))
+        .tag(tag);
+    let taken = incoming(Mode::Extended).tag(tag);
+    let (source, sink) = (Memory(bytes(500_000)), Kept::default());
+    let (sending, receiving) = (Watch::new(), Watch::new());
+    let (sent, got) = tokio::join!(
+        from.send(&source, &plan, &sending),
+        to.receive(&sink, &taken, &receiving)
+    );
+    assert_eq!(sent.unwrap().connections, 2);
+    got.unwrap();
+    assert!(sink.data() == source.0);
 }
