@@ -38,6 +38,9 @@ pub struct Abilities {
     pub dcsc: bool,
     /// `SPAS` and `SPOR`: it may have several hosts for data connections.
     pub stripes: bool,
+    /// `CONNECTIONS`: the most data connections of a file, the sender of which adds some while it
+    /// runs; 1 of a server that does not tell.
+    pub connections: u32,
     /// `NODES`: its data connections are on other hosts, which `SPAS` tells.
     pub nodes: bool,
     /// Data connections may be over UDT (`LOSS` with `UDT`).
@@ -79,6 +82,10 @@ impl Abilities {
                 .parameters("DCSC")
                 .is_some_and(|kinds| kinds.contains('P')),
             stripes: known.has("SPAS").is_yes() && known.has("SPOR").is_yes(),
+            connections: known
+                .parameters("CONNECTIONS")
+                .and_then(|most| most.parse().ok())
+                .unwrap_or(1),
             nodes: known.has("NODES").is_yes(),
             udt: counters("UDT"),
             adapts: counters("Congestion"),

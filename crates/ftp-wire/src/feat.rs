@@ -10,6 +10,9 @@ use crate::reply::{Code, Reply};
 pub enum Feature {
     /// `CKSM ALG:cost;…`: checksums, with relative costs, the lower the cheaper.
     Cksm(Vec<(String, u8)>),
+    /// `CONNECTIONS 64`, ours: the most data connections of a transfer, and that `OPTS RETR
+    /// Parallelism` takes the most of a file beside the starting number.
+    Connections(u32),
     /// `DCAU`: authentication of data connections.
     Dcau,
     /// `DCSC P,D`: credentials for data connections.
@@ -87,6 +90,10 @@ impl Feature {
         let params = params.trim();
         match (label.to_ascii_uppercase().as_str(), params) {
             ("CKSM", _) => Self::Cksm(parse_costs(params)),
+            ("CONNECTIONS", _) => match params.parse() {
+                Ok(most) => Self::Connections(most),
+                Err(_) => Self::Other(text),
+            },
             ("DCAU", _) => Self::Dcau,
             ("DCSC", _) => Self::Dcsc(params.to_owned()),
             ("DSI", _) => Self::Dsi(params.to_owned()),
@@ -163,6 +170,7 @@ impl fmt::Display for Feature {
                     .iter()
                     .try_for_each(|(name, cost)| write!(f, "{name}:{cost};"));
             }
+            Self::Connections(most) => return write!(f, "CONNECTIONS {most}"),
             Self::Dcsc(params) => return write!(f, "DCSC {params}"),
             Self::Dsi(name) => return write!(f, "DSI {name}"),
             Self::Lang(tags) => return write!(f, "LANG {tags}"),

@@ -51,9 +51,10 @@ impl CopyState {
         let width = self.width(item, path);
         let is_free = !self.options.polite && self.options.connect.rate_limit.is_none();
         let is_first = matches!(item, Item::File(job) if job.retries == 0);
-        let may_widen = is_first && is_free && path.widens && self.is_tuned(item, path);
+        let limit = MOST_STREAMS.min(path.connections);
+        let may_widen = is_first && is_free && limit > width.streams && self.is_tuned(item, path);
         let most = match may_widen && self.is_alone().await {
-            true => MOST_STREAMS.max(width.streams),
+            true => limit,
             false => width.most,
         };
         Width { most, ..width }
@@ -97,7 +98,7 @@ mod tests {
         may_stripe: true,
         nodes: false,
         parts: false,
-        widens: true,
+        connections: 64,
     };
 
     fn file(size: u64) -> Item {
@@ -123,10 +124,15 @@ mod tests {
         };
         assert_eq!(most(&shared, near).await.most, 1);
         let old = PathFacts {
-            widens: false,
+            connections: 1,
             ..FAR
         };
         assert_eq!(most(&shared, old).await.most, 4);
+        let few = PathFacts {
+            connections: 6,
+            ..FAR
+        };
+        assert_eq!(most(&shared, few).await.most, 6);
         shared.options.polite = true;
         assert_eq!(most(&shared, FAR).await.most, 4);
         shared.options.polite = false;

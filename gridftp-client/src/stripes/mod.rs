@@ -80,9 +80,9 @@ pub(crate) struct PathFacts {
     /// Whether the stripes of the source send a part of a file as well as the whole: those of
     /// Globus servers leave bytes out after `REST`, and send others than `ERET` asks for.
     pub(crate) parts: bool,
-    /// Whether the sender adds connections within a file. A Globus server takes the starting number
-    /// alone, so it is told no other.
-    pub(crate) widens: bool,
+    /// The most connections of a file, the sender of which adds some while it runs. A Globus server
+    /// takes the starting number alone, so it is told no other.
+    pub(crate) connections: u32,
 }
 
 /// The bytes of each stripe of a file, as servers tell them.
@@ -177,7 +177,7 @@ impl Client {
             round_trip: self.round_trip(),
             // Our own server, which alone has this, knows the ranges of each stripe.
             parts: self.abilities.held,
-            widens: self.abilities.held && !self.abilities.nodes,
+            connections: self.abilities.connections,
             may_stripe: self.may_stripe(self.state.senders.as_deref()),
             nodes: self.abilities.nodes,
         }
@@ -199,7 +199,10 @@ impl Client {
         PathFacts {
             round_trip: from.round_trip.max(to.round_trip),
             parts: from.parts,
-            widens: both && from.widens && to.widens,
+            connections: match both {
+                true => from.connections.min(to.connections),
+                false => 1,
+            },
             nodes: from.nodes || to.nodes,
             may_stripe: both && self.abilities.stripes && to.may_stripe,
         }

@@ -72,6 +72,9 @@
 //! - `AVBL path`, of a draft, is answered `213` and the bytes that are free where `path` is, and named
 //!   in `FEAT` where every storage of the tree tells its free space: directories of this machine do, and
 //!   processes may. Other storages answer `504`.
+//! - `CONNECTIONS n` in `FEAT` is an extension of a server with tagged transfers: the most data
+//!   connections of one, `max-streams`. `OPTS RETR Parallelism=4,4,16;` then has a sender in MODE E
+//!   open 16, of which 4 carry data until more raise the rate of the file.
 //! - `LOSS Congestion;UDT;` in `FEAT` is an extension, of a server that allows `udt` in `net-stacks`: the
 //!   means against the loss of packets on data connections. `UDT` may be chosen by `SITE SETNETSTACK`;
 //!   `Congestion` stands where a sender may change its congestion control to BBR.

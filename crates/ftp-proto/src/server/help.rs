@@ -50,6 +50,8 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     }
     if settings.tags && !settings.denies("ESTO") {
         lines.push("STOR Tagged;Digest;".to_owned());
+        // A sender that gives up opening some of them is understood by the tag.
+        lines.push(format!("CONNECTIONS {}", settings.limits.parallelism));
     }
     if !settings.denies("SITE WAITS") {
         lines.push("WAITS".to_owned());

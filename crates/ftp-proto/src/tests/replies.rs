@@ -447,6 +447,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " SBUF",
         " PASV AllowDelayed;",
         " STOR Tagged;Digest;",
+        " CONNECTIONS 64",
         " HELD",
         " WAITS",
         " EXCLUSIVE",
