@@ -75,7 +75,7 @@ impl Abort<'_> {
 impl Drop for Abort<'_> {
     fn drop(&mut self) {
         if let Some(control) = self.0 {
-            let _gone = control.requests.send(Request::Abort);
+            control.abort();
         }
     }
 }
@@ -182,6 +182,11 @@ impl Control {
     /// Tells that data moved.
     pub(crate) fn moved(&self) {
         let _gone = self.requests.send(Request::Moved);
+    }
+
+    /// Has the server abort the running transfer, and skip the commands queued behind it.
+    pub(crate) fn abort(&self) {
+        let _gone = self.requests.send(Request::Abort);
     }
 
     /// Has the server abort the running transfer, unless that ends before the guard is dropped.

@@ -1,4 +1,4 @@
-//! Ends sessions, whose servers are asked where the time of their transfers went (`SITE WAITS`).
+//! Ends sessions, after asking their servers for the wait times of the transfers (`SITE WAITS`).
 
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ impl CopyState {
             Err(Stop::Lost(_)) if is_left => Err(Stop::Replace),
             Err(stop) => {
                 if is_left {
+                    // Behind QUIT the server would go on with it, which holds the file.
+                    client.control.abort();
                     client.drop_channel();
                     client.close().await;
                 }
@@ -82,13 +84,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_that_is_left_says_goodbye() {
-        let (client, server) = scripted::session(vec![("QUIT", "221 bye".to_owned())]).await;
+    async fn the_transfers_of_a_session_that_is_left_are_aborted_before_its_end() {
+        let replies = [("ABOR", "226 done"), ("QUIT", "221 bye")];
+        let replies = replies.map(|(verb, reply)| (verb, reply.to_owned()));
+        let (client, server) = scripted::session(replies.into()).await;
         client.control.left.cancel();
         let shared = CopyState::plain();
         let ended = shared.end(Box::new(client), Role::Sender, Err(Stop::Replace));
         let (ended, received) = tokio::join!(ended, server);
         assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
-        assert_eq!(received, ["QUIT"]);
+        assert_eq!(received, ["ABOR", "QUIT"]);
     }
 }
