@@ -36,9 +36,8 @@ pub(super) async fn confirm(
     following: mpsc::Sender<Following>,
     (broken, silence): (&CancellationToken, Duration),
 ) -> Result<(), Stop> {
-    let mut ended = Ok(());
+    let (mut ended, mut is_lost) = (Ok(()), false);
     while let Some(mut file) = sent.recv().await {
-        let is_lost = matches!(ended, Err(Stop::Lost(_)));
         let silence = if is_lost {
             // Replies that are here already count.
             file.reset.cancel();
@@ -57,6 +56,11 @@ pub(super) async fn confirm(
         if ended.is_err() && waited && !file.store.transfer.has_begun() {
             continue;
         }
+        let error = word
+            .as_ref()
+            .err()
+            .and_then(|failure| failure.error.control());
+        is_lost |= matches!(error, Some(ControlError::Lost { .. }));
         match confirm_one(asker, file, word).await {
             Ok(Some(next)) => {
                 let _gone = following.send(next).await;
@@ -142,7 +146,7 @@ fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> 
         midway,
         ..judged(shared, &store, failure)
     };
-    // The server says nothing of data whose end was lost.
+    // The server sends no reply after a lost end of data.
     if failure.session == SessionState::Lost
         && file.reset.is_cancelled()
         && asker.control.gone().is_none()
