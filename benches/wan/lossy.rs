@@ -125,7 +125,7 @@ fn lossy() -> Result<()> {
 
 /// A firewall drops the datagrams of UDT.
 fn blocked() -> Result<()> {
-    let star = path(2000)?;
+    let star = path(5000)?;
     let tree = Tree::roomy(220_000_000)?;
     tree.file("file", 100_000_000, 2)?;
     let server = serve(&star, &tree, &format!("{NO_BBR},udt"))?;

@@ -224,7 +224,8 @@ pub struct CopyOptions {
     /// traffic. Not between two servers, where nothing tells the round trip.
     pub polite: bool,
     /// Whether data connections may change to UDT on a path that loses packets, where senders cannot
-    /// change their congestion control, the server offers UDT, and the stack is TCP alone.
+    /// change their congestion control, the server offers UDT, and the stack is TCP alone, also where
+    /// the caller chose that.
     pub over_udt: bool,
     /// File of the numbers of streams and files that served best on each path, from which the next run
     /// starts; `None` for none. Numbers of the caller stand above it.

@@ -113,6 +113,7 @@ pub(crate) async fn run(
         if shared.stopped.is_cancelled() {
             break;
         }
+        shared.end_stack();
     }
     Ok(worst)
 }

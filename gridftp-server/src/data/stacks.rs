@@ -90,7 +90,8 @@ fn names(entries: &[Entry], driver: &str) -> bool {
 /// control on a path that loses packets, as far as the kernel lets this process.
 fn adapts(entries: &[Entry]) -> bool {
     let option = |name: &str| {
-        let tcp = entries.iter().find(|entry| entry.driver() == "tcp")?;
+        // Of a driver that is named twice, the last options are in force.
+        let tcp = entries.iter().rev().find(|entry| entry.driver() == "tcp")?;
         let (_, value) = tcp.options().find(|(key, _)| *key == name)?;
         Some(value.to_owned())
     };

@@ -27,6 +27,8 @@ struct Measured {
 pub(super) struct Path {
     pub(super) sender: Option<Sender>,
     pub(super) round_trips: Vec<RoundTrip>,
+    /// Transfers with data under way at the end of the period.
+    pub(super) moving: u32,
     /// Connections of the one transfer that moves data; `None` of several and of none.
     pub(super) carrying: Option<u32>,
     /// Whether a connection with data under way has found the path lossy.
@@ -109,13 +111,14 @@ impl Meter {
         Path {
             sender: all.map(|all| sender(&all, took.saturating_mul(connections))),
             round_trips: self.distances.take(),
+            moving: u32::try_from(carrying.len()).unwrap_or(u32::MAX),
             carrying: <[u32; 1]>::try_from(carrying).ok().map(|[only]| only),
             is_lossy,
         }
     }
 }
 
-/// The limit and the loss of senders whose connections had so much time together.
+/// The limit and the loss of senders; `time` is the sum of the times of their connections.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn sender(path: &PathStats, time: Duration) -> Sender {
     let sent = path.sent.unwrap_or(0) as f64;

@@ -127,6 +127,8 @@ struct Run {
     udt: UdtStep,
     /// Whether the senders or the receivers of the last period have found their path lossy.
     is_lossy: bool,
+    /// Transfers with data under way at the end of the last period.
+    moving: u32,
     /// Whether all data went over the stack of the caller.
     is_over_one_stack: bool,
     /// Whether the files at once are those of an earlier run, or all that a server takes.
@@ -272,7 +274,7 @@ impl State {
         let channels = self.channels();
         let run = self.run.as_mut()?;
         let path = run.meter.take(took);
-        run.is_lossy = path.is_lossy;
+        (run.is_lossy, run.moving) = (path.is_lossy, path.moving);
         let before = run.climber.asked();
         if channels > 0 {
             run.start(has_streams);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_wire::command::{BufferSide, Mode, Type};
-use ftp_wire::reply::Reply;
 use gridftp_data::{ReceivePlan, Watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,7 @@ use crate::client::Client;
 use crate::control::Control;
 use crate::copy::lock;
 use crate::copy::state::CopyState;
-use crate::error::TransferError;
+use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::ls::Form;
 use crate::progress::Event;
 use crate::stacks;
@@ -155,7 +154,7 @@ impl CopyState {
         let cause = "tuning: the path loses packets and BBR is not allowed here";
         if let Some(why) = failed {
             return self.note(&format!(
-                "{cause}: staying with TCP, since UDT does not get through: {why}"
+                "{cause}: staying with TCP, since the test of UDT failed: {why}"
             ));
         }
         // A file that would begin anew has been met meanwhile.
@@ -212,6 +211,14 @@ impl CopyState {
         })
     }
 
+    /// Tells the stack of the caller where this copy ends over another: the next begins over it.
+    pub(in crate::copy) fn end_stack(&self) {
+        if self.tuning.stack().0.is_some() {
+            let stack = &self.options.connect.stack;
+            self.observer.event(&Event::Stack { stack });
+        }
+    }
+
     /// The failure of a transfer, which did not fail by itself where its session is left, or where its
     /// connections broke over UDT: that is not used again then.
     pub(in crate::copy) fn of_stack(&self, control: &Control, failure: Failure) -> Failure {
@@ -219,11 +226,11 @@ impl CopyState {
         if matches!(error, TransferError::Local { .. }) || error.is_corrupt() {
             return failure;
         }
-        // The others are refusals of the file.
-        let is_of_data = |reply: &Reply| reply.code().number() / 10 == 42;
+        // The other replies are refusals of the file.
+        let is_of_data = |told: &ControlError| told.kind().is_none() || lacks_channel(told);
         let is_left = match failure.session {
             SessionState::ChannelBroken | SessionState::Unanswered => {
-                error.reply().is_none_or(is_of_data) && self.lose_udt(&control.left, error)
+                error.control().is_none_or(is_of_data) && self.lose_udt(&control.left, error)
             }
             // It may have ended behind its connections, but proves nothing against UDT.
             SessionState::Lost => control.left.is_cancelled(),

@@ -98,6 +98,7 @@ impl CopyState {
                 false => UdtStep::default(),
             },
             is_lossy: false,
+            moving: 0,
             is_over_one_stack: true,
             is_known: false,
             known,
@@ -150,6 +151,7 @@ impl CopyState {
             run.udt.handle(&Look {
                 took,
                 bytes: moved.bytes,
+                moving: run.moving,
                 left,
                 is_lossy: run.is_lossy,
             })

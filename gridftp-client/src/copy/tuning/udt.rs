@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::per_second;
+
 /// Least round trip of a path on which loss costs much of the rate.
 pub(super) const LONG: Duration = Duration::from_millis(20);
 /// Time of loss before the step, for the rate before it: a connection was lossy for three periods
@@ -26,6 +28,8 @@ pub(super) struct Look {
     pub(super) took: Duration,
     /// Bytes that moved in it.
     pub(super) bytes: u64,
+    /// Transfers with data under way at its end.
+    pub(super) moving: u32,
     /// Bytes that are left of the files found so far.
     pub(super) left: u64,
     /// Whether a connection with data under way has found the path lossy.
@@ -48,11 +52,11 @@ pub(super) enum Step {
 pub(super) enum UdtStep {
     /// It is over TCP.
     Tcp(Sum),
-    /// The result of a small transfer is awaited; the rate over TCP.
+    /// The result of a small transfer is awaited; the rate of a transfer over TCP.
     Proving(f64),
     /// It is over UDT, and on trial.
     Udt {
-        /// Bytes a second over TCP.
+        /// Bytes a second of each transfer over TCP.
         before: f64,
         /// Time without data since the change.
         silent: Duration,
@@ -71,17 +75,25 @@ pub(super) enum UdtStep {
 pub(super) struct Sum {
     took: Duration,
     bytes: u64,
+    /// The sum of the times of the transfers.
+    moving: Duration,
 }
 
 impl Sum {
     fn add(&mut self, look: &Look) {
         self.took += look.took;
         self.bytes = self.bytes.saturating_add(look.bytes);
+        self.moving += look.took.saturating_mul(look.moving);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    /// Bytes a second.
     fn rate(self) -> f64 {
-        self.bytes as f64 / self.took.as_secs_f64().max(1e-3)
+        per_second(self.bytes, self.took)
+    }
+
+    /// Bytes a second of each transfer: behind a change, some of them may still hash held bytes.
+    fn rate_of_each(self) -> f64 {
+        per_second(self.bytes, self.moving)
     }
 }
 
@@ -111,7 +123,7 @@ impl UdtStep {
                 if lossy.took < LOSSY || !is_worth(look.left, rate) {
                     return Step::Stay;
                 }
-                *self = Self::Proving(rate);
+                *self = Self::Proving(lossy.rate_of_each());
                 Step::Prove
             }
             Self::Udt {
@@ -127,15 +139,15 @@ impl UdtStep {
                     }
                 } else {
                     *since += look.took;
-                    // The period in which it ends counts for the start.
-                    if *since >= START + look.took {
+                    // The period in which it ends counts for the start. Between two files nothing moves.
+                    if *since >= START + look.took && look.moving > 0 {
                         trial.add(look);
                     }
                     if trial.took < TRIAL {
                         return Step::Stay;
                     }
                 }
-                let is_slower = trial.rate() < *before;
+                let is_slower = trial.rate_of_each() < *before;
                 *self = Self::Settled;
                 if is_slower { Step::Return } else { Step::Stay }
             }
@@ -182,6 +194,7 @@ mod tests {
         Look {
             took: SECOND,
             bytes,
+            moving: 1,
             left,
             is_lossy,
         }
@@ -262,6 +275,30 @@ mod tests {
         let mut step = over_udt();
         let looks = (0..80).map(|second| look(if second < 1 { 1 } else { 0 }, GIB, false));
         assert_eq!(returns(&mut step, looks), [9]);
+    }
+
+    #[test]
+    fn the_trial_compares_the_transfers_with_data_under_way() {
+        // Four files over TCP had 250 kB/s each; over UDT one goes on while the others hash.
+        let mut step = UdtStep::new();
+        let look = |bytes, moving| Look {
+            moving,
+            ..look(bytes, GIB, true)
+        };
+        for _ in 0..2 {
+            step.handle(&look(1_000_000, 4));
+        }
+        step.prove(true);
+        let mut slower = over_udt();
+        assert!(returns(&mut step, [look(250_001, 1); 60]).is_empty());
+        assert_eq!(returns(&mut slower, [look(3_999_999, 4); 60]), [9]);
+        // The time between two files counts for no rate.
+        let mut step = over_udt();
+        let files = (0..60).map(|second| match second {
+            8..40 => look(0, 0),
+            _ => look(1_000_001, 1),
+        });
+        assert!(returns(&mut step, files).is_empty());
     }
 
     #[test]
