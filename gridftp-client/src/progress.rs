@@ -393,8 +393,8 @@ impl Totals {
         }
     }
 
-    /// Bytes that are left of the files found so far: those of files that have not ended, but for
-    /// what has moved of them.
+    /// Bytes that are left of the files found so far: the sizes of the files that have not ended, less
+    /// their bytes that were held or have moved.
     pub(crate) fn left(&self) -> u64 {
         let [ended, counted] = &self.ended;
         let [found, ended, held, moved, counted] =

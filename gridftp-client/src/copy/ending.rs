@@ -116,7 +116,7 @@ impl CopyState {
                 job.stripes.begin();
                 job.left = true;
             }
-            // It goes back uncounted.
+            // The file is queued again, without a failed attempt.
             return Err(Stop::Replace);
         }
         self.settle_failure(taken, &failure.error, failure.is_transient());

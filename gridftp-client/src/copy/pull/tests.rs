@@ -272,7 +272,7 @@ async fn a_download_without_a_digest_in_its_receipt_is_compared_behind_it() {
     assert_eq!(line, "CKSM BLAKE3 0 -1 /file");
 }
 
-/// A file whose session is left before its transfer begins goes back uncounted.
+/// A session is left before the transfer begins: the file is queued again, without a failed attempt.
 #[tokio::test(start_paused = true)]
 async fn a_transfer_that_has_not_begun_is_left_with_its_session() {
     let shared = Arc::new(CopyState::plain());
