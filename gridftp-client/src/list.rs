@@ -98,7 +98,7 @@ impl Client {
         path: &[u8],
         each: impl FnMut(Entry, FactSet) + Send,
     ) -> Result<(), TransferError> {
-        let listed = self.attempt_list(path, each).await;
+        let listed = Box::pin(self.attempt_list(path, each)).await;
         listed.map_err(|failure| failure.error)
     }
 

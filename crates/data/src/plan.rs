@@ -74,7 +74,7 @@ impl SendPlan {
 
     /// Connections that carry data from the start, of those that are open.
     pub(crate) fn active(&self, streams: Streams) -> usize {
-        let Parallelism { start, most } = self.number();
+        let Parallelism { start, most, .. } = self.number();
         let open = streams.connections();
         match start < most && streams.destinations() == 1 {
             true => usize::try_from(start.max(1)).map_or(open, |start| start.min(open)),

@@ -62,6 +62,7 @@ pub enum Opts {
 
 /// Numbers of connections of one transfer; both at least 1 and at most [`MAX_PARALLELISM`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Parallelism {
     /// Connections that carry data from the start, the first number.
     pub start: u32,
@@ -72,7 +73,13 @@ pub struct Parallelism {
 impl Parallelism {
     /// The same `n` connections all the time.
     pub const fn of(n: u32) -> Self {
-        Self { start: n, most: n }
+        Self::up_to(n, n)
+    }
+
+    /// `start` connections, and up to `most` later, which are never fewer.
+    pub const fn up_to(start: u32, most: u32) -> Self {
+        let most = if most < start { start } else { most };
+        Self { start, most }
     }
 }
 
@@ -282,10 +289,7 @@ fn parse_parallelism(item: &Item<'_>) -> Parsed<Parallelism> {
     }
     match numbers.as_slice() {
         [start] | [start, _] => Ok(Parallelism::of(*start)),
-        [start, _, most] => Ok(Parallelism {
-            start: *start,
-            most: *most.max(start),
-        }),
+        [start, _, most] => Ok(Parallelism::up_to(*start, *most)),
         _ => Err(bad),
     }
 }

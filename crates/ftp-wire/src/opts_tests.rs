@@ -123,7 +123,7 @@ fn the_most_connections_are_the_third_number() {
         ("RETR Parallelism=4,1,2;", 4, 4),
     ] {
         let opts = Opts::Retr {
-            parallelism: Some(Parallelism { start, most }),
+            parallelism: Some(Parallelism::up_to(start, most)),
             stripe_block: None,
             markers: None,
         };

@@ -52,10 +52,7 @@ impl Width {
 
     /// The numbers of connections to each address.
     pub(crate) const fn parallelism(self) -> Parallelism {
-        Parallelism {
-            start: self.streams,
-            most: self.most,
-        }
+        Parallelism::up_to(self.streams, self.most)
     }
 
     /// Whether connections may be added within a file.

@@ -73,14 +73,12 @@ impl<D: Dsi> Mover<'_, D> {
             }
         };
         let channel = self.context.channel;
-        let parallelism = Parallelism {
-            start: channel.parallelism,
-            // A smaller file is over before more connections could help it.
-            most: match ranges.total() {
-                WORTH.. => channel.most_parallelism,
-                _ => channel.parallelism,
-            },
+        // A smaller file is over before more connections could help it.
+        let most = match ranges.total() {
+            WORTH.. => channel.most_parallelism,
+            _ => channel.parallelism,
         };
+        let parallelism = Parallelism::up_to(channel.parallelism, most);
         let plan = self.plan(channel.ty, ranges).parallelism(parallelism);
         let plan = plan.base(base).stripe(self.stripe);
         let (watch, sent) = (self.context.watch, &self.context.shared.sent);

@@ -18,7 +18,7 @@ use super::*;
 const HEAD: usize = HEADER_LEN;
 
 fn widens(start: u32, most: u32) -> Parallelism {
-    Parallelism { start, most }
+    Parallelism::up_to(start, most)
 }
 
 /// A sending channel whose connections each take so many bytes a second of the kernel, and a

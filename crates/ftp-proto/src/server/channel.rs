@@ -227,7 +227,7 @@ impl DataSide {
                 Layout::Blocked(block.max(least))
             });
         }
-        if let Some(Parallelism { start, most }) = parallelism {
+        if let Some(Parallelism { start, most, .. }) = parallelism {
             let limit = settings.limits.parallelism.max(1);
             self.channel.parallelism = start.clamp(1, limit);
             self.channel.most_parallelism = most.clamp(self.channel.parallelism, limit);

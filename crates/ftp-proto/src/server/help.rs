@@ -53,26 +53,17 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         // A sender that gives up opening some of them is understood by the tag.
         lines.push(format!("CONNECTIONS {}", settings.limits.parallelism));
     }
-    if !settings.denies("SITE WAITS") {
-        lines.push("WAITS".to_owned());
-    }
-    if settings.keeps {
-        lines.push("HELD".to_owned());
-    }
-    if settings.exclusive && !settings.denies("STORATTR") && !settings.denies("SITE STORATTR") {
-        lines.push("EXCLUSIVE".to_owned());
-    }
-    if settings.durable {
-        lines.push("DURABLE".to_owned());
-    }
-    if settings.space {
-        lines.push("AVBL".to_owned());
-    }
-    if settings.attributes {
-        lines.push("XATTR".to_owned());
-    }
-    if settings.data_elsewhere {
-        lines.push("NODES".to_owned());
+    let attributes = !settings.denies("STORATTR") && !settings.denies("SITE STORATTR");
+    for (has, line) in [
+        (!settings.denies("SITE WAITS"), "WAITS"),
+        (settings.keeps, "HELD"),
+        (settings.exclusive && attributes, "EXCLUSIVE"),
+        (settings.durable, "DURABLE"),
+        (settings.space, "AVBL"),
+        (settings.attributes, "XATTR"),
+        (settings.data_elsewhere, "NODES"),
+    ] {
+        lines.extend(has.then(|| line.to_owned()));
     }
     if settings.udt && !settings.denies("SITE SETNETSTACK") {
         let adapts = if settings.adapts { "Congestion;" } else { "" };

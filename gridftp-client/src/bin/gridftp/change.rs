@@ -82,7 +82,7 @@ pub(crate) async fn rm(args: &RmArgs, work: &mut Work<'_>) -> anyhow::Result<()>
     work.each(places, async |work, place| {
         let at = work.at(place).await;
         let removed = if args.recursive {
-            at.ask(async |client| Box::pin(client.remove_all(&place.path)).await)
+            at.ask(async |client| client.remove_all(&place.path).await)
                 .await
         } else {
             remove(place, at).await
