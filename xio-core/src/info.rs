@@ -36,8 +36,8 @@ pub struct PathStats {
     pub received: Option<u64>,
     /// Those of them that arrived before an earlier one, which was lost or late.
     pub out_of_order: Option<u64>,
-    /// Whether the path loses packets by itself: a sender whose congestion control could not be
-    /// changed for that, or a receiver, has seen it.
+    /// Whether the path loses packets by itself, as a receiver has found, or a sender with an
+    /// unchangeable congestion control.
     pub is_lossy: bool,
 }
 

@@ -15,7 +15,7 @@ use xio_core::PathStats;
 use crate::path;
 
 /// Bytes between two looks at the kernel's counts.
-const STEP: usize = 256 << 10;
+const STEP: usize = 64 << 10;
 
 /// Least round trip of a long path.
 const LONG: Duration = Duration::from_millis(20);
