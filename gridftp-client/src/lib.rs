@@ -59,17 +59,17 @@
 //! of 2 ms or more is then measured each second, or each 10 s between two servers, by their markers.
 //! It tries more and fewer streams of a large file, and files at once, for five periods each, of which
 //! the last three count, and keeps to those with the best score: the rate, less 2 % for each
-//! connection, and less ten times the part of segments that were sent again. Where this end sends, the kernel's times of its connections
-//! stop a search for more streams: while the receiver has no room, or the connections nothing to
-//! send. Numbers of the caller stay.
+//! connection, and less ten times the part of segments that were sent again. Where this end sends,
+//! the kernel's times of its connections stop a search for more streams: while the receiver has no
+//! room, or the connections nothing to send. Numbers of the caller stay.
 //!
 //! - There are at most 16 streams of a file, 16 files in MODE E (8 of four streams) and 32 in MODE S,
 //!   and 32 connections.
 //! - Streams change from file to file. A large file that is alone begins with those that served best
-//!   before, or four, and its sender adds connections while it runs: where this end sends, or a
-//!   server of ours. 16 are open from the start; twice as many carry data as long as that has a rate
-//!   of 5 % more in periods of a second, or ten round trips, and those that are not needed end early.
-//!   It is not so for a polite copy and under a rate limit. Between two servers nobody tells the
+//!   before, or four, and its sender adds connections while it runs, from and to servers that tell
+//!   the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as many
+//!   carry data as long as that has a rate of 5 % more in periods of a second, or ten round trips, and
+//!   those that are not needed end early. It is not so for a polite copy and under a rate limit. Between two servers nobody tells the
 //!   number, so that none is kept.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path

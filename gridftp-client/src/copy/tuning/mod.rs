@@ -293,7 +293,8 @@ impl State {
         // Its sender finds the number of its connections, and meanwhile nothing compares.
         let is_widened = matches!(*self.channels, [Some(width)] if width.widens());
         if let (true, Some(streams)) = (is_widened, path.carrying) {
-            run.widened.note(streams, took, moved);
+            let round_trip = path.round_trips.iter().map(|(longest, _)| *longest).max();
+            run.widened.note(streams, took, moved, round_trip);
         }
         if run.climbs && !is_end && !is_widened {
             let refused = run.climber.handle(&Period {

@@ -9,6 +9,8 @@ use super::{Moved, per_second};
 /// a second or ten round trips, has left a trial by then.
 const PROVEN: Duration = Duration::from_secs(5);
 const ROUND_TRIPS: u32 = 50;
+/// Longest such time: five of the sender's longest periods.
+const LONGEST: Duration = Duration::from_secs(50);
 
 /// Periods of a file with the same number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +38,17 @@ impl Widened {
         }
     }
 
-    /// Takes a period with so many connections.
-    pub(super) fn note(&mut self, streams: u32, took: Duration, moved: Moved) {
+    /// Takes a period with so many connections, and the longest round trip of its data: a full queue
+    /// lengthens the trials of the sender.
+    pub(super) fn note(
+        &mut self,
+        streams: u32,
+        took: Duration,
+        moved: Moved,
+        round_trip: Option<Duration>,
+    ) {
+        let trial = round_trip.unwrap_or_default().saturating_mul(ROUND_TRIPS);
+        self.proves_after = self.proves_after.max(trial.min(LONGEST));
         // In the first and the last period there is less to move.
         if moved.bytes == 0 || moved.files > 0 {
             return;
@@ -83,7 +94,7 @@ mod tests {
         let mut note = |streams, bytes, times| {
             for _ in 0..times {
                 let moved = Moved { bytes, files: 0 };
-                widened.note(streams, Duration::from_secs(1), moved);
+                widened.note(streams, Duration::from_secs(1), moved, None);
             }
             widened.proven().map(|all| (all.streams, all.rate()))
         };
@@ -100,10 +111,17 @@ mod tests {
         let begun = Widened::over(Duration::from_millis(200));
         let mut widened = begun;
         for (bytes, files) in [(0, 0), (10, 1)].repeat(9) {
-            widened.note(4, Duration::from_secs(1), Moved { bytes, files });
+            widened.note(4, Duration::from_secs(1), Moved { bytes, files }, None);
         }
         assert_eq!(widened, begun);
         // The trials of a longer path last longer.
         assert_eq!(begun.proves_after, Duration::from_secs(10));
+        // So do those behind a full queue.
+        let moved = Moved { bytes: 1, files: 0 };
+        for (millis, seconds) in [(300, 15), (100, 15), (9000, 50)] {
+            let queued = Some(Duration::from_millis(millis));
+            widened.note(4, Duration::from_secs(1), moved, queued);
+            assert_eq!(widened.proves_after, Duration::from_secs(seconds));
+        }
     }
 }
