@@ -87,14 +87,13 @@ pub(crate) async fn extended<S: Source>(
     }
     let deal = &deal;
     wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
-        if let Some((head, end)) = end {
-            pieces(&mut conn.stream, [&head, &deal.marks(end)]).await?;
-            flush(std::slice::from_mut(conn)).await?;
+        match end {
+            Some((head, end)) => pieces(&mut conn.stream, [&head, &deal.marks(end)]).await,
+            None => Ok(()),
         }
-        Ok(())
     }))
     .await?;
-    Ok(())
+    flush(conns).await
 }
 
 impl<'a, S: Source> Deal<'a, S> {

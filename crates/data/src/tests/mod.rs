@@ -3,6 +3,7 @@
 
 mod account;
 mod extended;
+mod flushing;
 mod hostile;
 mod lent;
 mod listeners;
