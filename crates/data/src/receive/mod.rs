@@ -146,6 +146,7 @@ where
         short: None,
         tag,
         marks_from_all: options.marks_from_all,
+        is_one_gone: false,
     };
     let delivery = job.delivery;
     let gathered = tokio::select! {
@@ -322,6 +323,8 @@ struct Pumps<F> {
     tag: Option<Tag>,
     /// Whether a connection without a mark fails the transfer.
     marks_from_all: bool,
+    /// Whether one that needs none has ended without a mark.
+    is_one_gone: bool,
 }
 
 impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
@@ -332,9 +335,9 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         Ok(())
     }
 
-    /// Whether a connection that ends without a mark fails the transfer. A new one of a tagged
-    /// transfer does not before its first header: its sender gave up opening it, or lost data that the
-    /// other marks miss.
+    /// Whether a connection that ends without a mark fails the transfer. A new connection of a tagged
+    /// transfer may end before its first header: its sender has given up opening it. A lost one is
+    /// missed by the number of marks.
     fn needs_mark(&self, pump: &Pump<F>) -> bool {
         self.marks_from_all && (pump.reused || self.tag.is_none())
     }
@@ -371,7 +374,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
             }
             match end {
                 End::Gone if self.needs_mark(&pump) => return Poll::Ready(Err(unmarked())),
-                End::Gone => {}
+                End::Gone => self.is_one_gone = true,
                 _ => arrived.eod()?,
             }
             if end == End::Kept {
@@ -396,6 +399,11 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
             } else {
                 at += 1;
             }
+        }
+        // A lost connection is waited for no longer than a closed one.
+        let is_announced = job.watch.arrived().expected().is_some();
+        if self.marks_from_all && self.is_one_gone && is_announced {
+            self.short.get_or_insert_with(unmarked);
         }
         if known && self.short.is_none() {
             Poll::Pending

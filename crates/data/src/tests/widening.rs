@@ -206,9 +206,10 @@ impl Transport for Hanging {
     type Handle = <Tcp as Transport>::Handle;
 
     async fn connect(&self, to: &Target) -> xio_core::Result<Self::Handle> {
-        let connected = Tcp::default().connect(to).await?;
         let next = |left: u32| left.checked_sub(1);
-        if self.left.fetch_update(SeqCst, SeqCst, next).is_ok() {
+        let opens = self.left.fetch_update(SeqCst, SeqCst, next).is_ok();
+        let connected = Tcp::default().connect(to).await?;
+        if opens {
             return Ok(connected);
         }
         self.hung.lock().unwrap().push(connected);
