@@ -93,16 +93,17 @@
 //! - A sender whose path has a round trip of 20 ms or more and loses packets in three seconds on end
 //!   changes its connections to BBR.
 //! - Where its kernel refuses that, more streams share the loss.
-//! - A download or an upload goes on over UDT, with [`options::CopyOptions::over_udt`], the stack that is
-//!   the default, and a server that offers UDT (`LOSS` in `FEAT`), where at least 64 MiB and ten
-//!   seconds are left. A listing in a session of its own first shows that UDT gets through; where it
-//!   does not, the copy stays with TCP, and a note tells it. Then the sessions end in the middle of
-//!   their transfers, and others with UDT go on behind the bytes that have arrived, with the same
-//!   protection. That is no failed attempt. A rate that five seconds behind the first data is lower
-//!   than before, a minute without data, or a connection that breaks returns the copy to TCP, once. A
-//!   copy that is polite, has a rate limit, layers over its files or chosen data ports stays with TCP,
-//!   and so do one between two servers, one of files without a modification time, and an upload to a
-//!   server that keeps no broken uploads: they would begin anew.
+//! - A download or an upload goes on over UDT, with [`options::CopyOptions::over_udt`], the stack
+//!   that is the default, and a server that offers UDT (`LOSS` in `FEAT`), where at least 64 MiB
+//!   and ten seconds are left. A listing in a session of its own first shows that UDT gets through;
+//!   where it does not, the copy stays with TCP, and a note tells it. Then the sessions end in the
+//!   middle of their transfers, and others with UDT go on behind the bytes that have arrived, with
+//!   the same protection. That is no failed attempt. It returns to TCP, once, where a connection
+//!   breaks, where nothing moves for a minute, or where the transfers are slower than before,
+//!   together and each, from five to ten seconds behind the first data. A copy that is polite, has
+//!   a rate limit, layers over its files or chosen data ports stays with TCP, and so do one between
+//!   two servers, one of files without a modification time, and an upload to a server that keeps no
+//!   broken uploads: they would begin anew.
 //!
 //! # How a broken transfer goes on
 //!

@@ -52,13 +52,13 @@ pub(super) enum Step {
 pub(super) enum UdtStep {
     /// It is over TCP.
     Tcp(Sum),
-    /// The result of a small transfer is awaited; the rate of a transfer over TCP.
-    Proving(f64),
+    /// The result of a small transfer is awaited; the data over TCP.
+    Proving(Sum),
     /// It is over UDT, and on trial.
     Udt {
-        /// Bytes a second of each transfer over TCP.
-        before: f64,
-        /// Time without data since the change.
+        /// The data over TCP.
+        before: Sum,
+        /// Time without data, and without a transfer that moves some.
         silent: Duration,
         /// Time since the first data.
         since: Duration,
@@ -83,7 +83,7 @@ impl Sum {
     fn add(&mut self, look: &Look) {
         self.took += look.took;
         self.bytes = self.bytes.saturating_add(look.bytes);
-        self.moving += look.took.saturating_mul(look.moving);
+        self.moving += look.took.saturating_mul(look.moving.max(1));
     }
 
     /// Bytes a second.
@@ -91,9 +91,15 @@ impl Sum {
         per_second(self.bytes, self.took)
     }
 
-    /// Bytes a second of each transfer: behind a change, some of them may still hash held bytes.
+    /// Bytes a second of each transfer.
     fn rate_of_each(self) -> f64 {
         per_second(self.bytes, self.moving)
+    }
+
+    /// Whether the transfers were slower than `before`, each and together: some of them may still
+    /// hash held bytes, and more of them share the link.
+    fn is_slower_than(self, before: Self) -> bool {
+        self.rate() < before.rate() && self.rate_of_each() < before.rate_of_each()
     }
 }
 
@@ -123,7 +129,7 @@ impl UdtStep {
                 if lossy.took < LOSSY || !is_worth(look.left, rate) {
                     return Step::Stay;
                 }
-                *self = Self::Proving(lossy.rate_of_each());
+                *self = Self::Proving(*lossy);
                 Step::Prove
             }
             Self::Udt {
@@ -132,22 +138,23 @@ impl UdtStep {
                 since,
                 trial,
             } => {
-                if since.is_zero() && look.bytes == 0 {
+                // Before the first data, and between two files.
+                if look.bytes == 0 && (since.is_zero() || look.moving == 0) {
                     *silent += look.took;
                     if *silent < SILENCE {
                         return Step::Stay;
                     }
                 } else {
-                    *since += look.took;
-                    // The period in which it ends counts for the start. Between two files nothing moves.
-                    if *since >= START + look.took && look.moving > 0 {
+                    (*silent, *since) = (Duration::ZERO, *since + look.took);
+                    // The period in which it ends counts for the start.
+                    if *since >= START + look.took {
                         trial.add(look);
                     }
                     if trial.took < TRIAL {
                         return Step::Stay;
                     }
                 }
-                let is_slower = trial.rate_of_each() < *before;
+                let is_slower = trial.is_slower_than(*before);
                 *self = Self::Settled;
                 if is_slower { Step::Return } else { Step::Stay }
             }
@@ -289,9 +296,11 @@ mod tests {
             step.handle(&look(1_000_000, 4));
         }
         step.prove(true);
-        let mut slower = over_udt();
         assert!(returns(&mut step, [look(250_001, 1); 60]).is_empty());
-        assert_eq!(returns(&mut slower, [look(3_999_999, 4); 60]), [9]);
+        // Where one had 1 MB/s, four share more than that, or less.
+        let (mut more, mut less) = (over_udt(), over_udt());
+        assert!(returns(&mut more, [look(1_000_001, 4); 60]).is_empty());
+        assert_eq!(returns(&mut less, [look(999_999, 4); 60]), [9]);
         // The time between two files counts for no rate.
         let mut step = over_udt();
         let files = (0..60).map(|second| match second {
@@ -299,6 +308,10 @@ mod tests {
             _ => look(1_000_001, 1),
         });
         assert!(returns(&mut step, files).is_empty());
+        // Nothing moves any more.
+        let mut step = over_udt();
+        let ended = (0..80).map(|second| look(u64::from(second < 1), u32::from(second < 1)));
+        assert_eq!(returns(&mut step, ended), [60]);
     }
 
     #[test]
