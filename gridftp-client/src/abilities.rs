@@ -39,8 +39,8 @@ pub struct Abilities {
     /// `SPAS` and `SPOR`: it may have several hosts for data connections.
     pub stripes: bool,
     /// `CONNECTIONS`: the most data connections of a file, the sender of which adds some while it
-    /// runs; 1 of a server that does not tell.
-    pub connections: u32,
+    /// runs; `None` of a server that does not tell.
+    pub connections: Option<u32>,
     /// `NODES`: its data connections are on other hosts, which `SPAS` tells.
     pub nodes: bool,
     /// Data connections may be over UDT (`LOSS` with `UDT`).
@@ -84,8 +84,7 @@ impl Abilities {
             stripes: known.has("SPAS").is_yes() && known.has("SPOR").is_yes(),
             connections: known
                 .parameters("CONNECTIONS")
-                .and_then(|most| most.parse().ok())
-                .unwrap_or(1),
+                .and_then(|most| most.parse().ok()),
             nodes: known.has("NODES").is_yes(),
             udt: counters("UDT"),
             adapts: counters("Congestion"),

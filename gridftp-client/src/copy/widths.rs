@@ -32,7 +32,10 @@ impl CopyState {
         let helps = path.round_trip >= NEAR || has_links;
         let streams = match self.options.parallel {
             Some(n) => n,
-            None if helps && is_large => self.tuning.streams(),
+            None if helps && is_large => {
+                let limit = path.connections.unwrap_or(u32::MAX).max(1);
+                self.tuning.streams().min(limit)
+            }
             None => 1,
         };
         Width {
@@ -51,7 +54,7 @@ impl CopyState {
         let width = self.width(item, path);
         let is_free = !self.options.polite && self.options.connect.rate_limit.is_none();
         let is_first = matches!(item, Item::File(job) if job.retries == 0);
-        let limit = MOST_STREAMS.min(path.connections);
+        let limit = path.connections.map_or(1, |told| told.min(MOST_STREAMS));
         let may_widen = is_first && is_free && limit > width.streams && self.is_tuned(item, path);
         let most = match may_widen && self.is_alone().await {
             true => limit,
@@ -98,7 +101,7 @@ mod tests {
         may_stripe: true,
         nodes: false,
         parts: false,
-        connections: 64,
+        connections: Some(64),
     };
 
     fn file(size: u64) -> Item {
@@ -124,15 +127,21 @@ mod tests {
         };
         assert_eq!(most(&shared, near).await.most, 1);
         let old = PathFacts {
-            connections: 1,
+            connections: None,
             ..FAR
         };
         assert_eq!(most(&shared, old).await.most, 4);
         let few = PathFacts {
-            connections: 6,
+            connections: Some(6),
             ..FAR
         };
         assert_eq!(most(&shared, few).await.most, 6);
+        let fewer = PathFacts {
+            connections: Some(2),
+            ..FAR
+        };
+        let wide = most(&shared, fewer).await;
+        assert_eq!((wide.start, wide.most), (2, 2));
         shared.options.polite = true;
         assert_eq!(most(&shared, FAR).await.most, 4);
         shared.options.polite = false;

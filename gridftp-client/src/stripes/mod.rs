@@ -78,8 +78,8 @@ pub(crate) struct PathFacts {
     /// Globus servers leave bytes out after `REST`, and send others than `ERET` asks for.
     pub(crate) parts: bool,
     /// The most connections of a file, the sender of which adds some while it runs. A Globus server
-    /// takes the starting number alone, so it is told no other.
-    pub(crate) connections: u32,
+    /// does not tell: it takes the starting number alone, and is told no other.
+    pub(crate) connections: Option<u32>,
 }
 
 /// The bytes of each stripe of a file, as servers tell them.
@@ -197,8 +197,8 @@ impl Client {
             round_trip: from.round_trip.max(to.round_trip),
             parts: from.parts,
             connections: match both {
-                true => from.connections.min(to.connections),
-                false => 1,
+                true => from.connections.zip(to.connections).map(|(a, b)| a.min(b)),
+                false => None,
             },
             nodes: from.nodes || to.nodes,
             may_stripe: both && self.abilities.stripes && to.may_stripe,

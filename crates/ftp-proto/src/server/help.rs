@@ -50,7 +50,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     }
     if settings.tags && !settings.denies("ESTO") {
         lines.push("STOR Tagged;Digest;".to_owned());
-        // A sender that gives up opening some of them is understood by the tag.
+        // The tag tells the connections of a transfer from those that its sender gave up.
         lines.push(format!("CONNECTIONS {}", settings.limits.parallelism));
     }
     let attributes = !settings.denies("STORATTR") && !settings.denies("SITE STORATTR");

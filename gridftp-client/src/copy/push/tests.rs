@@ -131,7 +131,7 @@ async fn stores_fail_soon_after_their_connection_was_reset() {
         silence: Duration::from_millis(50),
     };
     let path = PathFacts {
-        connections: 1,
+        connections: None,
         round_trip: Duration::ZERO,
         may_stripe: false,
         parts: false,
