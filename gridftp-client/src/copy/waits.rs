@@ -42,22 +42,22 @@ impl CopyState {
         role: Role,
         ended: Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let is_left = client.control.left.is_cancelled();
         match ended {
             Ok(()) => {
                 self.close(client, role).await;
                 Ok(())
             }
-            Err(Stop::Lost(_)) if is_left => Err(Stop::Replace),
-            Err(stop) => {
-                if is_left {
-                    // Behind QUIT the server would go on with it, which holds the file.
-                    client.control.abort();
-                    client.drop_channel();
-                    client.close().await;
-                }
-                Err(stop)
+            Err(stop) if client.control.left.is_cancelled() => {
+                // After QUIT alone the server would finish the running transfer, which locks the file.
+                client.control.abort();
+                client.drop_channel();
+                client.close().await;
+                Err(match stop {
+                    Stop::Lost(_) => Stop::Replace,
+                    stop => stop,
+                })
             }
+            Err(stop) => Err(stop),
         }
     }
 }
