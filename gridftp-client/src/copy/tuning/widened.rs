@@ -18,6 +18,8 @@ pub(super) struct Stretch {
     pub(super) streams: u32,
     bytes: u64,
     took: Duration,
+    /// Time that proves it.
+    proves_after: Duration,
 }
 
 /// A file that is widened.
@@ -47,21 +49,22 @@ impl Widened {
         moved: Moved,
         round_trip: Option<Duration>,
     ) {
-        let trial = round_trip.unwrap_or_default().saturating_mul(ROUND_TRIPS);
-        self.proves_after = self.proves_after.max(trial.min(LONGEST));
         // In the first and the last period there is less to move.
         if moved.bytes == 0 || moved.files > 0 {
             return;
         }
         let same = self.now.filter(|now| now.streams == streams);
         let before = same.map_or((0, Duration::ZERO), |now| (now.bytes, now.took));
+        let trial = round_trip.unwrap_or_default().saturating_mul(ROUND_TRIPS);
+        let least = same.map_or(self.proves_after, |now| now.proves_after);
         let now = Stretch {
             streams,
             bytes: before.0.saturating_add(moved.bytes),
             took: before.1.saturating_add(took),
+            proves_after: least.max(trial.min(LONGEST)),
         };
         self.now = Some(now);
-        if now.took >= self.proves_after {
+        if now.took >= now.proves_after {
             self.proven = Some(now);
         }
     }
@@ -118,10 +121,12 @@ mod tests {
         assert_eq!(begun.proves_after, Duration::from_secs(10));
         // So do those behind a full queue.
         let moved = Moved { bytes: 1, files: 0 };
-        for (millis, seconds) in [(300, 15), (100, 15), (9000, 50)] {
+        for (streams, millis, seconds) in [(4, 300, 15), (4, 100, 15), (4, 9000, 50), (8, 100, 10)]
+        {
             let queued = Some(Duration::from_millis(millis));
-            widened.note(4, Duration::from_secs(1), moved, queued);
-            assert_eq!(widened.proves_after, Duration::from_secs(seconds));
+            widened.note(streams, Duration::from_secs(1), moved, queued);
+            let now = widened.now.map(|now| now.proves_after);
+            assert_eq!(now, Some(Duration::from_secs(seconds)));
         }
     }
 }
