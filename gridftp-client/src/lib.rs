@@ -90,8 +90,8 @@
 //! Most congestion controls take a lost packet for a full link, so that on a long path a few in ten
 //! thousand cost most of the rate. Three steps help:
 //!
-//! - A sender whose path has a round trip of 20 ms or more and loses packets in three seconds on end
-//!   changes its connections to BBR.
+//! - A sender with a connection over a path of 20 ms or more, which loses packets in three seconds on
+//!   end, changes its connections to BBR; those to the same host do so at once in the minute behind it.
 //! - Where its kernel refuses that, more streams share the loss.
 //! - A download or an upload goes on over UDT, with [`options::CopyOptions::over_udt`], the stack
 //!   that is the default, and a server that offers UDT (`LOSS` in `FEAT`), where at least 64 MiB

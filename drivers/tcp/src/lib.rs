@@ -68,8 +68,11 @@ mod socket;
 mod stream;
 
 use std::fmt;
+use std::sync::Arc;
 
 use xio_core::{Driver, DynStack, Passive, Result, SocketHints, Target, Transport};
+
+use loss::LossyPeers;
 
 pub use listener::{TcpIncoming, TcpPassive};
 pub use loss::may_change_to;
@@ -80,6 +83,7 @@ pub use stream::TcpHandle;
 #[derive(Clone, Default)]
 pub struct Tcp {
     options: TcpOptions,
+    lossy: Arc<LossyPeers>,
 }
 
 impl Tcp {
@@ -96,7 +100,7 @@ impl Transport for Tcp {
     async fn connect(&self, to: &Target) -> Result<TcpHandle> {
         let options = self.options.hinted(to.hint::<SocketHints>());
         let handle = TcpHandle::from(socket::connect(to, &options).await?);
-        Ok(handle.with_lossy(&options))
+        Ok(handle.with_lossy(&options, &self.lossy))
     }
 }
 
@@ -108,6 +112,7 @@ impl Passive for Tcp {
         Ok(TcpPassive {
             socket: socket::listen(at, &options).await?,
             options,
+            lossy: Arc::clone(&self.lossy),
         })
     }
 }

@@ -1,10 +1,12 @@
 //! `TcpPassive` and `TcpIncoming`: waiting for peers, and a peer that came.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use xio_core::{Error, Incoming, Info, Listener, Operation, Result, Stream};
 
+use crate::loss::LossyPeers;
 use crate::options::TcpOptions;
 use crate::socket;
 use crate::stream::TcpHandle;
@@ -13,6 +15,7 @@ use crate::stream::TcpHandle;
 pub struct TcpPassive {
     pub(crate) socket: TcpListener,
     pub(crate) options: TcpOptions,
+    pub(crate) lossy: Arc<LossyPeers>,
 }
 
 impl Listener for TcpPassive {
@@ -28,6 +31,7 @@ impl Listener for TcpPassive {
         Ok(TcpIncoming {
             handle: TcpHandle::new(socket, Some(peer)),
             options: self.options.clone(),
+            lossy: Arc::clone(&self.lossy),
         })
     }
 
@@ -47,6 +51,7 @@ impl fmt::Debug for TcpPassive {
 pub struct TcpIncoming {
     handle: TcpHandle,
     options: TcpOptions,
+    lossy: Arc<LossyPeers>,
 }
 
 impl Incoming for TcpIncoming {
@@ -58,7 +63,7 @@ impl Incoming for TcpIncoming {
 
     async fn open(self) -> Result<TcpHandle> {
         socket::configure(self.handle.socket(), &self.options, Operation::Open)?;
-        Ok(self.handle.with_lossy(&self.options))
+        Ok(self.handle.with_lossy(&self.options, &self.lossy))
     }
 }
 

@@ -5,7 +5,9 @@
 //! path the rate needs minutes to recover, so that a few packets in ten thousand, lost by a bad cable
 //! or a radio link, cost most of the link. BBR measures the link instead.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
@@ -30,11 +32,24 @@ const LOSSY: u32 = 3;
 /// Least part of the packets that is sent again in a period with loss: one in so many.
 const ONE_IN: u64 = 10_000;
 
+/// Time for which a path stays lossy that a connection has found so.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Peers of which that is kept.
+const PEERS: usize = 64;
+
+/// The peers to which a connection of a transport has found the path lossy, the latest first. Of many
+/// connections each loses too little to find it soon.
+#[derive(Debug, Default)]
+pub(crate) struct LossyPeers(Mutex<VecDeque<(IpAddr, Instant)>>);
+
 /// The watch over a connection on which much is sent.
 #[derive(Debug)]
 pub(crate) struct LossWatch {
     /// The congestion control for a path that loses packets.
     congestion: String,
+    peer: Option<IpAddr>,
+    lossy: Arc<LossyPeers>,
     /// Bytes since the last look.
     bytes: usize,
     /// End of the period.
@@ -72,9 +87,11 @@ pub fn may_change_to(congestion: &str) -> bool {
 }
 
 impl LossWatch {
-    pub(crate) fn new(congestion: String) -> Self {
+    pub(crate) fn new(congestion: String, peer: Option<IpAddr>, lossy: Arc<LossyPeers>) -> Self {
         Self {
             congestion,
+            peer,
+            lossy,
             bytes: 0,
             due: None,
             judge: Judge::default(),
@@ -97,6 +114,7 @@ impl LossWatch {
         };
         let counts = (stats.sent, stats.retransmitted);
         let is_lossy = self.judge.look(now, stats.round_trip, counts);
+        let is_lossy = self.lossy.is_known(self.peer, is_lossy, now);
         self.due = Some(self.judge.due(stats.round_trip).unwrap_or(now + PERIOD));
         match is_lossy {
             true => self.change(socket),
@@ -110,6 +128,22 @@ impl LossWatch {
             Ok(()) => Path::Settled,
             Err(_) => Path::Lossy,
         }
+    }
+}
+
+impl LossyPeers {
+    /// Whether the path to a peer is lossy, as a connection has found now, or another a moment ago.
+    fn is_known(&self, peer: Option<IpAddr>, is_found: bool, now: Instant) -> bool {
+        let Some(peer) = peer else {
+            return is_found;
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(of, at)| now.duration_since(*at) < REMEMBERED && !(is_found && *of == peer));
+        if is_found {
+            known.push_front((peer, now));
+            known.truncate(PEERS);
+        }
+        known.iter().any(|(of, _)| *of == peer)
     }
 }
 
@@ -232,6 +266,27 @@ mod tests {
     }
 
     #[test]
+    fn connections_to_a_peer_share_what_one_has_found() {
+        let known = LossyPeers::default();
+        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| Some(IpAddr::from(ip)));
+        let begun = Instant::now();
+        let at = |second| begun + Duration::from_secs(second);
+        assert!(!known.is_known(one, false, at(0)));
+        assert!(known.is_known(one, true, at(1)));
+        assert!(known.is_known(one, false, at(2)));
+        assert!(!known.is_known(other, false, at(2)));
+        assert!(!known.is_known(None, false, at(2)) && known.is_known(None, true, at(2)));
+        // It was found again.
+        assert!(known.is_known(one, true, at(50)));
+        assert!(known.is_known(one, false, at(109)));
+        assert!(!known.is_known(one, false, at(110)));
+        for host in 0..=u8::MAX {
+            assert!(known.is_known(Some([10, 0, 1, host].into()), true, at(120)));
+        }
+        assert_eq!(known.0.lock().unwrap().len(), PEERS);
+    }
+
+    #[test]
     fn a_path_without_measurements_is_not_judged() {
         assert!(!Judge::default().look(Instant::now(), None, (None, None)));
     }
@@ -249,19 +304,20 @@ mod tests {
         };
         let before = cc();
         let other = if before == "reno" { "cubic" } else { "reno" };
-        let mut watch = LossWatch::new(other.to_owned());
+        let watch = |name: &str| LossWatch::new(name.to_owned(), None, Arc::default());
+        let mut watch_of_other = watch(other);
         // On loopback no packet is lost.
-        assert_eq!(watch.wrote(&socket, STEP - 1), Path::Watched);
-        assert_eq!(watch.wrote(&socket, STEP), Path::Watched);
+        assert_eq!(watch_of_other.wrote(&socket, STEP - 1), Path::Watched);
+        assert_eq!(watch_of_other.wrote(&socket, STEP), Path::Watched);
         // The kernel is asked once a period.
-        let due = watch.due.unwrap();
+        let due = watch_of_other.due.unwrap();
         assert!(due > Instant::now());
-        assert_eq!(watch.wrote(&socket, STEP), Path::Watched);
-        assert_eq!(watch.due, Some(due));
+        assert_eq!(watch_of_other.wrote(&socket, STEP), Path::Watched);
+        assert_eq!(watch_of_other.due, Some(due));
         assert_eq!(cc(), before);
-        assert_eq!(watch.change(&socket), Path::Settled);
+        assert_eq!(watch_of_other.change(&socket), Path::Settled);
         assert_eq!(cc(), other);
-        let absent = LossWatch::new("no_such_name".to_owned());
+        let absent = watch("no_such_name");
         assert_eq!(absent.change(&socket), Path::Lossy);
         assert_eq!(cc(), other);
         assert!(may_change_to(&before) && !may_change_to("no_such_name"));

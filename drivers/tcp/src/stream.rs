@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use xio_core::{
     Control, Info, KernelTransfer, KernelTransfers, Operation, Result, Stream, at_layer,
 };
 
-use crate::loss::{Arrival, LossWatch, Path};
+use crate::loss::{Arrival, LossWatch, LossyPeers, Path};
 use crate::low_water::LowWater;
 use crate::options::TcpOptions;
 use crate::{control, path, socket};
@@ -60,13 +61,15 @@ impl TcpHandle {
     }
 
     /// With the congestion control for a path that loses packets, if one is to be changed to.
-    pub(crate) fn with_lossy(mut self, options: &TcpOptions) -> Self {
+    pub(crate) fn with_lossy(mut self, options: &TcpOptions, lossy: &Arc<LossyPeers>) -> Self {
         let name = options
             .lossy
             .as_ref()
             .filter(|_| options.congestion.is_none());
         self.arrival = name.map(|_| Box::default());
-        self.loss = name.map(|name| Box::new(LossWatch::new(name.clone())));
+        let peer = self.peer.map(|peer| peer.ip());
+        let watch = |name: &String| LossWatch::new(name.clone(), peer, Arc::clone(lossy));
+        self.loss = name.map(|name| Box::new(watch(name)));
         self
     }
 
