@@ -25,9 +25,10 @@
 //! # Cost
 //!
 //! That of tokio's `TcpStream`: each method is one call of it, and with `lossy` one of `getsockopt`
-//! in a second or ten round trips of sending. Sending a file is one `sendfile` for at most 512 KiB, so that a file that is not in memory cannot hold up a thread of the runtime for
-//! longer than the disk takes for that. Splicing from a fast sender is woken for 256 KiB or after
-//! 20 ms, not for each segment (`SO_RCVLOWAT`), which needs the runtime's timers.
+//! in a second or ten round trips of sending. Sending a file is one `sendfile` for at most 512 KiB,
+//! so that a file that is not in memory cannot hold up a thread of the runtime for longer than the
+//! disk takes for that. Splicing from a fast sender is woken for 256 KiB or after 20 ms, not for
+//! each segment (`SO_RCVLOWAT`), which needs the runtime's timers.
 //!
 //! # Example
 //!

@@ -32,14 +32,14 @@ const LOSSY: u32 = 3;
 /// Least part of the packets that is sent again in a period with loss: one in so many.
 const ONE_IN: u64 = 10_000;
 
-/// Time for which a path stays lossy that a connection has found so.
-const REMEMBERED: Duration = Duration::from_secs(60);
+/// Lifetime of a shared finding of loss.
+const SHARED: Duration = Duration::from_secs(60);
 
-/// Peers of which that is kept.
+/// Most peers in the list of such findings.
 const PEERS: usize = 64;
 
-/// The peers to which a connection of a transport has found the path lossy, the latest first. Of many
-/// connections each loses too little to find it soon.
+/// The peers to which a connection of a transport has found a lossy path, the latest first. Where many
+/// connections share a path, most of them lose too few packets for a finding of their own.
 #[derive(Debug, Default)]
 pub(crate) struct LossyPeers(Mutex<VecDeque<(IpAddr, Instant)>>);
 
@@ -112,13 +112,22 @@ impl LossWatch {
         let Some(stats) = path::stats(socket) else {
             return Path::Settled;
         };
-        let counts = (stats.sent, stats.retransmitted);
-        let is_lossy = self.judge.look(now, stats.round_trip, counts);
-        let is_lossy = self.lossy.is_known(self.peer, is_lossy, now);
+        let is_lossy = self.is_lossy(now, &stats);
         self.due = Some(self.judge.due(stats.round_trip).unwrap_or(now + PERIOD));
         match is_lossy {
             true => self.change(socket),
             false => Path::Watched,
+        }
+    }
+
+    /// Whether the connection has found its path lossy, or has loss itself and another one to the peer
+    /// has found it.
+    fn is_lossy(&mut self, now: Instant, stats: &PathStats) -> bool {
+        let counts = (stats.sent, stats.retransmitted);
+        let is_found = self.judge.look(now, stats.round_trip, counts);
+        match (self.peer, self.judge.has_loss) {
+            (Some(peer), true) => self.lossy.is_known(peer, is_found, now),
+            _ => is_found,
         }
     }
 
@@ -133,12 +142,9 @@ impl LossWatch {
 
 impl LossyPeers {
     /// Whether the path to a peer is lossy, as a connection has found now, or another a moment ago.
-    fn is_known(&self, peer: Option<IpAddr>, is_found: bool, now: Instant) -> bool {
-        let Some(peer) = peer else {
-            return is_found;
-        };
+    fn is_known(&self, peer: IpAddr, is_found: bool, now: Instant) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(of, at)| now.duration_since(*at) < REMEMBERED && !(is_found && *of == peer));
+        known.retain(|(of, at)| now.duration_since(*at) < SHARED && !(is_found && *of == peer));
         if is_found {
             known.push_front((peer, now));
             known.truncate(PEERS);
@@ -166,6 +172,8 @@ struct Judge {
     period: Option<(Instant, u64, u64)>,
     /// Consecutive periods with loss.
     lossy: u32,
+    /// Whether there was any such period on a long path.
+    has_loss: bool,
 }
 
 impl Judge {
@@ -189,6 +197,7 @@ impl Judge {
         let has_loss = lost > 0 && lost * ONE_IN >= all.saturating_sub(all_before);
         // A connection that was idle meanwhile is judged anew.
         let is_lossy = has_loss && round_trip >= LONG && lasted < length * 4;
+        self.has_loss |= is_lossy;
         self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
         self.lossy >= LOSSY
     }
@@ -268,22 +277,51 @@ mod tests {
     #[test]
     fn connections_to_a_peer_share_what_one_has_found() {
         let known = LossyPeers::default();
-        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| Some(IpAddr::from(ip)));
+        let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
         let begun = Instant::now();
         let at = |second| begun + Duration::from_secs(second);
         assert!(!known.is_known(one, false, at(0)));
         assert!(known.is_known(one, true, at(1)));
         assert!(known.is_known(one, false, at(2)));
         assert!(!known.is_known(other, false, at(2)));
-        assert!(!known.is_known(None, false, at(2)) && known.is_known(None, true, at(2)));
         // It was found again.
         assert!(known.is_known(one, true, at(50)));
         assert!(known.is_known(one, false, at(109)));
         assert!(!known.is_known(one, false, at(110)));
         for host in 0..=u8::MAX {
-            assert!(known.is_known(Some([10, 0, 1, host].into()), true, at(120)));
+            assert!(known.is_known([10, 0, 1, host].into(), true, at(120)));
         }
         assert_eq!(known.0.lock().unwrap().len(), PEERS);
+    }
+
+    /// The second in which the second of two connections is found lossy, of which the first loses
+    /// packets in each second, and the other with these totals.
+    fn joins_after(peers: [[u8; 4]; 2], again: &[u64]) -> Option<usize> {
+        let (known, begun) = (Arc::<LossyPeers>::default(), Instant::now());
+        let watch =
+            |peer: [u8; 4]| LossWatch::new("bbr".to_owned(), Some(peer.into()), Arc::clone(&known));
+        let [mut first, mut second] = peers.map(watch);
+        again.iter().enumerate().position(|(at, again)| {
+            let (at, now) = (at as u64, begun + Duration::from_secs(at as u64));
+            let stats = |again| {
+                let mut stats = PathStats::new();
+                stats.round_trip = Some(Duration::from_millis(100));
+                (stats.sent, stats.retransmitted) = (Some(at * 1000), Some(again));
+                stats
+            };
+            first.is_lossy(now, &stats(at));
+            second.is_lossy(now, &stats(*again))
+        })
+    }
+
+    #[test]
+    fn a_connection_with_some_loss_joins_the_finding_of_another() {
+        let (one, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let rare = [0, 1, 1, 1, 1, 1, 1, 1];
+        assert_eq!(joins_after([one, one], &rare), Some(3));
+        assert_eq!(joins_after([one, other], &rare), None);
+        // Behind the same address another path may begin.
+        assert_eq!(joins_after([one, one], &[0; 8]), None);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl TcpHandle {
             .as_ref()
             .filter(|_| options.congestion.is_none());
         self.arrival = name.map(|_| Box::default());
-        let peer = self.peer.map(|peer| peer.ip());
+        let peer = self.peer.map(|peer| peer.ip().to_canonical());
         let watch = |name: &String| LossWatch::new(name.clone(), peer, Arc::clone(lossy));
         self.loss = name.map(|name| Box::new(watch(name)));
         self
