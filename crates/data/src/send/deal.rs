@@ -87,13 +87,13 @@ pub(crate) async fn extended<S: Source>(
     }
     let deal = &deal;
     wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
-        match end {
-            Some((head, end)) => pieces(&mut conn.stream, [&head, &deal.marks(end)]).await,
-            None => Ok(()),
+        if let Some((head, end)) = end {
+            pieces(&mut conn.stream, [&head, &deal.marks(end)]).await?;
         }
+        flush(std::slice::from_mut(conn)).await
     }))
     .await?;
-    flush(conns).await
+    Ok(())
 }
 
 impl<'a, S: Source> Deal<'a, S> {
@@ -135,7 +135,11 @@ impl<'a, S: Source> Deal<'a, S> {
         loop {
             let header = match step {
                 Step::Data(header) => header,
-                Step::End(end) => return Ok(Some((head, end))),
+                Step::End(end) => {
+                    // The others may wait for a receiver that needs these bytes first.
+                    flush(std::slice::from_mut(conn)).await?;
+                    return Ok(Some((head, end)));
+                }
                 Step::Early(end) => {
                     pieces(&mut conn.stream, [&head, &end.to_bytes()]).await?;
                     flush(std::slice::from_mut(conn)).await?;
