@@ -146,7 +146,7 @@ where
         short: None,
         tag,
         marks_from_all: options.marks_from_all,
-        is_one_gone: false,
+        lost_new: false,
     };
     let delivery = job.delivery;
     let gathered = tokio::select! {
@@ -323,8 +323,8 @@ struct Pumps<F> {
     tag: Option<Tag>,
     /// Whether a connection without a mark fails the transfer.
     marks_from_all: bool,
-    /// Whether one that needs none has ended without a mark.
-    is_one_gone: bool,
+    /// Whether a new connection of a tagged transfer has ended before its first header.
+    lost_new: bool,
 }
 
 impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
@@ -374,7 +374,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
             }
             match end {
                 End::Gone if self.needs_mark(&pump) => return Poll::Ready(Err(unmarked())),
-                End::Gone => self.is_one_gone = true,
+                End::Gone => self.lost_new = true,
                 _ => arrived.eod()?,
             }
             if end == End::Kept {
@@ -400,9 +400,9 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
                 at += 1;
             }
         }
-        // A lost connection is waited for no longer than a closed one.
+        // Its mark never comes; another connection may, within the time for a late one.
         let is_announced = job.watch.arrived().expected().is_some();
-        if self.marks_from_all && self.is_one_gone && is_announced {
+        if self.marks_from_all && self.lost_new && is_announced {
             self.short.get_or_insert_with(unmarked);
         }
         if known && self.short.is_none() {

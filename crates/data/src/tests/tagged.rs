@@ -273,6 +273,25 @@ async fn a_new_connection_without_a_header_does_not_fail_a_tagged_file() {
     }
 }
 
+/// Its data may have been lost with it: nobody connects any more, as the marks of the others tell.
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_that_the_marks_of_a_tagged_file_miss_fails_it_soon() {
+    let (mut to, mut streams) = bare(2).await;
+    let long = Duration::from_secs(3600);
+    to.options_mut().marks_from_all = true;
+    to.options_mut().open_within = long;
+    to.options_mut().stall = long;
+    let lost = streams.pop().unwrap();
+    lost.set_zero_linger().unwrap();
+    drop(lost);
+    let [wire, _] = wire(Some(1), b"first");
+    streams[0].write_all(&wire).await.unwrap();
+    let (sink, begun) = (Kept::default(), tokio::time::Instant::now());
+    let got = to.receive(&sink, &tagged(1), &Watch::new()).await;
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
 /// Receives `ranges` of `content` into `sink`, which has the rest, while both ends know as much of
 /// that as `knows` says; returns the receipts and the result.
 async fn go_on(
