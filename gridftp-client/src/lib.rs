@@ -65,12 +65,12 @@
 //!
 //! - There are at most 16 streams of a file, 16 files in MODE E (8 of four streams) and 32 in MODE S,
 //!   and 32 connections.
-//! - Streams change from file to file. A large file that is alone begins with those that served best
-//!   before, or four, and its sender adds connections while it runs, from and to servers that tell
-//!   the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as many
-//!   carry data as long as that has a rate of 5 % more in periods of a second, or ten round trips, and
-//!   those that are not needed end early. It is not so for a polite copy and under a rate limit. Between two servers nobody tells the
-//!   number, so that none is kept.
+//! - Streams change from file to file. A large file that is alone begins with those that served
+//!   best before, or four, and its sender adds connections while it runs, from and to servers that
+//!   tell the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as
+//!   many carry data as long as that has a rate of 5 % more in periods of a second, or ten round
+//!   trips, and those that are not needed end early. It is not so for a polite copy and under a
+//!   rate limit. Between two servers nobody tells the number, so that none is kept.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
 //!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
@@ -90,8 +90,9 @@
 //! Most congestion controls take a lost packet for a full link, so that on a long path a few in ten
 //! thousand cost most of the rate. Three steps help:
 //!
-//! - A sender with a connection over a path of 20 ms or more, which loses packets in three seconds on
-//!   end, changes its connections to BBR; those to the same host do so at once in the minute behind it.
+//! - A sender with a connection over a path of 20 ms or more, which loses packets in three seconds
+//!   on end, changes it to BBR; others to the same host follow at their first loss, in the minute
+//!   behind that.
 //! - Where its kernel refuses that, more streams share the loss.
 //! - A download or an upload goes on over UDT, with [`options::CopyOptions::over_udt`], the stack
 //!   that is the default, and a server that offers UDT (`LOSS` in `FEAT`), where at least 64 MiB
@@ -99,11 +100,11 @@
 //!   where it does not, the copy stays with TCP, and a note tells it. Then the sessions end in the
 //!   middle of their transfers, and others with UDT go on behind the bytes that have arrived, with
 //!   the same protection. That is no failed attempt. It returns to TCP, once, where a connection
-//!   breaks, where nothing moves for a minute, or where the transfers are slower than before,
-//!   together and each, from five to ten seconds behind the first data. A copy that is polite, has
-//!   a rate limit, layers over its files or chosen data ports stays with TCP, and so do one between
-//!   two servers, one of files without a modification time, and an upload to a server that keeps no
-//!   broken uploads: they would begin anew.
+//!   breaks; and until it has moved data for ten seconds, where nothing moves for a minute, or
+//!   where the transfers are slower than before from the fifth second on, in total and each of
+//!   them. A copy that is polite, has a rate limit, layers over its files or chosen data ports
+//!   stays with TCP, and so do one between two servers, one of files without a modification time,
+//!   and an upload to a server that keeps no broken uploads: they would begin anew.
 //!
 //! # How a broken transfer goes on
 //!

@@ -144,6 +144,8 @@ impl UdtStep {
                     if *silent < SILENCE {
                         return Step::Stay;
                     }
+                    *self = Self::Settled;
+                    return Step::Return;
                 } else {
                     (*silent, *since) = (Duration::ZERO, *since + look.took);
                     // The period in which it ends counts for the start.
@@ -312,6 +314,12 @@ mod tests {
         let mut step = over_udt();
         let ended = (0..80).map(|second| look(u64::from(second < 1), u32::from(second < 1)));
         assert_eq!(returns(&mut step, ended), [60]);
+        let mut step = over_udt();
+        let ended = (0..80).map(|second| match second {
+            0..7 => look(2_000_000, 1),
+            _ => look(0, 0),
+        });
+        assert_eq!(returns(&mut step, ended), [66]);
     }
 
     #[test]
