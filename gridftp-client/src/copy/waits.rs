@@ -48,7 +48,7 @@ impl CopyState {
                 Ok(())
             }
             Err(stop) if client.control.left.is_cancelled() => {
-                // After QUIT alone the server would finish the running transfer, which locks the file.
+                // Behind QUIT alone the server finishes the running transfer, which locks its file.
                 client.control.abort();
                 client.drop_channel();
                 client.close().await;
