@@ -107,7 +107,7 @@ Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more an
 On a path of 20 ms or more that loses packets, a sender changes to BBR. Where its kernel refuses that \
 (net.ipv4.tcp_allowed_congestion_control), and the server offers udt (net-stacks), a large download or \
 upload goes on over UDT behind the bytes that have arrived, and returns to TCP if that is slower; -v \
-tells it. --stack, --polite and --bwlimit leave that out, also as --stack tcp.
+tells it. A named stack, also tcp, a polite copy and a bound on the rate leave that out.
 
 With the word proxy first, it makes, shows and destroys proxies of the Grid instead, and with the \
 word doctor it examines the way to a server; files of these names are copied as ./proxy and ./doctor.";
