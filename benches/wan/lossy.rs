@@ -74,7 +74,7 @@ fn serve(star: &Star, tree: &Tree, stacks: &str) -> Result<Host> {
     Host::ours_from(command.arg(tree.root()), tree.root())
 }
 
-/// Downloads a file, which arrives whole; gives what was said.
+/// Downloads a file, and compares the copy; gives the output of the program.
 fn download(star: &Star, server: &Host, tree: &Tree) -> Result<Finished> {
     let copied = tree.path("copied");
     let mut command = star.place(0)?.command(&binary("gridftp-cp")?);
@@ -151,7 +151,7 @@ impl Observer for Told {
     }
 }
 
-/// Run by `a_copy_without_bbr_goes_on_over_udt` on the host of the client.
+/// Not a test by itself: `a_copy_without_bbr_goes_on_over_udt` runs it on the host of the client.
 #[tokio::test]
 #[ignore = "needs the path that another test makes"]
 async fn upload_from_here() {

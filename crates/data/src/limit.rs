@@ -22,8 +22,8 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The limit of a sender whose connections had so much time together; `None` where the kernel
-    /// does not tell it.
+    /// The limit of a sender; `time` is the sum of the times of its connections. `None` without the
+    /// times of the kernel.
     pub fn of(path: &PathStats, time: Duration) -> Option<Self> {
         let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
         let (busy, time) = (seconds(path.busy), time.as_secs_f64());

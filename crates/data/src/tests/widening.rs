@@ -21,8 +21,7 @@ fn widens(start: u32, most: u32) -> Parallelism {
     Parallelism::up_to(start, most)
 }
 
-/// A sending channel whose connections each take so many bytes a second of the kernel, and a
-/// receiving one.
+/// A sending channel with this rate of each connection, in bytes a second, and a receiving one.
 async fn paced_pair(rate: &str) -> (DataChannel, DataChannel) {
     let (mut to, mut from) = (channel(), channel());
     let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
@@ -196,7 +195,7 @@ async fn connections_that_the_peer_does_not_take_are_done_without() {
     assert_eq!(error.kind(), crate::ErrorKind::Full);
 }
 
-/// TCP, whose connections behind the first ones connect, and then wait for a handshake for ever.
+/// TCP; the connections behind the first ones wait for a handshake for ever.
 struct Hanging {
     left: AtomicU32,
     hung: Mutex<Vec<<Tcp as Transport>::Handle>>,

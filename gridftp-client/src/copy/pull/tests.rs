@@ -298,7 +298,7 @@ async fn a_transfer_that_has_not_begun_is_left_with_its_session() {
     assert_eq!(again.file_mut().failures, 0);
 }
 
-/// A directory whose listing breaks over UDT is listed over TCP, and has not failed.
+/// After a broken listing over UDT, the directory is listed over TCP without a failure.
 #[tokio::test(start_paused = true)]
 async fn a_listing_that_breaks_over_udt_is_no_failure() {
     let shared = Arc::new(CopyState::plain());

@@ -50,7 +50,7 @@ impl InForce {
             left: CancellationToken::new(),
             since: Some(Instant::now()),
         };
-        // Within the lock of the copy: a session whose stack is in force no more is left at once.
+        // Within the lock of the copy, so that the sessions over the former stack end at once.
         std::mem::replace(self, next).left.cancel();
     }
 }
