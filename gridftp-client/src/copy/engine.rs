@@ -98,11 +98,21 @@ impl Session {
             Self::Push(client) => client.abilities.udt && client.abilities.held,
             Self::Third(..) | Self::Local => false,
         };
+        let told = |client: &Client| client.abilities.connections;
+        let connections = match self {
+            Self::Pull(client) | Self::Push(client) => told(client),
+            Self::Third(source, destination) => [told(source), told(destination)]
+                .into_iter()
+                .flatten()
+                .min(),
+            Self::Local => None,
+        };
         tuning::Route {
             round_trip,
             mode,
             is_between,
             files,
+            connections,
             over_udt: is_offered && shared.may_go_over_udt(round_trip),
         }
     }

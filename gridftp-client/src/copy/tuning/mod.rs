@@ -62,6 +62,8 @@ pub(super) struct Route {
     pub(super) is_between: bool,
     /// Files at once at most by the rules, which hold before the first measurement.
     pub(super) files: u32,
+    /// Data connections of a file at most, where a server tells that.
+    pub(super) connections: Option<u32>,
     /// Whether data may go over UDT instead.
     pub(super) over_udt: bool,
 }
@@ -391,7 +393,7 @@ fn bounds(options: &CopyOptions, route: Route) -> Bounds {
     let mut bounds = Bounds {
         least: one,
         most: Setting {
-            streams: most.0,
+            streams: most.0.min(route.connections.unwrap_or(u32::MAX)).max(1),
             files: most.1.max(route.files),
         },
         connections: MOST_CONNECTIONS,

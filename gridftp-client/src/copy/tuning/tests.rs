@@ -10,6 +10,7 @@ const FAR: Route = Route {
     mode: Mode::Extended,
     is_between: false,
     files: 4,
+    connections: None,
     over_udt: false,
 };
 
@@ -102,6 +103,20 @@ async fn a_near_path_is_left_to_the_rules() {
         (shared.tuning.files(), shared.tuning.streams()),
         (None, STREAMS)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_few_connections_is_tried_with_no_more() {
+    let few = Route {
+        connections: Some(5),
+        ..FAR
+    };
+    let shared = CopyState::plain();
+    // Each stream is worth as much as the one before.
+    tuned(&shared, few, [1_000_000, u64::MAX, u64::MAX]).await;
+    assert!(shared.tuning.streams() <= 5);
+    let bounds = bounds(&shared.options, few);
+    assert_eq!((bounds.least.streams, bounds.most.streams), (1, 5));
 }
 
 #[tokio::test]
