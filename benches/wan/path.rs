@@ -98,6 +98,8 @@ struct Ends {
     star: Star,
     tree: Tree,
     ours: Host,
+    /// Our server, which sends with CUBIC whatever the loss.
+    cubic: Host,
     globus: Option<Host>,
 }
 
@@ -155,10 +157,13 @@ impl Ends {
         tree.file(FILE, size, 1)?;
         let place = star.place(1)?;
         let ip = place.ip.to_string();
-        let mut command = place.command(&binary("gridftp-server")?);
-        command.args(["--bind", &ip, "--port", "0", "--anonymous", "rw"]);
-        command.args(["--net-stacks", "tcp", "--root"]);
-        let ours = Host::ours_from(command.arg(tree.root()), tree.root())?;
+        let ours = |stack| {
+            let mut command = place.command(&binary("gridftp-server")?);
+            command.args(["--bind", &ip, "--port", "0", "--anonymous", "rw"]);
+            command.args(["--net-stacks", stack, "--root"]);
+            Host::ours_from(command.arg(tree.root()), tree.root())
+        };
+        let (ours, cubic) = (ours("tcp")?, ours("tcp:cc=cubic")?);
         let globus = match Peer::GlobusServer.require("bench wan") {
             Some(program) => {
                 let flags = ["-control-interface", &ip, "-data-interface", &ip];
@@ -171,6 +176,7 @@ impl Ends {
             star,
             tree,
             ours,
+            cubic,
             globus,
         })
     }
@@ -192,12 +198,11 @@ impl Ends {
         Ok(row(profile, way, own, [bbr, cubic, globus]))
     }
 
-    /// The rate of a setting; 0 without its programs, and of a download with CUBIC, since the server
-    /// has a stack of its own.
+    /// The rate of a setting; 0 without its programs.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn rate(&self, setting: Setting, way: Way, scale: &Scale) -> Result<f64> {
         let server = match setting {
-            Setting::Cubic if way == Way::Get => None,
+            Setting::Cubic => Some(&self.cubic),
             Setting::Globus => self.globus.as_ref(),
             _ => Some(&self.ours),
         };
