@@ -144,11 +144,12 @@ pub enum Event<'a> {
         /// Which retry this is, from 1.
         attempt: u32,
     },
-    /// A server, or the connection to it, is gone, and is tried again.
+    /// A server, or the connection to it, is gone, and is tried again: told at once, and twice a minute
+    /// until it is back.
     Gone {
         /// The failure.
         error: &'a TransferError,
-        /// For how long it is tried.
+        /// For how long it is still tried.
         within: Duration,
     },
     /// A file was not copied.

@@ -182,7 +182,7 @@ fn a_download_continues_after_an_outage() -> Result<()> {
     ensure!(
         finished
             .stderr
-            .contains("trying again for 600 s (--retry-for)"),
+            .contains("trying again for 10:00 (--retry-for)"),
         "{}",
         finished.report()
     );

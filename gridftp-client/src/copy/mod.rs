@@ -19,6 +19,7 @@ mod local;
 mod making;
 mod named;
 pub(crate) mod notes;
+mod outage;
 mod outlive;
 mod pipeline;
 mod pull;

@@ -1,7 +1,6 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -16,6 +15,7 @@ use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
 use super::links::LinkState;
 use super::lock;
+use super::outage::Outage;
 use super::queue::Queue;
 use super::reach::Reach;
 use super::source_roots::SourceRoots;
@@ -64,8 +64,8 @@ pub(crate) struct CopyState {
     pub(super) third_party: Mutex<ThirdParty>,
     pub(super) undigested: Undigested,
     pub(super) unkept: Unkept,
-    /// Whether it was told that a server is gone.
-    gone: AtomicBool,
+    /// While a server is gone and waited for.
+    gone: Mutex<Option<Outage>>,
     pub(crate) hiding: HiddenNames,
     pub(super) links: LinkState,
     pub(crate) tuning: Tuning,
@@ -116,7 +116,7 @@ impl CopyState {
             third_party: Mutex::default(),
             undigested: Undigested::default(),
             unkept: Unkept::default(),
-            gone: AtomicBool::new(false),
+            gone: Mutex::default(),
             hiding: HiddenNames::default(),
             links: LinkState::default(),
             tuning: Tuning::default(),
@@ -144,19 +144,24 @@ impl CopyState {
         self.observer.event(&Event::Warning(text));
     }
 
-    /// Tells, once until it is back, that a server is gone and is waited for.
+    /// Tells, from time to time until it is back, that a server is gone and is waited for.
     pub(crate) fn note_gone(&self, error: &TransferError) {
         let within = self.options.retry_for;
         let waits = error.is_gone() && !within.is_zero();
-        if !waits || self.gone.swap(true, Ordering::Relaxed) {
-            return self.note(&format!("connecting again: {error}"));
+        let left = waits.then(|| {
+            let (mut gone, now) = (lock(&self.gone), Instant::now());
+            gone.get_or_insert_with(|| Outage::new(now))
+                .tell(now, within)
+        });
+        match left.flatten() {
+            Some(within) => self.observer.event(&Event::Gone { error, within }),
+            None => self.note(&format!("connecting again: {error}")),
         }
-        self.observer.event(&Event::Gone { error, within });
     }
 
     /// Notes that a connection is there again.
     pub(crate) fn note_back(&self) {
-        self.gone.store(false, Ordering::Relaxed);
+        *lock(&self.gone) = None;
     }
 
     /// Says whether servers read and write their files through layers: then the size that they tell

@@ -271,8 +271,8 @@ impl Report {
     fn line_of(&self, event: &Event<'_>) {
         match event {
             Event::Gone { error, within } if !self.quiet => self.warned(&format!(
-                "{error}; trying again for {} s (--retry-for)",
-                within.as_secs()
+                "{error}; trying again for {} (--retry-for)",
+                minutes(*within)
             )),
             Event::Continuing {
                 destination,
@@ -450,4 +450,10 @@ fn plural(files: u64, bytes: &str) -> String {
     } else {
         format!("{files} files, {bytes}")
     }
+}
+
+/// A time in minutes and seconds, as `9:30`.
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
 }
