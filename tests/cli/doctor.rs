@@ -43,6 +43,8 @@ fn tells(finished: &Finished, wanted: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// A server without MODE E.
+const STREAM_ONLY: &str = "skip  data: active: not tried, as only MODE E has servers connect";
 const SKIPPED: &str = "skip  doctor: the steps behind the failed one were not tried";
 
 #[test]
@@ -60,6 +62,10 @@ fn a_healthy_server_has_no_other_word_than_ok() -> Result<()> {
         "ok    features: MODE E, MLSD, REST STREAM, UTF8, ...; checksums BLAKE3",
         "ok    data: listing of /...: 1 entries through port ... (PASV) in ",
         "ok    data: EPSV: port ... answers in ",
+        "ok    mtu: control connection: path MTU ...segments of up to ",
+        "ok    buffers: the server is on this host",
+        "ok    data: active: the server connects to port ... of this host: listing of /folder in ",
+        "ok    disk: .: ... MiB written and synced at ... MiB read back at ",
     ];
     let told = doctor(&bed.here, &[&bed.url("folder")])?;
     tells(&told, &steps)?;
@@ -73,6 +79,11 @@ fn a_healthy_server_has_no_other_word_than_ok() -> Result<()> {
             "ok    data: listing of /folder",
         ],
     )?;
+    bed.there.file("large", 3 << 20, 2)?;
+    let told = doctor(&bed.here, &[&bed.url("large")])?;
+    let part = "ok    data: the last 1048576 bytes of /large in ... MiB/s";
+    let connects = "ok    data: active: the server connects to port ";
+    tells(&told, &[part, connects])?;
     let told = doctor(&bed.here, &[&bed.url("missing")])?;
     tells(
         &told,
@@ -148,18 +159,121 @@ fn a_server_that_refuses_is_told_with_the_step() -> Result<()> {
     check("PASS", Reaction::say("530 no"), &[clear, login, SKIPPED])?;
     let epsv = "warn  data: EPSV: the server refuses it: 502 no; PASV works";
     let listed = "ok    data: listing of /: ";
-    check("EPSV", Reaction::say("502 no"), &[listed, epsv])?;
+    check(
+        "EPSV",
+        Reaction::say("502 no"),
+        &[listed, epsv, STREAM_ONLY],
+    )?;
     // As behind a firewall that refuses connections to data ports.
     let shut = "FAIL  data: listing of / through port ... (PASV): ...425 no connection; firewalls on the way must let";
     check("PASV", Reaction::Shut, &[shut, SKIPPED])?;
     // Refused, or reset where the connection was in the queue of the closing listener.
     let shut = "FAIL  data: EPSV: 127.0.0.1:...; firewalls on the way must let";
-    check("EPSV", Reaction::Shut, &[listed, shut])?;
+    check("EPSV", Reaction::Shut, &[listed, shut, STREAM_ONLY])?;
     // As behind address translation: the inner address.
     let inner = "warn  data: the server tells the data address 192.0.2.1:..., and itself is \
                  127.0.0.1; its own was used";
     let announce = Reaction::Announce(Ipv4Addr::new(192, 0, 2, 1));
-    check("PASV", announce, &[inner, listed])
+    check("PASV", announce, &[inner, listed, STREAM_ONLY])
+}
+
+/// Starts a server with MODE E that reacts so to a listing once it knows a port of ours, and to `PORT`.
+fn active(port: Reaction, listing: Reaction) -> Result<ScriptedServer> {
+    Ok(ScriptedServer::with(move |server, line| {
+        match line.split(' ').next() {
+            Some("FEAT") => Reaction::say("211-\r\n PARALLEL\r\n211 end"),
+            Some("PORT") => port.clone(),
+            Some("LIST") if server.count("PORT") > 0 => listing.clone(),
+            Some("EPSV") => Reaction::Execute,
+            _ => Reaction::Usual,
+        }
+    })?)
+}
+
+#[test]
+fn a_server_that_cannot_connect_to_us_is_told_with_the_ports() -> Result<()> {
+    let tree = Tree::new()?;
+    let examine = |server: &ScriptedServer, flags: &[&str]| {
+        let url = server.url("");
+        doctor(&tree, &[&["--timeout", "5"][..], flags, &[&url]].concat())
+    };
+    let usual = active(Reaction::Usual, Reaction::Usual)?;
+    usual.file("/file", "text");
+    let listed = "ok    data: listing of /: ";
+    let connects = "ok    data: active: the server connects to port ";
+    tells(&examine(&usual, &[])?, &[listed, connects])?;
+
+    // As behind a firewall here.
+    let shut = active(Reaction::Usual, Reaction::say("425 no connection"))?;
+    let any = "FAIL  data: active: no connection from the server to 127.0.0.1:..., a port of any\
+               ...MODE E...425 no connection; name ports by --data-ports LOW-HIGH...--mode stream";
+    tells(&examine(&shut, &[])?, &[listed, any])?;
+    let range = "50000-51000";
+    let named = "FAIL  data: active: ...a port of the data ports 50000-51000...from 127.0.0.1 to \
+                 ports 50000-51000 through; --mode stream";
+    tells(&examine(&shut, &["--data-ports", range])?, &[listed, named])?;
+    let told = examine(&shut, &["--json"])?;
+    let failed = told
+        .stdout
+        .lines()
+        .find(|line| line.contains("FAIL") || line.contains("\"fail\""));
+    let finding: Value = serde_json::from_str(failed.unwrap_or_default())?;
+    ensure!(finding["topic"] == "data", "{}", told.report());
+    ensure!(finding["remedy"].is_string(), "{}", told.report());
+
+    // A port that another program has.
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let port = taken.local_addr()?.port().to_string();
+    let busy = format!("FAIL  data: active: ...; free a port of {port}...--data-ports LOW-HIGH");
+    tells(
+        &examine(&usual, &["--data-ports", &port])?,
+        &[listed, &busy],
+    )?;
+
+    let refuses = active(Reaction::say("502 no ports"), Reaction::Usual)?;
+    let refused = "warn  data: active: ...PORT...502 no ports; --mode stream";
+    tells(&examine(&refuses, &[])?, &[listed, refused])
+}
+
+/// As on a path that drops packets of full size.
+#[test]
+fn a_file_that_stalls_is_told_with_the_packets() -> Result<()> {
+    let tree = Tree::new()?;
+    let server = ScriptedServer::start(|line| match line.split(' ').next() {
+        Some("MIDWAY") if line.contains("RETR") => Reaction::Hold,
+        Some("EPSV") => Reaction::Execute,
+        _ => Reaction::Usual,
+    })?;
+    server.file("/file", vec![7; 65_536]);
+    let stalled = "FAIL  data: the last 65536 bytes of /file: 32768 came within ...the connection \
+                   opened, and its data stalls...MTU";
+    let listed = "ok    data: listing of /: ";
+    let told = doctor(&tree, &["--timeout", "2", &server.url("file")])?;
+    tells(&told, &[listed, stalled, SKIPPED])
+}
+
+#[test]
+fn the_disk_of_a_directory_is_measured() -> Result<()> {
+    let bed = Bed::new()?;
+    let url = bed.url("");
+    bed.here.dir("data")?;
+    let told = doctor(&bed.here, &["--disk", "data", &url])?;
+    tells(&told, &["ok    disk: data: ... MiB written and synced at "])?;
+    let left = fs::read_dir(bed.here.path("data"))?.count();
+    ensure!(left == 0, "{left} files are left");
+    let missing = "FAIL  disk: missing: a file of 64 MiB: ...No such file...; name a directory";
+    tells(
+        &doctor(&bed.here, &["--disk", "missing", &url])?,
+        &[missing],
+    )?;
+    // Behind a fault it is measured where it was asked for.
+    let gone = bed.url("gone");
+    let path = "FAIL  path: ";
+    let told = doctor(&bed.here, &[&gone])?;
+    tells(&told, &[path])?;
+    ensure!(!told.stdout.contains("disk: "), "{}", told.report());
+    let told = doctor(&bed.here, &["--disk", ".", &gone])?;
+    tells(&told, &[path, "ok    disk: .: "])
 }
 
 #[test]

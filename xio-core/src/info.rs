@@ -36,6 +36,10 @@ pub struct PathStats {
     pub received: Option<u64>,
     /// Those of them that arrived before an earlier one, which was lost or late.
     pub out_of_order: Option<u64>,
+    /// Largest packet that the path is known to carry, in bytes, with all headers.
+    pub path_mtu: Option<u32>,
+    /// Largest payload of a packet that is sent, in bytes.
+    pub segment: Option<u32>,
     /// Whether the path loses packets by itself, as a receiver has found, or a sender with an
     /// unchangeable congestion control.
     pub is_lossy: bool,
@@ -56,11 +60,13 @@ impl PathStats {
             buffer_full: None,
             received: None,
             out_of_order: None,
+            path_mtu: None,
+            segment: None,
             is_lossy: false,
         }
     }
 
-    /// Those of two connections together: the sums, and the longer round trip.
+    /// Those of two connections together: the sums, the longer round trip, and the smaller packets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         fn sum<T: std::ops::Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -68,6 +74,9 @@ impl PathStats {
                 (Some(one), Some(other)) => Some(one + other),
                 (one, other) => one.or(other),
             }
+        }
+        fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+            one.into_iter().chain(other).min()
         }
         Self {
             round_trip: self.round_trip.max(other.round_trip),
@@ -80,6 +89,8 @@ impl PathStats {
             buffer_full: sum(self.buffer_full, other.buffer_full),
             received: sum(self.received, other.received),
             out_of_order: sum(self.out_of_order, other.out_of_order),
+            path_mtu: least(self.path_mtu, other.path_mtu),
+            segment: least(self.segment, other.segment),
             is_lossy: self.is_lossy || other.is_lossy,
         }
     }
@@ -218,6 +229,12 @@ mod tests {
         assert_eq!(one.and(other), path(13, 10, 50));
         assert_eq!(other.since(one), path(7, 2, 20));
         assert_eq!(one.and(PathStats::new()), one);
+        let (mut wide, mut narrow) = (one, one);
+        (wide.path_mtu, narrow.path_mtu) = (Some(9000), Some(1500));
+        narrow.segment = Some(1448);
+        let both = wide.and(narrow);
+        assert_eq!((both.path_mtu, both.segment), (Some(1500), Some(1448)));
+        assert_eq!(wide.since(narrow).path_mtu, Some(9000));
         let mut lossy = PathStats::new();
         (lossy.received, lossy.out_of_order) = (Some(9), Some(4));
         lossy.is_lossy = true;

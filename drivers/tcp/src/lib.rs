@@ -6,8 +6,8 @@
 //! sends files without copying them through the program, sends header and payload in one segment
 //! ([`KernelTransfer::Head`](xio_core::KernelTransfer::Head)), ends in good order on `shutdown` and
 //! resets when dropped without. Its description carries the kernel's statistics of the path, as
-//! [`PathStats`](xio_core::PathStats): round-trip time, segments sent, sent again and received out of
-//! order, and whether the path is lossy where `lossy` was refused.
+//! [`PathStats`](xio_core::PathStats): round-trip time, size of packets, segments sent, sent again and
+//! received out of order, and whether the path is lossy where `lossy` was refused.
 //!
 //! # When not to use it
 //!

@@ -1,5 +1,5 @@
-//! The kernel's measurements of a connection's path: round-trip time, segments sent, resent and out of
-//! order, and the times of a sender.
+//! The kernel's measurements of a connection's path: round-trip time, size of packets, segments sent,
+//! resent and out of order, and the times of a sender.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
@@ -16,6 +16,8 @@ const fn word(offset: usize) -> usize {
     offset / size_of::<u32>()
 }
 
+const SEGMENT: usize = word(offset_of!(tcp_info, tcpi_snd_mss));
+const PATH_MTU: usize = word(offset_of!(tcp_info, tcpi_pmtu));
 const ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rtt));
 const RECEIVE_ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rcv_rtt));
 const RECEIVED: usize = word(offset_of!(tcp_info, tcpi_data_segs_in));
@@ -118,6 +120,8 @@ pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
     stats.received = at(RECEIVED).map(u64::from);
     // An older kernel counts none, as a path without loss has.
     stats.out_of_order = at(OUT_OF_ORDER).map(u64::from);
+    stats.path_mtu = at(PATH_MTU).filter(|&bytes| bytes > 0);
+    stats.segment = at(SEGMENT).filter(|&bytes| bytes > 0);
     Some(stats)
 }
 
@@ -143,6 +147,9 @@ mod tests {
         assert_eq!(receiver.received, Some(3));
         assert_eq!(receiver.out_of_order, Some(0));
         assert!(sender.retransmitted.is_some());
+        // A segment and its headers are a packet.
+        assert!(sender.segment > Some(500), "{sender:?}");
+        assert!(sender.segment < sender.path_mtu, "{sender:?}");
         // So little data is no measurement, and the round trip of the handshake is none of it.
         assert_eq!(receiver.round_trip, None);
         let round_trip = sender.round_trip.unwrap();

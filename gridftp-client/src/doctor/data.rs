@@ -8,6 +8,7 @@ use ftp_wire::addr::{self, Passive};
 use ftp_wire::command::{Command, Epsv};
 use ftp_wire::facts::EntryKind;
 use ftp_wire::reply::Reply;
+use gridftp_data::{ErrorKind, Wait};
 use gsi::finding::Finding;
 
 use super::network::connect;
@@ -24,13 +25,41 @@ const FIREWALL: &str = "firewalls on the way must let TCP connections to the dat
                         server through: its administrator names them by --data-ports LO-HI \
                         (GLOBUS_TCP_PORT_RANGE of a Globus server)";
 
+/// The remedy where packets of full size are lost.
+pub(super) const STALLED: &str = "the connection opened, and its data stalls while replies pass: \
+                                  packets of full size may be lost on the way; see the MTU of \
+                                  interfaces and tunnels, and let ICMP through (`ping -M do -s 1472 \
+                                  HOST` tests 1500 bytes)";
+
+/// The object of the URL.
+pub(super) struct Place {
+    /// The directory there, or that of the file.
+    pub(super) directory: Vec<u8>,
+    pub(super) file: Option<File>,
+}
+
+impl Place {
+    fn directory(path: &[u8]) -> Self {
+        Self {
+            directory: path.to_vec(),
+            file: None,
+        }
+    }
+}
+
+/// A file of the server.
+pub(super) struct File {
+    pub(super) path: Vec<u8>,
+    pub(super) size: u64,
+}
+
 impl Visit<'_> {
-    /// Lists the directory of the URL through a passive data connection.
-    pub(super) async fn data(&mut self, client: &mut Client, remote: &Remote) -> Option<()> {
-        let directory = self.directory(client, remote).await;
+    /// Lists the directory of the URL through a passive data connection; gives the object there.
+    pub(super) async fn data(&mut self, client: &mut Client, remote: &Remote) -> Option<Place> {
+        let place = self.place(client, remote).await;
         let (begun, limit) = (Instant::now(), self.limit * 2);
         let mut entries = 0;
-        let listing = client.list(&directory, |_, _| entries += 1);
+        let listing = client.list(&place.directory, |_, _| entries += 1);
         let listed = tokio::time::timeout(limit, listing).await;
         let peer = client.control.peer();
         let told = self.told(peer);
@@ -52,23 +81,23 @@ impl Visit<'_> {
             Some((at, command)) => format!("port {} ({command})", at.port()),
             None => "no port".to_owned(),
         };
-        let directory = show(&directory);
+        let name = show(&place.directory);
         match listed {
             Ok(Ok(())) => {
                 let fact = format!(
-                    "listing of {directory}: {entries} entries through {through} in {:.1?}",
+                    "listing of {name}: {entries} entries through {through} in {:.1?}",
                     begun.elapsed()
                 );
                 self.tell(Finding::ok(TOPIC, fact));
-                Some(())
+                Some(place)
             }
             Ok(Err(error)) => {
-                self.tell(failed(&directory, &through, &error));
+                self.tell(failed(&name, &through, &error));
                 None
             }
             Err(_) => {
                 let fact = format!(
-                    "listing of {directory} through {through}: not done within {} s",
+                    "listing of {name} through {through}: not done within {} s",
                     limit.as_secs()
                 );
                 self.tell(Finding::fail(TOPIC, fact, FIREWALL));
@@ -77,29 +106,35 @@ impl Visit<'_> {
         }
     }
 
-    /// The directory of the URL: the root where there is none.
-    async fn directory(&mut self, client: &Client, remote: &Remote) -> Vec<u8> {
+    /// The object of the URL: the root where there is none.
+    async fn place(&mut self, client: &Client, remote: &Remote) -> Place {
         let path = match remote.pattern {
             Some(_) => names::parent(&remote.path),
             None => &remote.path,
         };
         if names::trim_slashes(path).is_empty() {
-            return b"/".to_vec();
+            return Place::directory(b"/");
         }
         match client.stat(path).await {
             Ok((entry, _)) if entry.kind == EntryKind::File => {
                 let fact = format!("{} is a file of {} bytes", show(path), entry.size);
                 self.tell(Finding::ok("path", fact));
-                names::parent(path).to_vec()
+                Place {
+                    directory: names::parent(path).to_vec(),
+                    file: Some(File {
+                        path: path.to_vec(),
+                        size: entry.size,
+                    }),
+                }
             }
             Ok(_) => {
                 self.tell(Finding::ok("path", format!("{} is there", show(path))));
-                path.to_vec()
+                Place::directory(path)
             }
             Err(error) => {
                 let remedy = "check the path, and the rights of the account";
                 self.tell(Finding::error("path", &error.to_string(), remedy));
-                b"/".to_vec()
+                Place::directory(b"/")
             }
         }
     }
@@ -194,9 +229,34 @@ fn failed(directory: &str, through: &str, error: &TransferError) -> Finding {
         }
         _ if is_lost => {
             let fact = format!("listing of {directory} through {through}: {why}");
-            Finding::fail(TOPIC, fact, FIREWALL)
+            let remedy = match error {
+                TransferError::Data { cause, .. } => of_data(cause.kind()),
+                _ => FIREWALL,
+            };
+            Finding::fail(TOPIC, fact, remedy)
         }
         _ if known.is_empty() => Finding::fail(TOPIC, why, "the log of the server tells more"),
         _ => Finding::fail(TOPIC, why, known),
+    }
+}
+
+/// The remedy of a data connection that failed.
+fn of_data(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Timeout(Wait::Receive) => STALLED,
+        _ => FIREWALL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_connection_that_stalls_is_not_the_firewall() {
+        assert_eq!(of_data(ErrorKind::Timeout(Wait::Receive)), STALLED);
+        for kind in [ErrorKind::Timeout(Wait::Connect), ErrorKind::Open] {
+            assert_eq!(of_data(kind), FIREWALL);
+        }
     }
 }

@@ -1,7 +1,12 @@
 //! `doctor`: connects to a server step by step, and prints a finding for each step.
 
+mod active;
+mod buffers;
 mod data;
+mod disk;
 mod network;
+mod packets;
+mod part;
 mod protection;
 mod recorder;
 
@@ -11,6 +16,7 @@ use std::time::Duration;
 use gsi::finding::Finding;
 use rustls_pki_types::UnixTime;
 
+pub use self::disk::examine_disk;
 use self::recorder::Recorder;
 use crate::client::Client;
 use crate::error::ConnectError;
@@ -21,8 +27,9 @@ use crate::url::{Remote, Scheme, Site, show};
 /// The remedy where ssh starts no server.
 const SSH: &str = "`ssh HOST gridftp-server --version` must work, or --remote-program PATH";
 
-/// Connects to the server of a URL, logs in, and lists the directory of the URL; `tell` gets a
-/// finding for each fact as soon as it is known. Nothing is written there.
+/// Connects to the server of a URL, logs in, and lists the directory of the URL by data connections
+/// in both directions; of a file, it reads the last MiB. `tell` gets a finding for each fact as soon
+/// as it is known. Nothing is written there.
 ///
 /// A step that fails has its remedy, and the steps behind it are skipped. Each takes at most a few
 /// times [`ConnectOptions::connect_within`].
@@ -89,8 +96,12 @@ impl Visit<'_> {
         self.protection(&client);
         self.logged_in();
         self.features(&client);
-        self.data(&mut client, remote).await?;
+        self.packets(&client);
+        self.buffers(&client).await;
+        let place = self.data(&mut client, remote).await?;
         self.extended_passive(&client).await;
+        let mut client = Box::pin(self.part(client, place.file)).await?;
+        self.active(&mut client, &place.directory).await;
         client.close().await;
         Some(())
     }

@@ -1,10 +1,12 @@
 //! `doctor`: examines the way to a server, a line for each fact.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::Location;
-use crate::doctor::examine;
+use crate::doctor::{examine, examine_disk};
 use clap::ValueHint;
 use gsi::finding::{Finding, Verdict};
 
@@ -20,8 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The text of `doctor --help` before the flags.
 pub const ABOUT: &str = "\
 Examines the way to a server step by step, and writes a line for each fact: the name, the port, the \
-greeting, certificates and protection, the login, the features, and a listing of the directory of the \
-URL through a data connection.
+greeting, certificates and protection, the login, the features, the size of packets, the rate that the \
+TCP buffers here allow one connection at the round trip of the server, and a listing of the directory of \
+the URL through a data connection to the server; of a file, its last MiB is read. The server then sends a \
+listing through a connection to this host, at a port of --data-ports, as downloads in MODE E need it. At \
+last a file of 64 MiB is written here, synced and read back; it has no name, and is gone afterwards. \
+Behind a FAIL that is left out unless --disk is given.
 
 A line begins with ok, skip, warn or FAIL, and ends with the remedy where one is needed. Nothing is \
 written on the server.";
@@ -37,6 +43,10 @@ pub struct Args {
 
     #[command(flatten)]
     connection: ConnectionFlags,
+
+    /// Measure the disk of this directory [default: the current one]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    disk: Option<PathBuf>,
 
     /// Write one JSON object a line, with the fields verdict, topic, fact and remedy
     #[arg(long)]
@@ -70,18 +80,28 @@ impl Args {
             options.reply_within = PATIENCE;
             options.stall = PATIENCE;
         }
-        let mut status = Status::Done;
+        let has_failed = AtomicBool::new(false);
         let mut tell = |finding: Finding| {
             if finding.verdict == Verdict::Fail {
-                status = Status::Failed;
+                has_failed.store(true, Ordering::Relaxed);
             }
             // As an object it has its fields in this order.
             let object = self.json.then(|| serde_json::to_string(&finding).ok());
             report.out(&object.flatten().unwrap_or_else(|| finding.to_string()));
         };
         let observer = Arc::clone(report) as Arc<_>;
-        let steps = Box::pin(examine(&remote, options, observer, &mut tell));
+        let steps = Box::pin(async {
+            Box::pin(examine(&remote, options, observer, &mut tell)).await;
+            // The first fault is to be mended first, without a wait for the disk.
+            if self.disk.is_some() || !has_failed.load(Ordering::Relaxed) {
+                tell(examine_disk(self.disk.as_deref()).await);
+            }
+        });
         let done = stopped_by_signal(steps).await;
+        let status = match has_failed.load(Ordering::Relaxed) {
+            true => Status::Failed,
+            false => Status::Done,
+        };
         Ok(done.map_or(Status::Interrupted, |()| status))
     }
 }

@@ -39,9 +39,9 @@
 //! would use: the tree, the accounts, certificates and keys, the names in them, the clock, the ports,
 //! and the rules for each kind of login. It changes nothing, and runs beside the server as well as
 //! before it; run it as the user of the server. `doctor` goes the way of a client step by step, to a
-//! listing through a data connection. Both print one line a fact: `ok`, `warn` or `FAIL`, the fact,
-//! and the remedy, or `skip` for a fact behind a fault; with `--json` one object a line. The exit
-//! status is 1 if there is a `FAIL`.
+//! listing through a data connection of each direction, and to the disk of the client. Both print one
+//! line a fact: `ok`, `warn` or `FAIL`, the fact, and the remedy, or `skip` for a fact behind a fault;
+//! with `--json` one object a line. The exit status is 1 if there is a `FAIL`.
 //!
 //! ```text
 //! FAIL  tls: certificate cert.pem: /CN=dtn.example.org, expired 3 days ago; renew it

@@ -1,0 +1,63 @@
+//! The end of a file is read, in packets of full size.
+
+use std::io;
+use std::time::Instant;
+
+use gsi::finding::Finding;
+
+use super::data::{File, STALLED};
+use super::{Visit, disk};
+use crate::client::Client;
+use crate::file::ReadOptions;
+use crate::url::show;
+
+const TOPIC: &str = "data";
+/// Bytes that are read.
+const PART: u64 = 1 << 20;
+/// Size of the smallest file that takes several packets.
+const SMALLEST: u64 = 16 << 10;
+
+impl Visit<'_> {
+    /// Reads the last MiB of the URL's file; gives the session back unless it ended with that.
+    pub(super) async fn part(&mut self, client: Client, file: Option<File>) -> Option<Client> {
+        let Some(file) = file.filter(|file| file.size >= SMALLEST) else {
+            return Some(client);
+        };
+        let part = file.size.min(PART);
+        let options = ReadOptions::default().offset(file.size - part);
+        let name = show(&file.path);
+        let mut reader = client.into_reader(file.path, options);
+        let (begun, mut got) = (Instant::now(), 0);
+        let mut moved = begun;
+        let reading = async {
+            // The file may grow meanwhile.
+            while got <= part {
+                let piece = reader.piece().await?;
+                if piece.is_empty() {
+                    break;
+                }
+                got += piece.len() as u64;
+                moved = Instant::now();
+            }
+            Ok::<_, io::Error>(())
+        };
+        let read = tokio::time::timeout(self.limit * 2, reading).await;
+        let took = begun.elapsed();
+        let what = format!("the last {part} bytes of {name}");
+        let late = || format!("{what}: {got} came within {} s", took.as_secs());
+        let finding = match read {
+            Ok(Ok(())) => {
+                let rate = disk::rate(got, took);
+                Finding::ok(TOPIC, format!("{what} in {took:.1?}, {rate} MiB/s"))
+            }
+            _ if moved.elapsed() >= self.limit => Finding::fail(TOPIC, late(), STALLED),
+            Ok(Err(error)) => {
+                let remedy = "the log of the server tells more";
+                Finding::error(TOPIC, &error.to_string(), remedy)
+            }
+            Err(_) => Finding::warn(TOPIC, late(), "the path or the server is slow"),
+        };
+        self.tell(finding);
+        reader.stop().await
+    }
+}
