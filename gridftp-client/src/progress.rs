@@ -8,6 +8,7 @@ use ftp_proto::security::Level;
 
 use crate::error::TransferError;
 use crate::explain::{Cause, Explanation, LOOK, Samples, Tuned};
+use crate::running::{RunningFile, RunningFiles};
 
 /// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
 pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
@@ -210,6 +211,7 @@ pub struct Totals {
     ended: [AtomicU64; 2],
     hashed: AtomicU64,
     hashing: AtomicU64,
+    pub(crate) running: RunningFiles,
     pub(crate) samples: Samples,
     pub(crate) tuned: Mutex<Option<Tuned>>,
 }
@@ -335,6 +337,12 @@ impl Totals {
     /// of the first second, and without a transfer of this end.
     pub fn explanation(&self) -> Option<Explanation> {
         self.samples.explanation()
+    }
+
+    /// The files of which bytes move now, the oldest first, at most 1024; those that began before the
+    /// first call are not told, nor are those between two servers that send no progress markers.
+    pub fn running(&self) -> Vec<Arc<RunningFile>> {
+        self.running.all()
     }
 
     /// Samples the transfers until it is dropped.

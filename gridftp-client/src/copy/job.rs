@@ -17,6 +17,7 @@ use super::spool::SpoolReader;
 use crate::error::ControlError;
 use crate::local::Item as LocalItem;
 use crate::ls::Form;
+use crate::running::RunningFile;
 use crate::stripes::StripeBytes;
 
 /// Deepest nesting of directories that is followed.
@@ -83,6 +84,8 @@ pub(crate) struct FileJob {
     pub(crate) changed: bool,
     /// The bytes of each stripe.
     pub(crate) stripes: StripeBytes,
+    /// Its entry among the files of which bytes move.
+    pub(crate) running: Option<Arc<RunningFile>>,
     /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
     /// Whether an attempt ended without a failure, for a session with another stack.

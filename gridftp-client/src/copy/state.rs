@@ -1,7 +1,7 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use gridftp_data::Watch;
@@ -398,6 +398,30 @@ impl CopyState {
         let mut dirs = std::mem::take(&mut *lock(&self.dirs));
         dirs.sort_by_key(|job| std::cmp::Reverse(job.to.len()));
         dirs
+    }
+
+    /// Has the bytes of an attempt told that begins with `held` of them, the others of which `watch`
+    /// counts, where someone asks for the running files.
+    pub(crate) fn show(&self, job: &mut FileJob, held: u64, watch: Weak<Watch>) {
+        self.show_file(job);
+        if let Some(running) = &job.running {
+            running.begin(held, watch);
+        }
+    }
+
+    /// As [`show`](Self::show), of bytes that a server tells.
+    pub(crate) fn show_told(&self, job: &mut FileJob, bytes: u64) {
+        self.show_file(job);
+        if let Some(running) = &job.running {
+            running.note(bytes);
+        }
+    }
+
+    fn show_file(&self, job: &mut FileJob) {
+        if job.running.is_none() {
+            let size = self.expected(job);
+            job.running = self.totals.running.add(|| self.name_source(job), size);
+        }
     }
 
     /// The watch of a transfer that begins.

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod exit;
 pub mod grid;
 mod json;
+mod lines;
 pub mod proxy;
 pub mod receipts;
 pub mod records;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
-use crate::program::bar::{draw, state, style};
+use crate::program::bar::{Bars, state, terminal};
 use crate::program::json::{end, object, progress, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
 use crate::words;
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget};
+use indicatif::{HumanBytes, ProgressDrawTarget};
 use serde_json::{Value, json};
 
 const UNEXPLAINED: &str = "no explanation: it took less than a second, or its data passed between servers that do not tell, or stayed on this machine";
@@ -32,7 +32,7 @@ pub struct Report {
     debug: bool,
     /// Whether the copy's data goes to standard output, which then carries nothing else.
     piped: AtomicBool,
-    bar: Option<ProgressBar>,
+    bars: Option<Bars>,
     /// Time between two lines of progress.
     stats: Option<Duration>,
     /// The sessions told so far, and their protection.
@@ -56,7 +56,7 @@ impl Report {
             verbose: 0,
             debug: false,
             piped: AtomicBool::new(false),
-            bar: None,
+            bars: None,
             stats: None,
             connected: Mutex::default(),
             line: Mutex::new(()),
@@ -69,15 +69,12 @@ impl Report {
     /// standard output.
     pub fn of_copies(self, verbose: u8, piped: bool) -> Self {
         let shown = !self.json && !self.quiet && !self.debug;
-        let bar = (shown && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-            bar.set_style(style(false));
-            bar
-        });
+        let bars = (shown && std::io::stderr().is_terminal())
+            .then(|| Bars::new(ProgressDrawTarget::stderr_with_hz(8)));
         Self {
             verbose,
             piped: AtomicBool::new(piped),
-            bar,
+            bars,
             ..self
         }
     }
@@ -109,10 +106,14 @@ impl Report {
         }
     }
 
-    /// Shows the totals until it is dropped.
+    /// Shows the totals, and the running files on a terminal, until it is dropped.
     pub async fn follow(&self, totals: &Totals) {
-        let period = match (&self.bar, self.stats) {
-            (Some(_), _) => Duration::from_millis(125),
+        let period = match (&self.bars, self.stats) {
+            (Some(_), _) => {
+                // Files are known from the first question on.
+                drop(totals.running());
+                Duration::from_millis(125)
+            }
             (None, Some(every)) => every,
             (None, None) => return std::future::pending().await,
         };
@@ -121,12 +122,18 @@ impl Report {
         loop {
             tick.tick().await;
             let counts = totals.counts();
-            match &self.bar {
-                Some(bar) => draw(bar, counts),
+            match &self.bars {
+                Some(bars) => self.draw(bars, totals),
                 None => self.progress(counts, per_second(counts.bytes_moved - before, period)),
             }
             before = counts.bytes_moved;
         }
+    }
+
+    fn draw(&self, bars: &Bars, totals: &Totals) {
+        let files = totals.running();
+        let _apart = self.line.lock();
+        bars.draw(totals.counts(), &files, terminal());
     }
 
     /// Tells the counts of a copy that moves so many bytes a second.
@@ -152,8 +159,8 @@ impl Report {
 
     /// Tells the end of a copy.
     pub fn end(&self, summary: &Summary) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if let Some(bars) = &self.bars {
+            bars.clear();
         }
         let counts = summary.counts;
         let seconds = summary.took.as_secs_f64();
@@ -204,8 +211,8 @@ impl Report {
 
     /// Tells why nothing more is done.
     pub fn fatal(&self, error: &dyn std::fmt::Display, parts: Option<&TransferError>) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if let Some(bars) = &self.bars {
+            bars.clear();
         }
         if self.json {
             let value = json!({ "event": "error", "error": error.to_string() });
@@ -261,8 +268,8 @@ impl Report {
 
     fn hidden(&self, write: impl FnOnce()) {
         let _apart = self.line.lock();
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
+        match &self.bars {
+            Some(bars) => bars.suspend(write),
             None => write(),
         }
     }

@@ -3,7 +3,7 @@
 
 pub(super) mod in_order;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
@@ -144,6 +144,8 @@ async fn move_bytes(
     // Size and time alone do not tell whether an earlier run has read the same bytes.
     let algorithm = algorithm.or_else(|| job.recalled.then_some(Blake3));
     let watch = Watch::new();
+    let held = job.held.total();
+    shared.show(job, held, Weak::new());
     let before = resume::before(shared, job, sink);
     let mut bytes = BytesOnTheWay {
         shared,
@@ -226,7 +228,7 @@ impl BytesOnTheWay<'_> {
         }
         let held = self.job.held.total();
         let holes = length.saturating_sub(held).saturating_sub(missing.total());
-        self.shared.totals.moved(holes);
+        self.count(holes);
         self.note_all_before(offset + length);
         Ok(algorithm.zip(hasher.map(Hasher::finish)))
     }
@@ -321,8 +323,15 @@ impl BytesOnTheWay<'_> {
 
     /// Notes a written range; the bytes before it are there already, or a hole.
     fn note(&mut self, range: Range64) {
-        self.shared.totals.moved(range.len());
+        self.count(range.len());
         self.note_all_before(range.end());
+    }
+
+    fn count(&self, bytes: u64) {
+        self.shared.totals.moved(bytes);
+        if let Some(running) = &self.job.running {
+            running.add(bytes);
+        }
     }
 
     /// Notes that all bytes before `offset` are at the destination.

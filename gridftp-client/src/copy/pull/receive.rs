@@ -112,12 +112,15 @@ impl Receiver<'_> {
     }
 
     /// The watch of a file's transfer.
-    fn watch(&self, job: &FileJob) -> Arc<Watch> {
+    fn watch(&self, job: &mut FileJob) -> Arc<Watch> {
         // All of it would come again over another stack.
         if job.facts.modified.is_none() {
             self.shared.tuning.stay();
         }
-        self.shared.watch(Way::Download)
+        let watch = self.shared.watch(Way::Download);
+        let held = job.held.total();
+        self.shared.show(job, held, Arc::downgrade(&watch));
+        watch
     }
 
     /// Waits until the server begins; `None` where it refuses this transfer alone.

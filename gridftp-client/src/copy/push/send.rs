@@ -1,5 +1,7 @@
 //! Begins stores and sends their data.
 
+use std::sync::Arc;
+
 use ftp_wire::command::{Mode, Type};
 use gridftp_data::{DataChannel, SendPlan};
 
@@ -89,6 +91,9 @@ impl Push<'_> {
             .base(asked.base)
             .tag(asked.tag);
         let watch = shared.watch(Way::Upload);
+        let job = asked.taken.file_mut();
+        let held = shared.expected(job).unwrap_or(size).saturating_sub(size);
+        shared.show(job, held, Arc::downgrade(&watch));
         let earlier = asked.earlier.take();
         let groups = earlier.as_ref().and_then(|_| asked.taken.file().groups());
         if asked.resumes || earlier.is_some() {

@@ -233,7 +233,9 @@ impl Pair<'_> {
                     taken.file_mut().hold(&ranges);
                 }
                 Some(Ok(Marker::Perf(perf))) => {
-                    let bytes = taken.file_mut().stripes.note(&perf);
+                    let job = taken.file_mut();
+                    let bytes = job.stripes.note(&perf);
+                    self.shared.show_told(job, bytes);
                     let before = told.fetch_max(bytes, Ordering::Relaxed);
                     self.shared.totals.moved(bytes.saturating_sub(before));
                     self.source.moved();

@@ -283,6 +283,7 @@ impl Relay<'_> {
         let path = shared.name_source(file.taken.file());
         let transfer = (&mut file.retrieve, file.expected);
         let watch = shared.watch(Way::Download);
+        shared.show(file.taken.file_mut(), 0, Arc::downgrade(&watch));
         let read = read(
             self.pair.source,
             (self.source, &watch),
