@@ -15,7 +15,8 @@ pub struct Manner {
     /// Whether a file that differs is an error, and stays.
     pub immutable: bool,
     /// The directory that files move to before they are replaced or removed, under the same name as
-    /// below the destination; a relative one is below the destination itself.
+    /// below the destination; a relative one is below the destination itself. On this machine it has
+    /// to be on the file system of the destination.
     pub backup_dir: Option<Vec<u8>>,
     /// Whether names of a destination that its source directories do not have are removed, behind a
     /// copy without a failure. Those that the [`Choice`](crate::Choice) leaves out stay, and so do

@@ -211,7 +211,8 @@ pub struct CopyOptions {
     /// Whether a file written here, name included, is synced to the medium before it counts as copied.
     /// Warns about uploads to servers that do not do that.
     pub sync_writes: bool,
-    /// Whether whole blocks of zeros in a file written here become holes, which take no space.
+    /// Whether whole blocks of zeros in a file written here become holes, which take no space. Warns
+    /// about uploads, which it has no effect on.
     pub sparse: bool,
     /// Whether the copies are only named, and not made.
     pub dry_run: bool,

@@ -248,6 +248,47 @@ fn nothing_at_a_destination_leads_into_a_source() -> Result<()> {
     Ok(())
 }
 
+/// Files are renamed into it, and stay where that cannot be.
+#[test]
+fn backups_on_another_file_system_are_refused() -> Result<()> {
+    if !is_root() {
+        skip("cli", "only root may mount");
+        return Ok(());
+    }
+    let bed = bed()?;
+    bed.there.file("to/new", 5, 7)?;
+    bed.there.file("far/new", 5, 7)?;
+    bed.there.file("tree/new", 6, 8)?;
+    bed.there.dir("disk")?;
+    let refused = "is on another file system than the destination; name a directory on that one";
+    for (script, is_touched) in [
+        (
+            "mount -t tmpfs none disk; \"$0\" -r --backup-dir $PWD/disk/old tree/ to",
+            false,
+        ),
+        // Only the rename tells it of a bind mount.
+        (
+            "mount --bind far to; \"$0\" -r --backup-dir $PWD/old tree/ to",
+            true,
+        ),
+    ] {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-ec", script]);
+        command.arg(binary("gridftp-cp")?);
+        let finished = run(command.current_dir(bed.there.root()), crate::LIMIT)?;
+        fails(&finished, 2, &[refused]).with_context(|| script.to_owned())?;
+        let far = bed.there.names("far")?;
+        ensure!((far.len() > 1) == is_touched, "{script}: {far:?}");
+        for kept in ["to/new", "far/new"] {
+            ensure!(
+                std::fs::metadata(bed.there.path(kept))?.len() == 5,
+                "{script}"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Its name in the destination is seen before the copy begins.
 #[test]
 fn a_source_in_another_mount_of_its_destination_is_not_deleted() -> Result<()> {

@@ -61,6 +61,29 @@ fn zeros_of_uploads_take_no_space_where_the_storage_leaves_them_out() -> Result<
 }
 
 #[test]
+fn an_upload_warns_once_that_the_option_has_no_effect() -> Result<()> {
+    let bed = Bed::new()?;
+    let warning = "--sparse is for files written here";
+    for name in ["tree/a", "tree/b"] {
+        bed.here.file(name, 10, 1)?;
+        bed.there.file(name, 10, 1)?;
+    }
+    for source in ["tree/", "tree/a"] {
+        let said = bed.cp(&["-r", "--sparse", source, &bed.url("to/")])?.ok()?;
+        ensure!(
+            said.stderr.matches(warning).count() == 1,
+            "{}",
+            said.report()
+        );
+    }
+    let here = bed
+        .cp(&["-r", "--sparse", &bed.url("tree/"), "to/"])?
+        .ok()?;
+    ensure!(!here.stderr.contains(warning), "{}", here.report());
+    Ok(())
+}
+
+#[test]
 fn a_sparse_partial_file_goes_on() -> Result<()> {
     let here = Tree::new()?;
     write(&here.path("source"))?;

@@ -191,7 +191,11 @@ impl CopyState {
                 let (from, into) = (local(path).to_owned(), local(&to).to_owned());
                 let moved = tokio::task::spawn_blocking(move || rename(&from, &into)).await;
                 let moved = moved.map_err(io::Error::other).and_then(|done| done);
-                moved.map_err(|error| TransferError::local("move to --backup-dir", path, error))
+                moved.map_err(|error| match error.kind() {
+                    // A directory of the destination, or among the backups, is a mount of its own.
+                    io::ErrorKind::CrossesDevices => self.on_another_device(names::parent(&to)),
+                    _ => TransferError::local("move to --backup-dir", path, error),
+                })
             }
             Some((control, _)) => {
                 let wire = |path| {

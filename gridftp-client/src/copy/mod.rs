@@ -124,6 +124,10 @@ impl Stop {
 const MAY_NOT_SYNC: &str =
     "the server does not tell that it syncs uploads to the medium (DURABLE in FEAT)";
 
+/// The warning about holes, which are left by the end that writes, in uploads.
+const NO_HOLES: &str = "--sparse is for files written here and has no effect on uploads; a \
+                        gridftp-server leaves holes by its storage posix:sparse=yes";
+
 /// Nothing panics in the middle of a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,7 +12,7 @@ use super::same::{Ancestry, Kin, Object};
 use super::source_roots::SourceRoots;
 use super::state::CopyState;
 use super::targets::Targets;
-use super::{MAY_NOT_SYNC, dirs, links, named, pull, stdio, surplus};
+use super::{MAY_NOT_SYNC, NO_HOLES, dirs, links, named, pull, stdio, surplus};
 use crate::client::Client;
 use crate::error::{Class, ControlError, TransferError};
 use crate::local;
@@ -232,6 +232,9 @@ async fn look(
             let client = connect_to(site, options, observer).await?;
             if options.syncs() && !client.abilities.durable {
                 observer.event(&Event::Warning(MAY_NOT_SYNC));
+            }
+            if options.sparse {
+                observer.event(&Event::Warning(NO_HOLES));
             }
             let there = match client.stat(path).await {
                 Ok((entry, _)) => Some(is_dir(entry.kind)),

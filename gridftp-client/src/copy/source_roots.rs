@@ -107,6 +107,13 @@ fn unique(meta: io::Result<Metadata>) -> Option<Unique> {
     meta.ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
+/// The device of the nearest directory that is there, among `path` and those above it.
+fn device(path: &Path) -> Option<u64> {
+    let mut dirs = path.ancestors().map(nonempty);
+    dirs.find_map(|dir| dir.metadata().ok())
+        .map(|meta| meta.dev())
+}
+
 /// The path that a link leads to, which need not be there.
 fn target(link: &Path) -> Option<PathBuf> {
     let text = link.read_link().ok()?;
@@ -149,16 +156,34 @@ impl CopyState {
         }
     }
 
-    /// Refuses a directory for replaced files that is a source, or lies in one.
+    /// Refuses a directory for replaced files that is a source, or lies in one, or is on another file
+    /// system than the destination: files are renamed into it, which replaces nothing by halves.
     pub(super) async fn check_backup_dir(&self, is_dir: bool) -> Result<(), TransferError> {
         let root = match is_dir {
             true => &self.root,
             false => names::parent(&self.root),
         };
-        match self.backup_dir(root) {
-            Some(dir) => self.spare_sources(&dir, true).await,
-            None => Ok(()),
+        let Some(dir) = self.backup_dir(root) else {
+            return Ok(());
+        };
+        self.spare_sources(&dir, true).await?;
+        if self.destination.is_some() {
+            return Ok(());
         }
+        let [from, to] = [root, dir.as_slice()].map(|path| local(path).to_owned());
+        let is_one = blocking(move || Ok(device(&from) == device(&to))).await;
+        match is_one.map_err(|error| TransferError::local("look at", &dir, error))? {
+            true => Ok(()),
+            false => Err(self.on_another_device(&dir)),
+        }
+    }
+
+    /// The error of the directory for replaced files that no file of the destination can be renamed
+    /// into.
+    pub(super) fn on_another_device(&self, dir: &[u8]) -> TransferError {
+        let dir = self.describe_destination(dir);
+        let what = format!("--backup-dir: {dir} is on another file system than the destination");
+        TransferError::request(what, "name a directory on that one")
     }
 
     /// Says whether the source directory `from` lies in the directory `target`, on one server or one

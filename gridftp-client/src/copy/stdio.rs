@@ -28,7 +28,7 @@ use super::queue::Taken;
 use super::resolve::{is_dir, site};
 use super::source_roots::SourceRoots;
 use super::state::{CopyState, beyond};
-use super::{MAY_NOT_SYNC, blocking};
+use super::{MAY_NOT_SYNC, NO_HOLES, blocking};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
 use crate::file::{ReadOptions, WriteFrom, WriteOptions, Writer};
@@ -101,6 +101,9 @@ async fn copy(
     if let Some(local) = local {
         if shared.options.syncs() && !client.abilities.durable {
             shared.warn(MAY_NOT_SYNC);
+        }
+        if shared.options.sparse {
+            shared.warn(NO_HOLES);
         }
         remote = within(&client, local, remote).await?;
     }

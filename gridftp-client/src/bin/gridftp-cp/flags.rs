@@ -184,8 +184,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) sync_writes: bool,
 
-    /// Leave whole blocks of zeros out of files written here, as holes that take no space; a
-    /// gridftp-server does the same with uploads to its storage posix:sparse=yes
+    /// Leave whole blocks of zeros out of files written here, as holes that take no space; warn
+    /// about uploads, with which a gridftp-server does the same at its storage posix:sparse=yes
     #[arg(long)]
     pub(crate) sparse: bool,
 

@@ -27,7 +27,8 @@ pub(crate) struct MannerFlags {
     immutable: bool,
 
     /// Move files to DIR, of the destination's end, before they are replaced or removed, with the same name as
-    /// below the destination; a relative DIR is below the destination itself
+    /// below the destination; a relative DIR is below the destination itself, and on this machine DIR
+    /// has to be on the file system of the destination
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     backup_dir: Option<OsString>,
 
