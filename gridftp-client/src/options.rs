@@ -214,7 +214,8 @@ pub struct CopyOptions {
     /// Whether whole blocks of zeros in a file written here become holes, which take no space. Warns
     /// about uploads, which it has no effect on.
     pub sparse: bool,
-    /// Whether the copies are only named, and not made.
+    /// Whether the copy is only told, and not made: files, links and directories, and the names that
+    /// would move or be removed at the destination. Of a pipe, the file alone.
     pub dry_run: bool,
     /// Whether the first file that fails for good ends the copy; those that are not copied then are
     /// left out.

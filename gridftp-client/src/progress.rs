@@ -101,6 +101,19 @@ pub enum Event<'a> {
         /// Its size in bytes, when known.
         size: Option<u64>,
     },
+    /// A directory would be made, were this not a dry run.
+    PlannedDir {
+        /// Its place.
+        path: &'a str,
+    },
+    /// An object of the destination would move to the directory for those that are replaced or
+    /// removed, were this not a dry run.
+    PlannedMove {
+        /// Its place.
+        source: &'a str,
+        /// Its place behind the move.
+        destination: &'a str,
+    },
     /// A name of the destination that no source has was removed.
     Removed {
         /// Its place.
@@ -201,6 +214,7 @@ pub struct Totals {
     listed: AtomicU64,
     done: AtomicU64,
     skipped: AtomicU64,
+    planned: AtomicU64,
     same: AtomicU64,
     deleted: AtomicU64,
     linked: AtomicU64,
@@ -292,6 +306,8 @@ pub struct Counts {
     pub files_done: u64,
     /// Files left out on purpose.
     pub files_skipped: u64,
+    /// Files and links that would be copied, were this not a dry run.
+    pub files_planned: u64,
     /// Files that were at their destination already, and are the same.
     pub files_same: u64,
     /// Names that were removed at the destination, since no source has them.
@@ -321,6 +337,7 @@ impl Totals {
             complete: self.listed.load(Ordering::Relaxed) > 0,
             files_done: self.done.load(Ordering::Relaxed),
             files_skipped: self.skipped.load(Ordering::Relaxed),
+            files_planned: self.planned.load(Ordering::Relaxed),
             files_same: self.same.load(Ordering::Relaxed),
             deleted: self.deleted.load(Ordering::Relaxed),
             links: self.linked.load(Ordering::Relaxed),
@@ -372,6 +389,10 @@ impl Totals {
 
     pub(crate) fn skipped(&self) {
         self.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn planned(&self) {
+        self.planned.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn same(&self) {

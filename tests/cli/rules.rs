@@ -134,8 +134,9 @@ fn a_dry_run_changes_nothing() -> Result<()> {
     let told = bed
         .cp(&["--dry-run", "-r", "tree", &bed.url("new")])?
         .ok()?;
+    let made = format!("make directory {}", bed.url("new/tree"));
     ensure!(
-        told.stdout.contains("tree/a -> ftp://"),
+        told.stdout.contains("tree/a -> ftp://") && told.stdout.contains(&made),
         "{}",
         told.report()
     );

@@ -174,6 +174,61 @@ fn replaced_files_move_to_the_directory_for_them() -> Result<()> {
     })
 }
 
+/// The places of the events of a kind in the output of a dry run, sorted.
+fn planned(said: &Finished, event: &str, field: &str) -> Result<Vec<String>> {
+    let mut places = Vec::new();
+    for line in said.stdout.lines() {
+        let value: serde_json::Value = serde_json::from_str(line)?;
+        if value["event"] == event {
+            let place = value[field].as_str().context("no place")?;
+            places.push(place.to_owned());
+        }
+    }
+    places.sort();
+    Ok(places)
+}
+
+#[test]
+fn a_dry_run_tells_the_directories_and_the_moves_of_the_copy() -> Result<()> {
+    each(|bed, route| {
+        route.target.file("to/3", 5, 5)?;
+        route.target.file("to/gone", 5, 5)?;
+        route.source.dir("tree/empty/deep")?;
+        let flags = ["--delete", "--backup-dir", "old/runs"];
+        let said = route
+            .copy(bed, &[&flags[..], &["--dry-run"]].concat())?
+            .ok()?;
+        let at = |names: &[&str]| -> Vec<_> {
+            let places = names.iter().map(|name| format!("{}/{name}", route.to));
+            places.collect()
+        };
+        let dirs = planned(&said, "mkdir", "path")?;
+        let wanted = ["empty", "empty/deep", "old", "old/runs", "sub"];
+        ensure!(dirs == at(&wanted), "{}: {}", route.name, said.report());
+        let moved = planned(&said, "move", "source")?;
+        ensure!(moved == at(&["3", "gone"]), "{}", said.report());
+        let moved = planned(&said, "move", "destination")?;
+        let wanted = ["old/runs/3", "old/runs/gone"];
+        ensure!(moved == at(&wanted), "{}", said.report());
+        ensure!(planned(&said, "delete", "path")?.is_empty());
+        let end = said.stdout.lines().last().unwrap_or_default();
+        ensure!(
+            end.contains("\"planned\":10,") && end.contains("\"skipped\":0"),
+            "{end}"
+        );
+        ensure!(route.target.names("to")? == ["3", "gone"]);
+        // The copy does what was told.
+        route.copy(bed, &flags)?.ok()?;
+        for dir in dirs {
+            let name = dir.strip_prefix(&route.to).context("elsewhere")?;
+            let made = route.target.path(&format!("to{name}"));
+            ensure!(made.is_dir(), "{}: {dir}", route.name);
+        }
+        ensure!(route.target.names("to/old")? == ["runs/3", "runs/gone"]);
+        Ok(())
+    })
+}
+
 #[test]
 fn directories_are_listed_and_files_not_asked_for() -> Result<()> {
     let bed = Bed::new()?;

@@ -104,7 +104,8 @@ impl CopyState {
             self.spare_sources(&job.to, target != Target::Link).await?;
         }
         match target {
-            _ if decision != Decision::Copy || self.options.dry_run => {}
+            _ if decision != Decision::Copy => {}
+            Target::File(_) | Target::Link if self.options.dry_run => job.replaces = true,
             Target::File(_) => self.set_aside(&job.to, ends.destination).await?,
             Target::Link if manner.backup_dir.is_some() => {
                 self.set_aside(&job.to, ends.destination).await?;
@@ -172,13 +173,9 @@ impl CopyState {
         path: &[u8],
         destination: Option<Server<'_>>,
     ) -> Result<(), TransferError> {
-        let Some(to) = self.aside(path) else {
+        let Some(to) = self.aside(path)? else {
             return Ok(());
         };
-        if to == path {
-            let what = "--backup-dir: it is the directory of the destination itself";
-            return Err(TransferError::request(what, "name another one"));
-        }
         // An earlier run may have moved a link there.
         if let Some(root) = self.backup_root(path) {
             let parent = names::parent(&to);
@@ -214,13 +211,20 @@ impl CopyState {
         }
     }
 
-    /// The name that the object at `path` of the destination moves to before it is replaced.
-    fn aside(&self, path: &[u8]) -> Option<Vec<u8>> {
+    /// The name that the object at `path` of the destination moves to before it is replaced, where
+    /// there is a directory for such.
+    pub(super) fn aside(&self, path: &[u8]) -> Result<Option<Vec<u8>>, TransferError> {
         let below = match path == self.root {
             true => names::last(path),
             false => self.below_root(path),
         };
-        Some(names::join(&self.backup_root(path)?, below))
+        let root = self.backup_root(path);
+        let to = root.map(|root| names::join(&root, below));
+        if to.as_deref() == Some(path) {
+            let what = "--backup-dir: it is the directory of the destination itself";
+            return Err(TransferError::request(what, "name another one"));
+        }
+        Ok(to)
     }
 
     /// The directory that the object at `path` of the destination moves below.

@@ -267,21 +267,4 @@ impl CopyState {
     pub(crate) fn worst(&self) -> Option<Class> {
         *lock(&self.worst)
     }
-
-    /// Names a file that would be copied.
-    pub(crate) fn plan(&self, taken: Taken) {
-        taken.done(|item| {
-            let Item::File(job) = item else {
-                return;
-            };
-            self.totals.skipped();
-            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
-            let size = self.expected(&job);
-            self.observer.event(&Event::Planned {
-                source: &source,
-                destination: &destination,
-                size,
-            });
-        });
-    }
 }

@@ -240,7 +240,7 @@ impl CopyState {
         };
         let mut taken = Box::pin(self.judge(taken, ends)).await?;
         if self.options.dry_run {
-            self.plan(taken);
+            self.plan(taken, destination).await;
             return None;
         }
         let job = taken.file_mut();

@@ -80,6 +80,8 @@ pub(crate) struct FileJob {
     pub(crate) sink: Option<FileSink>,
     /// Whether the object at its destination has been looked at, and is replaced.
     pub(crate) judged: bool,
+    /// Whether a dry run has found a file or a link at its destination.
+    pub(crate) replaces: bool,
     /// Whether the source is seen to have changed since they came.
     pub(crate) changed: bool,
     /// The bytes of each stripe.

@@ -124,7 +124,14 @@ impl Making {
     }
 }
 
-/// Makes a directory at the server, once few enough others are under way.
+/// Tells a directory that would be made at the server.
+async fn plan_dir(server: Server<'_>, shared: &CopyState, dir: &[u8]) -> Result<(), TransferError> {
+    let dir = names::trim_slashes(dir);
+    shared.check_parents(dir, Some(server)).await?;
+    shared.plan_dirs(dir, Some(server)).await
+}
+
+/// Makes a directory at the server, or tells it in a dry run, once few enough others are under way.
 pub(crate) async fn make_dir(
     server: Server<'_>,
     shared: &Arc<CopyState>,
@@ -133,6 +140,12 @@ pub(crate) async fn make_dir(
 ) {
     let (control, _) = server;
     let Item::Dir(job) = taken.item() else { return };
+    if shared.options.dry_run {
+        return match plan_dir(server, shared, &job.to).await {
+            Ok(()) => taken.done(drop),
+            Err(error) => shared.fail(taken, &error),
+        };
+    }
     dirs.making.room().await;
     let dir = names::trim_slashes(&job.to);
     // After a failure it may be noted although it was never made.

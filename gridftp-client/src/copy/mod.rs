@@ -22,6 +22,7 @@ pub(crate) mod notes;
 mod outage;
 mod outlive;
 mod pipeline;
+mod plan;
 mod pull;
 mod push;
 mod queue;

@@ -55,6 +55,7 @@ pub(crate) async fn run(
     let to_dir = many || names || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
     let (mut worst, mut roots) = (None, Vec::new());
+    let planned_dirs = Arc::default();
     // One tree, or one file, has no two files for one name.
     let targets =
         (sources.len() > 1 || names || options.manner.delete).then(Arc::<Targets>::default);
@@ -81,6 +82,7 @@ pub(crate) async fn run(
         );
         shared.root = names::trim_slashes(&to.path).to_vec();
         shared.roots = Arc::clone(&sources_here);
+        shared.planned_dirs = Arc::clone(&planned_dirs);
         shared.check_backup_dir(to.dir).await?;
         let shared = Arc::new(shared);
         if to.exists && to.dir {

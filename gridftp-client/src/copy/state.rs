@@ -16,6 +16,7 @@ use super::known::Known;
 use super::links::LinkState;
 use super::lock;
 use super::outage::Outage;
+use super::plan::PlannedDirs;
 use super::queue::Queue;
 use super::reach::Reach;
 use super::source_roots::SourceRoots;
@@ -49,6 +50,8 @@ pub(crate) struct CopyState {
     pub(crate) root: Vec<u8>,
     /// The sources that nothing is written into.
     pub(super) roots: Arc<SourceRoots>,
+    /// The directories at the destination that a dry run has looked at.
+    pub(super) planned_dirs: Arc<PlannedDirs>,
     /// The files at the destination, once they are asked for.
     inventory: OnceLock<Option<Inventory>>,
     /// Cancelled when no more files are to be copied.
@@ -100,6 +103,7 @@ impl CopyState {
             options,
             root: Vec::new(),
             roots: Arc::default(),
+            planned_dirs: Arc::default(),
             inventory: OnceLock::new(),
             stopped: CancellationToken::new(),
             targets,

@@ -67,7 +67,7 @@ pub(crate) async fn run(
         return Ok(shared.worst());
     };
     if shared.options.dry_run {
-        shared.plan(taken);
+        shared.plan_file(taken);
     } else {
         Box::pin(copy(&shared, taken, source, destination)).await?;
     }

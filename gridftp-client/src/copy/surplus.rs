@@ -101,10 +101,7 @@ pub(super) async fn remove(
         return Err(TransferError::source(path, what, remedy));
     }
     if shared.options.dry_run {
-        for Doomed { path, .. } in &doomed {
-            let path = &shared.describe_destination(path);
-            shared.observer.event(&Event::PlannedRemoval { path });
-        }
+        plan(shared, client.as_deref(), &doomed).await?;
     } else {
         execute(shared, client.as_deref(), doomed).await?;
     }
@@ -301,6 +298,25 @@ async fn here(path: &[u8], mut each: impl FnMut(Found)) -> Result<(), TransferEr
     let listed = listed.map_err(std::io::Error::other).and_then(|done| done);
     let found = listed.map_err(|error| TransferError::local("list", path, error))?;
     found.into_iter().for_each(&mut each);
+    Ok(())
+}
+
+/// Tells the names that would be removed, or moved to the directory for such.
+async fn plan(
+    shared: &CopyState,
+    client: Option<&Client>,
+    doomed: &[Doomed],
+) -> Result<(), TransferError> {
+    let server = client.map(|client| (&client.control, &client.abilities));
+    let aside = shared.options.manner.backup_dir.is_some();
+    for Doomed { path, is_tree } in doomed {
+        if aside && !is_tree {
+            shared.plan_aside(path, server).await?;
+            continue;
+        }
+        let path = &shared.describe_destination(path);
+        shared.observer.event(&Event::PlannedRemoval { path });
+    }
     Ok(())
 }
 

@@ -37,7 +37,15 @@ pub(crate) async fn list(
             told.remove(&dir);
         }
         let server = Some((&destination.control, &destination.abilities));
-        if let Err(error) = shared.check_parents(&dir, server).await {
+        let is_planned = shared.options.dry_run && job.is_made();
+        let looked = async {
+            shared.check_parents(&dir, server).await?;
+            match is_planned {
+                true => shared.plan_dirs(&dir, server).await,
+                false => Ok(()),
+            }
+        };
+        if let Err(error) = looked.await {
             shared.fail(taken, &error);
             continue;
         }

@@ -37,32 +37,23 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             held,
             size,
         } => part("kept", (source, destination), *held, *size),
-        Event::Finished {
+        Event::Finished { .. } => return finished(event),
+        Event::Removed { path } => json!({ "event": "deleted", "path": path }),
+        Event::Linked {
             source,
             destination,
-            bytes,
-            stripes,
-            took,
-            retries,
-            verification,
-            verified,
-            relayed,
-        } => {
-            let mut value = json!({
-                "event": "done", "source": source, "destination": destination, "bytes": bytes,
-                "seconds": took.as_secs_f64(), "retries": retries, "verified": verification.name(),
-                "checksum": verified.map(|(algorithm, digest)| json!({
-                    "algorithm": algorithm, "digest": digest,
-                })),
-            });
-            if let (false, Some(fields)) = (stripes.is_empty(), value.as_object_mut()) {
-                fields.insert("stripes".to_owned(), (*stripes).into());
-            }
-            if let (true, Some(fields)) = (*relayed, value.as_object_mut()) {
-                fields.insert("relayed".to_owned(), true.into());
-            }
-            value
-        }
+            target,
+        } => link("linked", source, destination, target),
+        Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
+        Event::Warning(text) => json!({ "event": "warning", "text": text }),
+        Event::Note(text) => json!({ "event": "note", "text": text }),
+        _ => return planned(event),
+    })
+}
+
+/// The JSON object of an event of a dry run.
+fn planned(event: &Event<'_>) -> Option<Value> {
+    Some(match event {
         Event::Planned {
             source,
             destination,
@@ -70,23 +61,51 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
         } => json!({
             "event": "plan", "source": source, "destination": destination, "bytes": size,
         }),
-        Event::Removed { path } => json!({ "event": "deleted", "path": path }),
-        Event::PlannedRemoval { path } => json!({ "event": "delete", "path": path }),
-        Event::Linked {
+        Event::PlannedDir { path } => json!({ "event": "mkdir", "path": path }),
+        Event::PlannedMove {
             source,
             destination,
-            target,
-        } => link("linked", source, destination, target),
+        } => json!({ "event": "move", "source": source, "destination": destination }),
+        Event::PlannedRemoval { path } => json!({ "event": "delete", "path": path }),
         Event::PlannedLink {
             source,
             destination,
             target,
         } => link("link", source, destination, target),
-        Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
-        Event::Warning(text) => json!({ "event": "warning", "text": text }),
-        Event::Note(text) => json!({ "event": "note", "text": text }),
         _ => return None,
     })
+}
+
+/// A file that was copied.
+fn finished(event: &Event<'_>) -> Option<Value> {
+    let Event::Finished {
+        source,
+        destination,
+        bytes,
+        stripes,
+        took,
+        retries,
+        verification,
+        verified,
+        relayed,
+    } = event
+    else {
+        return None;
+    };
+    let mut value = json!({
+        "event": "done", "source": source, "destination": destination, "bytes": bytes,
+        "seconds": took.as_secs_f64(), "retries": retries, "verified": verification.name(),
+        "checksum": verified.map(|(algorithm, digest)| json!({
+            "algorithm": algorithm, "digest": digest,
+        })),
+    });
+    if let (false, Some(fields)) = (stripes.is_empty(), value.as_object_mut()) {
+        fields.insert("stripes".to_owned(), (*stripes).into());
+    }
+    if let (true, Some(fields)) = (*relayed, value.as_object_mut()) {
+        fields.insert("relayed".to_owned(), true.into());
+    }
+    Some(value)
 }
 
 /// A file of which a part is there.
@@ -128,7 +147,8 @@ pub(super) fn end(summary: &Summary) -> Value {
     let counts = summary.counts;
     let mut end = json!({
         "event": "end", "files": counts.files_done, "failed": counts.files_failed,
-        "skipped": counts.files_skipped, "same": counts.files_same,
+        "skipped": counts.files_skipped, "planned": counts.files_planned,
+        "same": counts.files_same,
         "deleted": counts.deleted, "links": counts.links, "bytes": counts.bytes_moved,
         "seconds": summary.took.as_secs_f64(),
     });

@@ -186,6 +186,9 @@ impl Report {
             if counts.deleted > 0 {
                 text.push_str(&format!(", {} deleted", counts.deleted));
             }
+            if counts.files_planned > 0 {
+                text.push_str(&format!(", {} would be copied", counts.files_planned));
+            }
             if counts.files_skipped > 0 {
                 text.push_str(&format!(", {} left out", counts.files_skipped));
             }
@@ -328,6 +331,11 @@ impl Report {
                 let size = size.unwrap_or_default();
                 self.out(&format!("{source} -> {destination}{size}"));
             }
+            Event::PlannedDir { path } => self.out(&format!("make directory {path}")),
+            Event::PlannedMove {
+                source,
+                destination,
+            } => self.out(&format!("move {source} to {destination}")),
             Event::Linked {
                 source,
                 destination,

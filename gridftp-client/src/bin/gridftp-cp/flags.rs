@@ -189,7 +189,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) sparse: bool,
 
-    /// Name the files that would be copied, and copy nothing
+    /// Name the files that would be copied, the directories that would be made, and the names that
+    /// would move to --backup-dir or be removed, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 

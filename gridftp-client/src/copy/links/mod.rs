@@ -251,6 +251,21 @@ impl CopyState {
         })
     }
 
+    /// Tells the directories that would be made for a link, and the move of the object `there` that it
+    /// would replace.
+    async fn plan_link(
+        &self,
+        link: &LinkJob,
+        there: &There,
+        server: Option<Server<'_>>,
+    ) -> Result<(), TransferError> {
+        self.plan_dirs(names::parent(&link.to), server).await?;
+        match there {
+            There::Nothing => Ok(()),
+            There::Link(_) | There::Dir | There::Other => self.plan_aside(&link.to, server).await,
+        }
+    }
+
     /// Accounts for a link.
     fn end_link(&self, link: &LinkJob, fate: Result<Fate, TransferError>) {
         let source = &self.describe_source(&link.from);
@@ -267,7 +282,7 @@ impl CopyState {
             }
             Ok(Fate::Planned) => {
                 self.totals.found(None);
-                self.totals.skipped();
+                self.totals.planned();
                 self.observer.event(&Event::PlannedLink {
                     source,
                     destination,
@@ -377,6 +392,7 @@ async fn here(shared: &CopyState, link: &LinkJob) -> Result<Fate, TransferError>
     let replaced = match fate {
         Fate::Made => false,
         Fate::Replaced => true,
+        Fate::Planned => return shared.plan_link(link, &there, None).await.map(|()| fate),
         _ => return Ok(fate),
     };
     shared.spare_sources(&link.to, false).await?;

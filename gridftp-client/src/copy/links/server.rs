@@ -123,7 +123,11 @@ impl Maker<'_> {
                 (None, _) => There::Other,
             },
         };
-        self.shared.fate_of_link(link, &there)
+        let fate = self.shared.fate_of_link(link, &there)?;
+        if matches!(fate, Fate::Planned) {
+            self.shared.plan_link(link, &there, server).await?;
+        }
+        Ok(fate)
     }
 
     /// The fate of all links at a server that makes none.

@@ -216,7 +216,7 @@ pub(in crate::copy) async fn admit(
     };
     let taken = Box::pin(shared.judge(taken, ends)).await?;
     if shared.options.dry_run {
-        shared.plan(taken);
+        shared.plan(taken, None).await;
         return None;
     }
     Some(taken)

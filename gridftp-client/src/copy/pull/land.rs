@@ -45,14 +45,13 @@ pub(super) fn plan(shared: &CopyState, mode: Mode, start: u64) -> ReceivePlan {
         .start(start)
 }
 
-/// Makes a local directory and those it is in.
+/// Makes a local directory and those it is in, or tells them in a dry run.
 pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), TransferError> {
-    if dir.is_empty()
-        || shared.destination.is_some()
-        || shared.options.dry_run
-        || shared.is_made(dir)
-    {
+    if dir.is_empty() || shared.destination.is_some() || shared.is_made(dir) {
         return Ok(());
+    }
+    if shared.options.dry_run {
+        return shared.plan_dirs(dir, None).await;
     }
     let (path, sync) = (local(dir).to_owned(), shared.options.syncs());
     let made = tokio::task::spawn_blocking(move || make_dirs(&path, sync)).await;
