@@ -275,7 +275,25 @@
 //! anew. [`partials`] tells what is kept and removes it; what nobody continues for a week is removed
 //! by the next run that writes to its directory, here and at servers.
 //!
+//! # Trees that outlive a run
+//!
+//! The same command, started again behind a kill, a failure or a lost server, leaves the files that it
+//! has finished: a record in the directory [`CopyOptions::notes`] tells them, written twice a second
+//! with the files of that time, up to 2^20 of them; those that a server took in the first half second
+//! are not in it. A file is left only if its source has the size, time and mode of then, and its
+//! destination the size and time that it told behind the copy: servers tell both in `MLST`, and
+//! without that, or a time of the source, it is copied again. The next run lists the directories of
+//! the destination for it, as `--sync` does. Files at a server count as long as it tells the same
+//! facts; files written here count until this machine restarts, or with
+//! [`CopyOptions::sync_writes`](options::CopyOptions::sync_writes) beyond that. A run that completes
+//! the tree removes the record, and the next copy of any tree one that is a week old. The sources, the
+//! destination and the options by which copies differ have to be the same. There is none of a single
+//! file, of parts, through a disk stack, with [`Resume::Never`](options::Resume::Never), in a dry run,
+//! and where a copy compares what is there by itself ([`Manner`], [`CopyOptions::no_clobber`]). With
+//! [`Manner::backup_dir`] a finished file is not moved there by the next run.
+//!
 //! [`CopyOptions::notes`]: options::CopyOptions::notes
+//! [`CopyOptions::no_clobber`]: options::CopyOptions::no_clobber
 //!
 //! # Uploads under a hidden name
 //!

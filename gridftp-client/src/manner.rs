@@ -3,7 +3,8 @@
 use crate::copy::Facts;
 use crate::names;
 
-/// What becomes of files that are at their destination already; all are replaced by default.
+/// What becomes of files that are at their destination already; by default all are replaced but
+/// those that the same copy finished in a run which did not complete its tree.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Manner {

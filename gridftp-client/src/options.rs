@@ -139,7 +139,7 @@ pub enum Resume {
     Large,
     /// All.
     All,
-    /// None: each run begins anew.
+    /// None: each run begins anew, with the finished files of a tree too.
     Never,
 }
 
@@ -192,8 +192,8 @@ pub struct CopyOptions {
     pub relay: Relay,
     /// Which files go on, in a later run too, with the bytes that an earlier attempt stored.
     pub resume: Resume,
-    /// Directory of the notes by which uploads and copies between servers go on in a later run;
-    /// `None` for neither.
+    /// Directory of the notes by which uploads and copies between servers go on in a later run, and
+    /// copies of trees leave the files that an earlier run finished; `None` for none of them.
     pub notes: Option<PathBuf>,
     /// Number of further attempts at a failed file or a lost connection.
     pub retries: u32,

@@ -30,6 +30,7 @@ mod plain;
 mod proxy;
 mod receipts;
 mod relay;
+mod rerun;
 mod resume;
 mod rules;
 mod runs;

@@ -48,6 +48,10 @@ impl CopyState {
     pub(crate) async fn judge(&self, mut taken: Taken, ends: Ends<'_>) -> Option<Taken> {
         let manner = &self.options.manner;
         let job = taken.file_mut();
+        if !job.judged && self.was_done(job, ends.destination).await {
+            self.leave_same(taken, "it was copied by the run before");
+            return None;
+        }
         let looks = manner.looks() || self.keeps_links(&job.to) || ends.are_here();
         if job.judged || !looks {
             return Some(taken);
@@ -68,7 +72,7 @@ impl CopyState {
                 None
             }
             Ok(Decision::Same | Decision::AskDigests) => {
-                self.leave_same(taken);
+                self.leave_same(taken, "its copy is the same");
                 None
             }
             Err(error) => {

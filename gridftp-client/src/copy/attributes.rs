@@ -11,8 +11,9 @@ use gridftp_dsi::types::Attribute as FileAttribute;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
 use super::admission::Server;
-use super::job::FileJob;
+use super::job::{Facts, FileJob};
 use super::state::CopyState;
+use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
@@ -39,6 +40,10 @@ pub(crate) struct Settings {
     attributes: Vec<Setting>,
     /// Those of the mode and the time, once they are sent.
     meta: Option<Vec<Setting>>,
+    /// Whether the server is asked for the facts behind these.
+    asks: bool,
+    /// The facts of the copy, once they are asked for.
+    there: Option<Replies>,
     lacks: Lacks,
 }
 
@@ -199,6 +204,8 @@ impl CopyState {
             to,
             attributes,
             meta: None,
+            asks: self.asks_of_done() && server.1.mlst,
+            there: None,
             lacks,
         };
         if settings.attributes.is_empty() {
@@ -224,15 +231,18 @@ impl CopyState {
         }
     }
 
-    /// Reads the replies to all those commands.
+    /// Reads the replies to all those commands; gives the facts of the copy, where they were asked for.
     pub(crate) async fn settle_settings(
         &self,
         job: &FileJob,
         mut settings: Settings,
-    ) -> Result<(), TransferError> {
+    ) -> Result<Option<Facts>, TransferError> {
         self.settle_attributes(job, &mut settings).await;
         let Settings {
-            meta, mut lacks, ..
+            meta,
+            there,
+            mut lacks,
+            ..
         } = settings;
         for Setting { part, mut replies } in meta.into_iter().flatten() {
             match replies.finish().await {
@@ -244,7 +254,14 @@ impl CopyState {
                 Err(error) => lacks.add(part, error.into()),
             }
         }
-        lacks.done(|| self.name_destination(job))
+        let told = match there {
+            // Only a later run misses them.
+            Some(mut asked) => asked.told().await.ok().flatten(),
+            None => None,
+        };
+        lacks.done(|| self.name_destination(job))?;
+        let told = told.as_ref().and_then(parse_mlst);
+        Ok(told.map(|(entry, known)| Facts::of_entry(&entry, known)))
     }
 
     /// Sends the commands that set attributes of the copy at `to`.
@@ -269,7 +286,9 @@ impl CopyState {
 
     /// Sends the commands that give a copy the mode and, where it lacks nothing, the time of its source.
     fn send_meta(&self, job: &FileJob, settings: &mut Settings) {
-        let Settings { control, to, .. } = settings;
+        let Settings {
+            control, to, asks, ..
+        } = settings;
         let is_whole = settings.lacks.cause.is_none();
         let mode = job.facts.mode.filter(|_| self.preserves());
         let time = job.facts.time_val();
@@ -282,7 +301,9 @@ impl CopyState {
         };
         let mode = mode.map(|mode| setting("mode", chmod(mode)));
         let time = time.map(|time| setting("time", utime(time)));
+        let there = asks.then(|| control.send(Command::Mlst(Some(to.clone()))));
         settings.meta = Some(mode.into_iter().chain(time).collect());
+        settings.there = there;
     }
 
     /// Warns once of a time that only the next run would look at.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::job::Item;
+use super::job::{Facts, Item};
 use super::kept::Digest;
 use super::pull::tell_kept;
 use super::queue::Taken;
@@ -21,6 +21,8 @@ pub(crate) struct Success {
     pub(crate) verified: Option<Digest>,
     /// Whether both ends have told the same size.
     pub(crate) sized: bool,
+    /// The facts that the destination tells of it, where they are known.
+    pub(crate) there: Option<Facts>,
 }
 
 impl Success {
@@ -42,6 +44,7 @@ impl CopyState {
             };
             self.totals.done();
             self.totals.ended(job.found, job.counted);
+            self.record_done(&job, success.there);
             let (source, destination) = (self.name_source(&job), self.name_destination(&job));
             job.forget_note();
             let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
@@ -79,15 +82,15 @@ impl CopyState {
         });
     }
 
-    /// Leaves a file whose copy is the same.
-    pub(crate) fn leave_same(&self, taken: Taken) {
+    /// Leaves a file whose copy is the same: `why` tells the proof.
+    pub(crate) fn leave_same(&self, taken: Taken, why: &str) {
         taken.done(|item| {
             let Item::File(job) = item else {
                 return;
             };
             self.totals.same();
             self.totals.ended(job.found, job.counted);
-            let (source, why) = (&self.name_source(&job), "its copy is the same");
+            let source = &self.name_source(&job);
             self.observer.event(&Event::Skipped { source, why });
         });
     }

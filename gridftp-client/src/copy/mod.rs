@@ -5,6 +5,7 @@ mod algorithm;
 mod attributes;
 mod digests;
 mod dirs;
+mod done_record;
 mod ending;
 mod engine;
 mod facts_query;
@@ -58,6 +59,7 @@ use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
 use tokio::task::JoinSet;
 
+use done_record::DoneRecord;
 pub(crate) use engine::connect_to;
 pub(crate) use job::Facts;
 pub(crate) use kept::Digest;
@@ -192,8 +194,17 @@ pub async fn copy(
         let totals = Arc::clone(&totals);
         looking.spawn(async move { totals.sample().await });
     }
-    let run = resolve::run(sources, destination, options, &observer, &totals);
-    let failed = Box::pin(run).await?;
+    let done = DoneRecord::of_run(sources, destination, &options).await;
+    let run = (options, done.clone());
+    let run = resolve::run(sources, destination, run, &observer, &totals);
+    let ended = Box::pin(run).await;
+    if let Some(done) = done {
+        match ended {
+            Ok(None) => done.remove().await,
+            Ok(Some(_)) | Err(_) => done.keep().await,
+        }
+    }
+    let failed = ended?;
     totals.all_found();
     Ok(Summary {
         counts: totals.counts(),

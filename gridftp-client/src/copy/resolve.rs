@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ftp_wire::facts::EntryKind;
 
+use super::done_record::DoneRecord;
 use super::engine::{self, Session, connect_to};
 use super::job::{DirJob, Facts, Item};
 use super::roots::{Root, add_chosen, list_tree, walk_tree};
@@ -34,11 +35,12 @@ pub(super) struct Destination {
     kin: Kin,
 }
 
-/// Copies all sources; the class of the failures, if there were any.
+/// Copies all sources but the files that are in the record; the class of the failures, if there were
+/// any.
 pub(crate) async fn run(
     sources: &[Location],
     destination: &Location,
-    mut options: CopyOptions,
+    (mut options, done): (CopyOptions, Option<Arc<DoneRecord>>),
     observer: &Arc<dyn Observer>,
     totals: &Arc<Totals>,
 ) -> Result<Option<Class>, TransferError> {
@@ -82,6 +84,7 @@ pub(crate) async fn run(
         );
         shared.root = names::trim_slashes(&to.path).to_vec();
         shared.roots = Arc::clone(&sources_here);
+        shared.done.clone_from(&done);
         shared.planned_dirs = Arc::clone(&planned_dirs);
         shared.check_backup_dir(to.dir).await?;
         let shared = Arc::new(shared);

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attributes::Unkept;
 use super::digests::Undigested;
+use super::done_record::DoneRecord;
 use super::hidden::HiddenNames;
 use super::inventory::Inventory;
 use super::job::{DirJob, Facts, FileJob, Item};
@@ -74,6 +75,8 @@ pub(crate) struct CopyState {
     pub(crate) tuning: Tuning,
     /// Directories from which what was kept of old copies was removed.
     pub(crate) swept: Mutex<HashSet<Vec<u8>>>,
+    /// The record of finished files, where the copy has one.
+    pub(super) done: Option<Arc<DoneRecord>>,
 }
 
 /// A source directory, and the directory at the destination that takes its entries.
@@ -125,6 +128,7 @@ impl CopyState {
             links: LinkState::default(),
             tuning: Tuning::default(),
             swept: Mutex::default(),
+            done: None,
         }
     }
 
@@ -501,7 +505,7 @@ mod tests {
         }
         assert_eq!(shared.totals.left(), 300);
         let same = shared.queue.next(|_| true).await.unwrap();
-        shared.leave_same(same);
+        shared.leave_same(same, "");
         assert_eq!(shared.totals.left(), 200);
         // A part of it came again.
         let mut copied = shared.queue.next(|_| true).await.unwrap();

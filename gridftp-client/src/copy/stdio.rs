@@ -287,6 +287,7 @@ async fn get(
         bytes,
         verified,
         sized,
+        there: None,
     };
     Ok((client, success))
 }
@@ -328,6 +329,7 @@ async fn put(
                 bytes,
                 verified,
                 sized: offset.is_none() && !shared.through_layers(),
+                there: None,
             })
         }
         (stored, _) => Err(stored.err().unwrap_or_else(gone)),

@@ -12,7 +12,7 @@ use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
 use crate::copy::ending::Success;
-use crate::copy::job::FileJob;
+use crate::copy::job::{Facts, FileJob};
 use crate::copy::kept::Digest;
 use crate::copy::outlive::leaves_bytes;
 use crate::copy::queue::Taken;
@@ -188,16 +188,17 @@ pub(in crate::copy) async fn land(
         let into = (&sink, job.to.as_slice());
         let set = shared.land_attributes(attributes, into).await;
         let keeps_time = shared.keeps_times() && set.is_ok();
-        finish(shared, job, (sink, size), expected, keeps_time).await?;
+        let there = finish(shared, job, (sink, size), expected, keeps_time).await?;
         compare_part(shared, job, size, digests.source.as_ref()).await?;
-        set.map(|()| digests.source.or(digests.proven))
+        set.map(|()| (digests.source.or(digests.proven), there))
     };
     match published.await {
-        Ok(verified) => {
+        Ok((verified, there)) => {
             let success = Success {
                 bytes: size,
                 verified,
                 sized: shared.expected(taken.file()).is_some(),
+                there: Some(there),
             };
             shared.succeed(taken, &success);
         }
@@ -205,14 +206,14 @@ pub(in crate::copy) async fn land(
     }
 }
 
-/// Gives a file its name, its time and its mode, if it has the `expected` digest.
+/// Gives a file its name, its time and its mode, if it has the `expected` digest; returns its facts.
 async fn finish(
     shared: &CopyState,
     job: &FileJob,
     (sink, size): (FileSink, u64),
     expected: Option<Digest>,
     keeps_time: bool,
-) -> Result<(), TransferError> {
+) -> Result<Facts, TransferError> {
     let mut finish = match shared.is_partial() {
         true => Finish::as_is(),
         false => Finish::whole(size),
@@ -224,7 +225,11 @@ async fn finish(
         finish.checksum.clone_from(&expected);
     }
     match sink.finish(finish).await {
-        Ok(_) => Ok(()),
+        Ok(stat) => Ok(Facts {
+            size: Some(stat.size),
+            modified: Some(stat.modified),
+            mode: Some(stat.mode),
+        }),
         Err(error) if error.kind() == gridftp_dsi::ErrorKind::Mismatch => {
             Err(mismatch(shared.name_source(job), expected.as_ref()))
         }

@@ -291,6 +291,7 @@ pub(super) async fn settle_following(
                 bytes: size,
                 verified,
                 sized,
+                there: None,
             },
             renaming,
             settings,
@@ -341,7 +342,7 @@ async fn compare_digests(
 pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publishing) {
     let Publishing {
         mut taken,
-        success,
+        mut success,
         renaming,
         settings,
     } = next;
@@ -352,7 +353,10 @@ pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publish
         }
     }
     match shared.settle_settings(taken.file(), settings).await {
-        Ok(()) => shared.succeed(taken, &success),
+        Ok(there) => {
+            success.there = there;
+            shared.succeed(taken, &success);
+        }
         Err(error) => shared.fail(taken, &error),
     }
 }

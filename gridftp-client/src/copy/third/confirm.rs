@@ -23,7 +23,7 @@ use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::Hidden;
-use crate::copy::job::FileJob;
+use crate::copy::job::{Facts, FileJob};
 use crate::copy::kept::{Digest, judge};
 use crate::copy::queue::Taken;
 use crate::error::{ControlError, TransferError, lacks_channel};
@@ -38,8 +38,8 @@ pub(super) struct Checked {
     verified: Option<Digest>,
     /// Whether they agree on the size.
     sized: bool,
-    /// Whether it has the attributes, the time and the mode of its source.
-    set: Result<(), TransferError>,
+    /// Whether it has the attributes, the time and the mode of its source; its facts, where known.
+    set: Result<Option<Facts>, TransferError>,
 }
 
 /// The word of one end on a transfer: its receipt, where the transfer was tagged.
@@ -297,11 +297,12 @@ impl Pair<'_> {
             }
         };
         match (published, set) {
-            (Some(taken), Ok(())) => {
+            (Some(taken), Ok(there)) => {
                 let success = Success {
                     bytes,
                     verified: verified.or(proven),
                     sized: sized || told,
+                    there,
                 };
                 shared.succeed(taken, &success);
             }
