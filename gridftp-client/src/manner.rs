@@ -1,5 +1,7 @@
 //! `Manner`: the choice between copying a file and leaving the one that is at its destination.
 
+use gridftp_dsi::types::ChecksumAlgorithm;
+
 use crate::copy::Facts;
 use crate::names;
 
@@ -11,6 +13,8 @@ pub struct Manner {
     /// The way to tell that a file is the same, which is then not copied. The copies get the times of
     /// their sources, by which the next run knows them.
     pub compare: Option<Compare>,
+    /// The algorithm of [`Compare::Digest`]; `None` takes the strongest that the ends have in common.
+    pub algorithm: Option<ChecksumAlgorithm>,
     /// Whether a file that is newer at the destination stays.
     pub update: bool,
     /// Whether a file that differs is an error, and stays.
@@ -32,6 +36,13 @@ impl Manner {
     #[must_use]
     pub fn compare(mut self, compare: impl Into<Option<Compare>>) -> Self {
         self.compare = compare.into();
+        self
+    }
+
+    /// Sets [`algorithm`](field@Self::algorithm).
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: impl Into<Option<ChecksumAlgorithm>>) -> Self {
+        self.algorithm = algorithm.into();
         self
     }
 

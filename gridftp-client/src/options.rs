@@ -13,6 +13,7 @@
 mod setters;
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,6 +83,12 @@ pub struct ConnectOptions {
     pub family: Option<Family>,
     /// Ports to listen at for data connections of servers; `None` leaves them to the kernel.
     pub data_ports: Option<PortRange>,
+    /// Ports to connect from to servers that listen for data connections; `None` leaves them to the
+    /// kernel.
+    pub source_ports: Option<PortRange>,
+    /// Address to tell servers that connect to this end, as of the gateway before it; `None` takes
+    /// its own.
+    pub data_address: Option<IpAddr>,
     /// Bound on the bytes a second of data connections; those of all sessions with a clone of it
     /// together.
     pub rate_limit: Option<RateLimit>,
@@ -125,6 +132,8 @@ impl Default for ConnectOptions {
             grid: GridOptions::default(),
             family: None,
             data_ports: None,
+            source_ports: None,
+            data_address: None,
             rate_limit: None,
         }
     }

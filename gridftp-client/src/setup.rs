@@ -93,7 +93,10 @@ impl Client {
             }
         }
         let peers = Box::pin(self.senders()).await?;
-        let at = self.listen(peers).await?;
+        let mut at = self.listen(peers).await?;
+        if let Some(told) = self.options.data_address {
+            at.set_ip(told);
+        }
         ahead.must(self.control.send(active(at)));
         self.state.ready = Some(Ready::Pull(width.to_one()));
         Ok(ahead)

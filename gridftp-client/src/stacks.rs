@@ -12,10 +12,19 @@ use crate::options::ConnectOptions;
 /// # Errors
 /// [`ConnectError::Stack`] for a string that names none.
 pub(crate) fn of_data(options: &ConnectOptions) -> Result<DynStack, ConnectError> {
-    let stack = match options.data_ports {
-        Some(ports) => at_ports(&options.stack, ports)?,
-        None => options.stack.clone(),
-    };
+    let mut stack = options.stack.clone();
+    for (flag, option, ports) in [
+        ("--data-ports", "listen_range", options.data_ports),
+        (
+            "ports to connect from",
+            "connect_range",
+            options.source_ports,
+        ),
+    ] {
+        if let Some(ports) = ports {
+            stack = at_ports(&stack, (flag, option), ports)?;
+        }
+    }
     let stack = xio::registry().stack(&stack).map_err(bad)?;
     Ok(match &options.rate_limit {
         Some(limit) => limit.over(stack),
@@ -32,15 +41,19 @@ pub(crate) fn is_plain_tcp(stack: &str) -> bool {
     })
 }
 
-/// The stack that listens at one of `ports`.
-fn at_ports(stack: &str, ports: PortRange) -> Result<String, ConnectError> {
+/// The stack with `ports` as that option of TCP, which errors call `flag`.
+fn at_ports(
+    stack: &str,
+    (flag, option): (&str, &str),
+    ports: PortRange,
+) -> Result<String, ConnectError> {
     let rest = stack.strip_prefix("tcp");
-    let range = format!("tcp:listen_range={ports}");
+    let range = format!("tcp:{option}={ports}");
     match rest.map(|rest| (rest.chars().next(), rest)) {
         Some((None | Some(','), rest)) => Ok(format!("{range}{rest}")),
         Some((Some(':'), rest)) => Ok(format!("{range};{}", rest.trim_start_matches(':'))),
         _ => {
-            let what = format!("--data-ports are of tcp, which is not the first driver of {stack}");
+            let what = format!("{flag} are of tcp, which is not the first driver of {stack}");
             Err(ConnectError::Stack { cause: what.into() })
         }
     }
@@ -114,6 +127,18 @@ mod tests {
         for stack in ["tcp:pacing=1M", "tcp,count", "udt", "", "tcp:"] {
             assert!(!is_plain_tcp(stack), "{stack}");
         }
+    }
+
+    #[test]
+    fn ports_to_listen_at_and_to_connect_from_are_options_of_tcp() {
+        let at = |stack, option| at_ports(stack, ("x", option), "3-4".parse().unwrap());
+        let listening = at("tcp", "listen_range").unwrap();
+        assert_eq!(listening, "tcp:listen_range=3-4");
+        assert_eq!(
+            at("tcp:listen_range=1-2,count", "connect_range").unwrap(),
+            "tcp:connect_range=3-4;listen_range=1-2,count"
+        );
+        assert!(at("udt", "connect_range").is_err());
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! `gridftp-cp --globus`: each option of `globus-url-copy`, by itself and beside the real program.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Finished, Host, Peer, Tree, binary, file_url, run, same_file};
+use workspace_tests::{
+    Finished, Host, Peer, Reaction, ScriptedServer, Tree, binary, file_url, run, same_file,
+};
 
 use crate::{Bed, LIMIT, command, fails};
 
@@ -45,6 +48,20 @@ const HONOURED: &[&[&str]] = &[
     &["-fast"],
     &["-t", "60"],
     &["-t", "0"],
+    &["-transfer-time", "60"],
+    &["-fast-data-channels"],
+    &["-fast", "-p", "2"],
+    &["-rst", "-restart-retries", "1", "-restart-interval", "1"],
+    &["-rst", "-restart-timeout", "60"],
+    &["-IPv6"],
+    &["-gridftp2"],
+    &["-pipelineq", "20"],
+    &["-checksum"],
+    &["-checksum", "-algo", "SHA256"],
+    &["-sync", "-sync-level", "3", "-checksum-alg", "SHA256"],
+    &["-cp"],
+    &["-copy-perms"],
+    &["-allocate"],
     &["-q"],
     &["-quiet"],
     &["-v"],
@@ -136,6 +153,7 @@ const REFUSED: &[&[&str]] = &[
     &["-nl-bottleneck"],
     &["-src-pipe", "x"],
     &["-SP", "x"],
+    &["-sp", "x"],
     &["-dst-pipe", "x"],
     &["-DP", "x"],
     &["-pipe", "x"],
@@ -151,10 +169,23 @@ const REFUSED: &[&[&str]] = &[
     &["-af", "x"],
     &["-alias-file", "x"],
     &["-no-allo"],
+    &["-no-allocate"],
+    &["-nli", "1"],
+    &["-nl-interval", "1"],
+    &["-P", "x"],
     &["-X", "x"],
+    &["-extentions", "x"],
     &["-MC", "x"],
+    &["-multicast", "x"],
     &["-CP", "x"],
+    &["-plugin", "x"],
 ];
+
+/// Names of the manual page and of the program that its help does not tell.
+const UNTOLD: &str = "-usage -g2 -gridftp2 -sp -src-pipe -DP -pipe -P -algo -checksum -cp -copy-perms -preserve \
+                      -transfer-time -filename -list-url -ppq -pipelineq -IPv6 -allo -allocate -no-allo \
+                      -no-allocate -fast-data-channels -restart-retries -restart-interval -restart-timeout \
+                      -MC -multicast -CP -plugin -X -extentions -nli -nl-interval -striped -u";
 
 /// Options with a test of their own.
 const OTHERS: &[&str] = &[
@@ -163,6 +194,7 @@ const OTHERS: &[&str] = &[
     "-version",
     "-versions",
     "-f",
+    "-filename",
     "-df",
     "-dumpfile",
     "-do",
@@ -174,6 +206,7 @@ const OTHERS: &[&str] = &[
     "-len",
     "-partial-length",
     "-list",
+    "-list-url",
     "-dcsafe",
     "-data-channel-safe",
     "-dcpriv",
@@ -223,10 +256,209 @@ fn no_option_of_the_real_program_is_forgotten() -> Result<()> {
         .map(|word| word.trim_end_matches('.'))
         .collect();
     ensure!(named.len() > 100, "{named:?}");
+    all_are_tested(&named)
+}
+
+#[test]
+fn no_name_of_the_manual_is_forgotten() -> Result<()> {
+    all_are_tested(&UNTOLD.split_whitespace().collect())
+}
+
+fn all_are_tested(named: &BTreeSet<&str>) -> Result<()> {
     let tested = HONOURED.iter().chain(REFUSED).flat_map(|row| row.iter());
     let tested: BTreeSet<_> = tested.chain(OTHERS).copied().collect();
     let missing: Vec<_> = named.difference(&tested).collect();
     ensure!(missing.is_empty(), "{missing:?}");
+    Ok(())
+}
+
+/// Runs the program in the environment `set`.
+fn globus_with(here: &Tree, set: &[(&str, &str)], words: &[&str]) -> Result<Finished> {
+    let mut command = command(here, &[&["--globus"], words].concat())?;
+    run(command.envs(set.iter().copied()), LIMIT)
+}
+
+#[test]
+fn options_reach_the_server() -> Result<()> {
+    let tree = Tree::new()?;
+    tree.file("a", 30, 1)?;
+    let from = file_url(&tree.path("a"));
+    let server = ScriptedServer::start(|line| match line {
+        _ if line.starts_with("SITE") || line.starts_with("SBUF") => Reaction::say("200 done"),
+        _ => Reaction::Usual,
+    })?;
+    globus(&tree, &["-tcp-bs", "65536", &from, &server.url("a")])?.ok()?;
+    let commands = server.commands();
+    ensure!(
+        commands.iter().any(|line| line.ends_with(" 65536")),
+        "{commands:?}"
+    );
+    // The file has the same size at its destination.
+    let before = server.count("STOR");
+    let words = ["-sync", "-sync-level", "1", &from, &server.url("a")];
+    globus(&tree, &words)?.ok()?;
+    ensure!(server.count("STOR") == before, "{:?}", server.commands());
+    // Without -rst a refusal for now ends it.
+    let mut tries = Vec::new();
+    for flags in [
+        &[][..],
+        &["-rst", "-rst-retries", "2", "-rst-interval", "1"],
+    ] {
+        let server = ScriptedServer::start(|line| match line.starts_with("STOR") {
+            true => Reaction::say("450 busy"),
+            false => Reaction::Usual,
+        })?;
+        let to = server.url("a");
+        let told = globus(&tree, &[flags, &[from.as_str(), &to][..]].concat())?;
+        ensure!(!told.status.success(), "{}", told.report());
+        tries.push(server.count("STOR"));
+    }
+    ensure!(tries[0] > 0 && tries[1] == 3 * tries[0], "{tries:?}");
+    Ok(())
+}
+
+#[test]
+fn modes_are_preserved_and_files_are_compared_with_the_algorithm() -> Result<()> {
+    let bed = Bed::new()?;
+    let file = bed.here.file("a", 3_000, 3)?;
+    fs::set_permissions(&file, Permissions::from_mode(0o640))?;
+    let (from, to) = (file_url(&file), bed.url("a"));
+    for flag in ["-cp", "-copy-perms", "-preserve"] {
+        globus(&bed.here, &[flag, &from, &to])?.ok()?;
+        let mode = fs::metadata(bed.there.path("a"))?.permissions().mode();
+        ensure!(mode & 0o777 == 0o640, "{flag}: {mode:o}");
+        fs::remove_file(bed.there.path("a"))?;
+    }
+    globus(&bed.here, &[&from, &to])?.ok()?;
+    let stored = fs::metadata(bed.there.path("a"))?.ino();
+    for name in ["SHA512", "ADLER32"] {
+        let words = ["-dbg", "-sync", "-sync-level", "3", "-algo", name];
+        let told = globus(&bed.here, &[&words[..], &[from.as_str(), &to][..]].concat())?.ok()?;
+        let asked = format!("CKSM {name} 0 -1");
+        ensure!(told.stderr.contains(&asked), "{}", told.report());
+        let now = fs::metadata(bed.there.path("a"))?.ino();
+        ensure!(now == stored, "it is stored again: {}", told.report());
+    }
+    Ok(())
+}
+
+#[test]
+fn lines_of_a_list_have_parts() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 10_000, 3)?;
+    let whole = fs::read(bed.there.path("a"))?;
+    let (from, to) = (bed.url("a"), file_url(&bed.here.path("out")));
+    let pairs = format!(
+        "{from} {to}/b 1000,500 size=10000;\n{from} {to}/c 9000,-1\n\"{from}\" \"{to}/d\" 0,-1\n"
+    );
+    fs::write(bed.here.path("pairs"), pairs)?;
+    globus(&bed.here, &["-filename", "pairs"])?.ok()?;
+    let [b, c, d] = ["b", "c", "d"].map(|name| fs::read(bed.here.path("out").join(name)));
+    let (b, c) = (b?, c?);
+    ensure!(
+        b.len() == 1500 && b[1000..] == whole[1000..1500],
+        "{}",
+        b.len()
+    );
+    ensure!(
+        c.len() == 10_000 && c[9000..] == whole[9000..],
+        "{}",
+        c.len()
+    );
+    ensure!(d? == whole, "d is not whole");
+    fs::write(
+        bed.here.path("pairs"),
+        format!("{from} {to}/e\n{from} {to}/f 1;2\n"),
+    )?;
+    fails(
+        &globus(&bed.here, &["-f", "pairs"])?,
+        1,
+        &["pairs: line 2: 1;2: "],
+    )?;
+    ensure!(
+        !bed.here.path("out/e").exists(),
+        "it begins with a bad list"
+    );
+    let told = globus(&bed.here, &["-list-url", &bed.url("")])?.ok()?;
+    ensure!(told.stdout.contains("    a "), "{}", told.report());
+    Ok(())
+}
+
+#[test]
+fn variables_are_honoured_or_refused() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 10_000, 3)?;
+    let (from, to) = (bed.url("a"), file_url(&bed.here.path("a")));
+    for name in ["GLOBUS_HOSTNAME", "GLOBUS_FTP_CLIENT_DATA_IP"] {
+        // No server connects there, and the copy may go on in another way.
+        let words = ["-dbg", "-st", "20", "-fast", &from, &to];
+        let told = globus_with(&bed.here, &[(name, "127.0.0.9")], &words)?;
+        ensure!(told.stderr.contains("PORT 127,0,0,9,"), "{}", told.report());
+    }
+    let words = ["-dbg", &from, &to];
+    let passive = ("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
+    let told = globus_with(&bed.here, &[passive], &words)?.ok()?;
+    ensure!(!told.stderr.contains("PORT 127"), "{}", told.report());
+    bed.same("a", "a")?;
+    let range = ("GLOBUS_TCP_SOURCE_RANGE", "42000,42999");
+    globus_with(&bed.here, &[range, passive], &words)?.ok()?;
+    let both = [from.as_str(), &to];
+    for (set, words) in [
+        (("GLOBUS_DOMAIN_NAME", "example.org"), &both[..]),
+        (("GLOBUS_TCP_SOURCE_RANGE", "many"), &both),
+        (("GUC_STALL_TIMEOUT", "soon"), &both),
+        (("GLOBUS_REMOTE_SSHFTP", "/opt/x -y"), &both),
+        (passive, &["-fast", from.as_str(), &to]),
+        (passive, &[to.as_str(), &from]),
+    ] {
+        let told = globus_with(&bed.here, &[set], words)?;
+        fails(&told, 1, &["error: ", set.0])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stall_ends_after_the_time_of_the_environment() -> Result<()> {
+    let tree = Tree::new()?;
+    let server = ScriptedServer::start(|line| match line {
+        _ if line.starts_with("MIDWAY RETR") => Reaction::Hold,
+        _ => Reaction::Usual,
+    })?;
+    server.file("/a", vec![1; 100_000]);
+    let (from, to) = (server.url("a"), file_url(&tree.path("a")));
+    let words = [from.as_str(), &to];
+    let told = globus_with(&tree, &[("GUC_STALL_TIMEOUT", "1")], &words)?;
+    ensure!(!told.status.success(), "{}", told.report());
+    Ok(())
+}
+
+/// The session runs on this machine, behind a program that stands for ssh.
+#[test]
+fn the_program_behind_ssh_is_that_of_the_environment() -> Result<()> {
+    let (tree, there) = (Tree::new()?, Tree::new()?);
+    there.file("a", 3_000, 1)?;
+    let script = "#!/bin/sh\nfor last; do :; done\nexport SSH_CONNECTION='127.0.0.1 4022 127.0.0.1 22'\n\
+                  exec sh -c \"$last\"\n";
+    fs::write(tree.path("ssh"), script)?;
+    fs::set_permissions(tree.path("ssh"), Permissions::from_mode(0o755))?;
+    let path = format!("{}:{}", tree.root().display(), std::env::var("PATH")?);
+    let program = format!("{} --stdio", binary("gridftp-server")?.display());
+    let from = format!("sshftp://dtn{}/a", there.root().display());
+    let to = file_url(&tree.path("a"));
+    let words = [from.as_str(), &to];
+    let with = |program: &str| {
+        let set = [("PATH", path.as_str()), ("GLOBUS_REMOTE_SSHFTP", program)];
+        globus_with(&tree, &set, &words)
+    };
+    with(&program)?.ok()?;
+    same_file(&tree.path("a"), &there.path("a"))?;
+    let told = with("/nonexistent/server")?;
+    ensure!(!told.status.success(), "{}", told.report());
+    ensure!(
+        told.stderr.contains("/nonexistent/server"),
+        "{}",
+        told.report()
+    );
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
+use super::digests::padded;
 use super::facts_query::FactsQuery;
 use super::inventory::{Inventory, Told};
 use super::job::{Facts, FileJob};
@@ -153,7 +154,11 @@ impl CopyState {
             let mut servers = servers.iter().flatten();
             servers.all(|(_, abilities)| abilities.knows(*algorithm))
         };
-        let algorithm = verify::PROOFS.into_iter().find(knows).ok_or_else(|| {
+        let algorithm = match self.options.manner.algorithm {
+            Some(named) => Some(named).filter(knows),
+            None => verify::PROOFS.into_iter().find(knows),
+        };
+        let algorithm = algorithm.ok_or_else(|| {
             let what = "--checksum: the ends of the copy have no digest in common";
             TransferError::request(what, "use --sync, which compares sizes and times")
         })?;
@@ -163,7 +168,7 @@ impl CopyState {
                 let wire = control.path(path);
                 let wire = wire.ok_or_else(|| TransferError::unsendable(path))?;
                 let mut asked = verify::ask(control, algorithm, 0, None, wire);
-                Ok(asked.digest(|_| ()).await?)
+                Ok(padded(algorithm, asked.digest(|_| ()).await?))
             }
         };
         let source = digest(ends.source, &job.from);

@@ -212,7 +212,7 @@ impl DigestQuery {
 }
 
 /// Restores the leading zeros of a checksum of 32 bits, which some servers leave out.
-fn padded(algorithm: ChecksumAlgorithm, digest: String) -> String {
+pub(super) fn padded(algorithm: ChecksumAlgorithm, digest: String) -> String {
     match algorithm {
         Adler32 | Crc32c => format!("{digest:0>8}"),
         _ => digest,

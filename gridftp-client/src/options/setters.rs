@@ -1,5 +1,6 @@
 //! Setters of the options, one for each field, to be chained.
 
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -142,6 +143,20 @@ impl ConnectOptions {
     #[must_use]
     pub fn data_ports(mut self, data_ports: impl Into<Option<PortRange>>) -> Self {
         self.data_ports = data_ports.into();
+        self
+    }
+
+    /// Sets [`source_ports`](field@Self::source_ports).
+    #[must_use]
+    pub fn source_ports(mut self, source_ports: impl Into<Option<PortRange>>) -> Self {
+        self.source_ports = source_ports.into();
+        self
+    }
+
+    /// Sets [`data_address`](field@Self::data_address).
+    #[must_use]
+    pub fn data_address(mut self, data_address: impl Into<Option<IpAddr>>) -> Self {
+        self.data_address = data_address.into();
         self
     }
 

@@ -100,7 +100,7 @@ from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order; a local path 
 written as ./NAME:/PATH.
 
 Started as globus-url-copy, or with --globus as the first word, it takes the options of that program \
-and writes its output; an option that cannot be honoured is an error.
+and writes its output; an option or a GLOBUS_ variable that cannot be honoured is an error.
 
 Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more and fewer streams of a large file, and files at once, and keeps to those with the best rate for their number; where this end sends, the kernel's times of its connections tell when more cannot help. The numbers that served best between two ends are the start of the next copy: they are in ~/.cache/gridftp/paths, or in $XDG_CACHE_HOME, a text file that may be removed. --explain tells them. A large file that is copied alone gets more streams while it runs, up to 16, as long as twice as many have a better rate, and keeps to the best number; between other files, streams change from file to file.
 

@@ -124,7 +124,8 @@ impl CopyState {
         let connect = &self.options.connect;
         // A bound on the rate hides the cost of the loss, and the ports are those of TCP.
         let is_bounded = self.options.polite || connect.rate_limit.is_some();
-        let is_free = connect.data_ports.is_none() && stacks::is_plain_tcp(&connect.stack);
+        let has_ports = connect.data_ports.is_some() || connect.source_ports.is_some();
+        let is_free = !has_ports && stacks::is_plain_tcp(&connect.stack);
         // Files through layers would begin anew.
         let resumes = !self.through_layers();
         self.options.over_udt && is_free && resumes && !is_bounded && round_trip >= LONG

@@ -1,5 +1,6 @@
 //! `globus-url-copy`: its command line, environment, output and exit statuses.
 
+mod environment;
 mod options;
 mod output;
 mod pairs;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use ftp_wire::facts::Entry;
 use gridftp_client::options::CopyOptions;
 use gridftp_client::program::accounts::Accounts;
@@ -25,9 +26,10 @@ use gridftp_client::program::run::{ended, locate, stopped_by_signal, wait_for};
 use gridftp_client::url::show;
 use gridftp_client::{Location, Totals, copy};
 
+use self::environment::Environment;
 use self::options::{Options, Query};
 use self::output::Output;
-use self::pairs::{Batch, Pair};
+use self::pairs::{Batch, Pair, Part};
 use crate::flags::Flags;
 
 /// The name that it is called by.
@@ -41,8 +43,14 @@ Syntax: globus-url-copy [-help] [-vb] [-dbg] [-r] [-rst] [-s <subject>]
 const HELP: &str = "
 Takes the options of globus-url-copy, which its manual page tells. Files are copied by gridftp-cp:
 they get their names when they are whole, and digests are compared where servers have them. Data
-connections are clear unless -dcsafe or -dcpriv is there, and directories are made without -cd. An
-option that cannot be honoured is an error.
+connections are clear unless -dcsafe or -dcpriv is there, directories are made without -cd, and -cp
+carries over times too. An option that cannot be honoured is an error.
+
+Environment: GLOBUS_FTP_CLIENT_DATA_IP, or else GLOBUS_HOSTNAME, is told to servers that connect to
+this end; GLOBUS_TCP_PORT_RANGE and GLOBUS_TCP_SOURCE_RANGE are the ports of data connections here.
+With GLOBUS_FTP_CLIENT_SOURCE_PASV set, downloads use MODE S, and uploads, copies between servers,
+-fast and -p are errors; so is GLOBUS_DOMAIN_NAME. GLOBUS_REMOTE_SSHFTP is the program behind ssh, and
+GUC_STALL_TIMEOUT the default of -st.
 ";
 
 /// Longest time without a byte, where nothing else is said.
@@ -106,13 +114,15 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
 }
 
 async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> {
+    let environment = Environment::read(std::env::var_os);
+    let environment = environment.map_err(anyhow::Error::msg)?;
     if let Some(url) = &wanted.list {
-        return list(wanted, url, report).await;
+        return list((wanted, &environment), url, report).await;
     }
     let pairs = pairs_of(wanted)?;
-    let flags = flags_of(wanted, &pairs)?;
+    let flags = flags_of((wanted, &environment), &pairs)?;
     let mut options = flags.copy_options()?;
-    choose(wanted, &mut options);
+    choose(wanted, &environment, &mut options).await?;
     let shown = (wanted.shown, wanted.goes_on);
     let output = Output::new(Arc::clone(report), shown, wanted.plan.as_deref())?;
     let output = Arc::new(output);
@@ -124,7 +134,10 @@ async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> 
             let ends = ends(&batch, grid, |text| locate(text, accounts, report));
             output.begin(&batch.pairs);
             let failed = match ends {
-                Ok(ends) => copy_batch(&ends, &options, &output).await,
+                Ok(ends) => {
+                    let part = batch.pairs.first().and_then(|pair| pair.part);
+                    copy_batch(&ends, of_part(&options, part), &output).await
+                }
                 Err(error) => {
                     output.fail(&format!("{error:#}"));
                     true
@@ -178,13 +191,13 @@ fn ends(
 /// Copies the files of a batch; says whether one failed.
 async fn copy_batch(
     (sources, destination): &(Vec<Location>, Location),
-    options: &CopyOptions,
+    options: CopyOptions,
     output: &Arc<Output>,
 ) -> bool {
     let totals = Arc::new(Totals::default());
     let observer = Arc::clone(output) as Arc<_>;
     let shared = Arc::clone(&totals);
-    let copied = copy(sources, destination, options.clone(), observer, shared);
+    let copied = copy(sources, destination, options, observer, shared);
     let done = tokio::select! {
         done = copied => done,
         () = output.follow(&totals) => unreachable!("it follows until it is dropped"),
@@ -212,7 +225,8 @@ fn pairs_of(wanted: &Options) -> anyhow::Result<Vec<Pair>> {
                 anyhow::bail!("source and dest url strings are required\n\n{SYNTAX}");
             };
             let [from, to] = [from, to].map(OsString::clone);
-            vec![Pair { from, to }]
+            let part = None;
+            vec![Pair { from, to, part }]
         }
     };
     if wanted.relative {
@@ -246,7 +260,10 @@ fn relative(url: &OsStr) -> OsString {
 }
 
 /// The flags of `gridftp-cp` that mean the same.
-fn flags_of(wanted: &Options, pairs: &[Pair]) -> anyhow::Result<Flags> {
+fn flags_of(
+    (wanted, environment): (&Options, &Environment),
+    pairs: &[Pair],
+) -> anyhow::Result<Flags> {
     let is_remote = |url: &OsStr| matches!(Location::parse_os(url), Ok(Location::Remote(_)));
     let from = pairs.iter().any(|pair| is_remote(&pair.from));
     let to = pairs.iter().any(|pair| is_remote(&pair.to));
@@ -275,25 +292,46 @@ fn flags_of(wanted: &Options, pairs: &[Pair]) -> anyhow::Result<Flags> {
     if wanted.plan.is_some() {
         words.push("--dry-run".into());
     }
-    if let Some(program) = std::env::var_os("GLOBUS_REMOTE_SSHFTP") {
-        words.extend(["--remote-program".into(), program]);
+    if let Some(program) = &environment.remote_program {
+        words.extend(["--remote-program".into(), program.into()]);
+    }
+    if environment.source_listens {
+        // In MODE E it is the sender that connects.
+        if to || words.iter().any(|word| word == "extended") {
+            anyhow::bail!(
+                "GLOBUS_FTP_CLIENT_SOURCE_PASV: cannot be honoured: a source listens for downloads \
+                 without -fast and -p alone"
+            );
+        }
+        words.extend(["--mode", "stream"].map(OsString::from));
     }
     // The URLs are not looked at there.
     words.extend(["--".into(), "from".into(), "to".into()]);
-    let flags = Flags::try_parse_from(words).map_err(|error| {
+    // Of an option that is there twice the last counts.
+    let found = Flags::command()
+        .args_override_self(true)
+        .try_get_matches_from(words);
+    let flags = found.and_then(|found| Flags::from_arg_matches(&found));
+    let flags = flags.map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         anyhow::anyhow!("{}", first.trim_start_matches("error: "))
     })?;
     flags.check()?;
+    let mut bounds = pairs.iter().filter_map(|pair| pair.part.map(Part::bounds));
+    if flags.disk_stack.is_some() && bounds.any(|bounds| bounds != (None, None)) {
+        anyhow::bail!("-fsstack : cannot be honoured: parts of files have no layers");
+    }
     Ok(flags)
 }
 
 /// Makes the choices for which there are no flags.
-fn choose(wanted: &Options, options: &mut CopyOptions) {
-    let named = std::env::var("GUC_STALL_TIMEOUT").ok();
-    let named = named.and_then(|text| text.parse().ok().map(Duration::from_secs));
-    options.connect.stall = match wanted.stall.or(named).unwrap_or(STALL) {
+async fn choose(
+    wanted: &Options,
+    environment: &Environment,
+    options: &mut CopyOptions,
+) -> anyhow::Result<()> {
+    options.connect.stall = match wanted.stall.or(environment.stall).unwrap_or(STALL) {
         Duration::ZERO => NO_LIMIT,
         stall => stall,
     };
@@ -303,6 +341,17 @@ fn choose(wanted: &Options, options: &mut CopyOptions) {
     if let Some(compare) = wanted.compare() {
         options.manner.compare = Some(compare);
     }
+    options.manner.algorithm = wanted.algorithm;
+    environment.choose(&mut options.connect).await
+}
+
+/// The options of a batch, which has this part in place of that of the command line.
+fn of_part(options: &CopyOptions, part: Option<Part>) -> CopyOptions {
+    let mut options = options.clone();
+    if let Some(part) = part {
+        (options.offset, options.length) = part.bounds();
+    }
+    options
 }
 
 /// Writes the pairs that are left, or removes the file where there are none.
@@ -324,14 +373,18 @@ fn write_left(path: &Path, left: &[Pair]) -> anyhow::Result<()> {
 }
 
 /// `-list`: the URL, and the names there.
-async fn list(wanted: &Options, url: &OsStr, report: &Arc<Report>) -> anyhow::Result<Status> {
+async fn list(
+    (wanted, environment): (&Options, &Environment),
+    url: &OsStr,
+    report: &Arc<Report>,
+) -> anyhow::Result<Status> {
     let url = match wanted.relative {
         true => relative(url),
         false => url.to_owned(),
     };
-    let flags = flags_of(wanted, &[])?;
+    let flags = flags_of((wanted, environment), &[])?;
     let mut options = flags.copy_options()?;
-    choose(wanted, &mut options);
+    choose(wanted, environment, &mut options).await?;
     let mut accounts = Accounts::new(&flags.connection);
     let location = locate(&url, &mut accounts, report)?;
     let Location::Remote(remote) = flags.connection.grid.of_source(location) else {

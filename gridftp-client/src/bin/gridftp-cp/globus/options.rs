@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gridftp_client::options::Compare;
+use gridftp_dsi::types::ChecksumAlgorithm;
 
 use super::table::{Meaning, OPTIONS};
 
@@ -56,7 +57,10 @@ pub(super) struct Options {
     pub(super) restarts: Restarts,
     pub(super) sync: Option<u8>,
     pub(super) verifies: bool,
-    pub(super) algorithm: Option<OsString>,
+    /// `-checksum-alg`.
+    pub(super) algorithm: Option<ChecksumAlgorithm>,
+    /// `-cp`, which may be there twice.
+    pub(super) preserves: bool,
     pub(super) protection: Option<&'static str>,
 }
 
@@ -137,10 +141,11 @@ impl Options {
             _ => {}
         }
         if self.verifies {
-            let algorithm = self.algorithm.clone().unwrap_or_else(|| "MD5".into());
-            let mut word = OsString::from("--verify=");
-            word.push(algorithm);
-            self.words.push(word);
+            let algorithm = self.algorithm.unwrap_or(ChecksumAlgorithm::Md5);
+            self.say(&[&format!("--verify={}", algorithm.name())]);
+        }
+        if self.preserves {
+            self.say(&["--preserve"]);
         }
     }
 
@@ -194,6 +199,9 @@ mod tests {
                 "-verify-checksum -checksum-alg SHA256 a b",
                 "--verify=SHA256",
             ),
+            ("-checksum -algo sha-512 a b", "--verify=SHA512"),
+            ("-cp -preserve a b", "--preserve"),
+            ("-restart -restart-retries 2 a b", "--retries 2"),
         ] {
             let wanted = parse(line).unwrap();
             let said: Vec<_> = wanted
@@ -224,6 +232,11 @@ mod tests {
             ("-t soon a b", "argument #1 (-t) : soon: is no number"),
             ("-sync-level 4 a b", "levels are 0 to 3"),
             ("-data-cred x a b", "or auto"),
+            ("-algo crc a b", "argument #1 (-algo) : unknown algorithm"),
+            (
+                "-sp x a b",
+                "argument #1 (-sp) : cannot be honoured: programs",
+            ),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(told), "{error}");

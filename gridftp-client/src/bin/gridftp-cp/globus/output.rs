@@ -207,9 +207,15 @@ impl Observer for Output {
                 destination,
                 ..
             } => {
-                let [from, to] = [source, destination].map(|end| pairs::url(end).into());
+                let [from, to] = [source, destination].map(|end| pairs::url(end));
+                let named = self.state().now.iter().find_map(|pair| pair.of(&from));
+                let planned = Pair {
+                    from: from.into(),
+                    to: to.into(),
+                    part: named.and_then(|pair| pair.part),
+                };
                 if let Some(plan) = &self.plan
-                    && let Err(error) = (Pair { from, to }).write(&mut *lock(plan))
+                    && let Err(error) = planned.write(&mut *lock(plan))
                 {
                     // A part of a plan must not pass for the whole.
                     self.state().failed += 1;

@@ -20,6 +20,16 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 pub(super) struct Pair {
     pub(super) from: OsString,
     pub(super) to: OsString,
+    /// The part of a line of `-f`, which `-off` and `-len` do not change.
+    pub(super) part: Option<Part>,
+}
+
+/// The bytes of a file that are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) offset: u64,
+    /// `None` for all behind the offset.
+    pub(super) length: Option<u64>,
 }
 
 /// Several sources with one destination, which is a directory where there are several.
@@ -29,8 +39,9 @@ pub(super) struct Batch {
     pub(super) to: OsString,
 }
 
-/// Reads a list of pairs: two words a line, `"` around words with blanks, `#` before comments.
-/// Further words are left out.
+/// Reads a list of pairs: two words a line, `"` around words with blanks, `#` before comments. A
+/// third word is the part of the file; those behind it are facts of the source, which are asked for
+/// anyway.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     for (number, line) in (1_usize..).zip(text.split(|byte| *byte == b'\n')) {
@@ -39,14 +50,45 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Pair>, String> {
             continue;
         }
         let (from, rest) = word(line);
-        let (to, _) = word(rest);
+        let (to, rest) = word(rest);
         if from.is_empty() || to.is_empty() {
             return Err(format!("line {number}: write a source and a destination"));
         }
+        let (third, _) = word(rest);
+        let part = match third {
+            b"" => None,
+            third => Some(part(third).ok_or_else(|| {
+                let shown = third.escape_ascii();
+                format!("line {number}: {shown}: write OFFSET,LENGTH in bytes, or 0,-1 for all")
+            })?),
+        };
         let [from, to] = [from, to].map(|word| OsString::from_vec(word.to_vec()));
-        pairs.push(Pair { from, to });
+        pairs.push(Pair { from, to, part });
     }
     Ok(pairs)
+}
+
+/// Reads `OFFSET,LENGTH` or `OFFSET`; -1 is no bound.
+fn part(word: &[u8]) -> Option<Part> {
+    let text = std::str::from_utf8(word).ok()?;
+    let (offset, length) = text.split_once(',').unwrap_or((text, "-1"));
+    let number = |text: &str| match text {
+        "-1" => Some(None),
+        text if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok().map(Some),
+        _ => None,
+    };
+    Some(Part {
+        offset: number(offset)?.unwrap_or(0),
+        length: number(length)?,
+    })
+}
+
+impl Part {
+    /// The offset and the length as options of a copy, which has none for a whole file.
+    pub(super) fn bounds(self) -> (Option<u64>, Option<u64>) {
+        let is_whole = self.offset == 0 && self.length.is_none();
+        (Some(self.offset).filter(|_| !is_whole), self.length)
+    }
 }
 
 /// Splits off the first word.
@@ -64,7 +106,14 @@ impl Pair {
     /// Writes a line that [`read`] reads.
     pub(super) fn write(&self, mut to: impl io::Write) -> io::Result<()> {
         let [from, dest] = [&self.from, &self.to].map(|word| word.as_bytes());
-        to.write_all(&[b"\"", from, b"\" \"", dest, b"\"\n"].concat())
+        let part = match self.part {
+            None => String::new(),
+            Some(Part { offset, length }) => match length {
+                None => format!(" {offset},-1"),
+                Some(length) => format!(" {offset},{length}"),
+            },
+        };
+        to.write_all(&[b"\"", from, b"\" \"", dest, b"\"", part.as_bytes(), b"\n"].concat())
     }
 
     /// The directory of the destination, where the file keeps its name.
@@ -96,6 +145,7 @@ impl Pair {
         Some(Self {
             from: OsString::from_vec([split(self.from.as_bytes()).0, &below].concat()),
             to: OsString::from_vec([to, slash, &below].concat()),
+            part: self.part,
         })
     }
 }
@@ -135,10 +185,9 @@ pub(super) fn batches(pairs: Vec<Pair>) -> Vec<Batch> {
         let dir = pair.dir().map(|dir| OsString::from_vec(dir.to_vec()));
         if let (Some(dir), Some(last)) = (&dir, batches.last_mut())
             && last.to == *dir
-            && last
-                .pairs
-                .first()
-                .is_some_and(|first| host(&first.from) == host(&pair.from))
+            && last.pairs.first().is_some_and(|first| {
+                host(&first.from) == host(&pair.from) && first.part == pair.part
+            })
         {
             last.pairs.push(pair);
             continue;
@@ -171,20 +220,53 @@ mod tests {
         Pair {
             from: from.into(),
             to: to.into(),
+            part: None,
         }
+    }
+
+    fn of_part(pair: Pair, offset: u64, length: Option<u64>) -> Pair {
+        let part = Some(Part { offset, length });
+        Pair { part, ..pair }
     }
 
     #[test]
     fn pairs_are_read_as_they_are_written() {
-        let pairs = [pair("file:/a b", "ftp://h/c"), pair("x", "y")];
+        let pairs = [
+            pair("file:/a b", "ftp://h/c"),
+            of_part(pair("x", "y"), 0, None),
+            of_part(pair("x", "z"), 9, Some(5)),
+        ];
         let mut text = b"# a comment\n\n".to_vec();
         for pair in &pairs {
             pair.write(&mut text).unwrap();
         }
         assert_eq!(read(&text).unwrap(), pairs);
-        let plain = b"  x\ty 0,-1 size=3;\n";
+        let plain = b"  x\ty 0,-1 size=3;\n\"x\" \"z\" 9,5\n";
         assert_eq!(read(plain).unwrap(), pairs[1..]);
+        let offset = of_part(pair("x", "y"), 7, None);
+        assert_eq!(read(b"x y 7\n").unwrap(), [offset]);
+        for third in [
+            "x",
+            "1,",
+            ",1",
+            "1,x",
+            "-2,1",
+            "+1,1",
+            "1,2,3",
+            "1,99999999999999999999",
+        ] {
+            let error = read(format!("a b\nx y {third}\n").as_bytes()).unwrap_err();
+            assert!(error.starts_with(&format!("line 2: {third}: ")), "{error}");
+        }
         assert!(read(b"x\n").unwrap_err().starts_with("line 1"));
+    }
+
+    #[test]
+    fn a_part_bounds_a_copy_and_a_whole_file_does_not() {
+        let bounds = |offset, length| Part { offset, length }.bounds();
+        assert_eq!(bounds(0, None), (None, None));
+        assert_eq!(bounds(0, Some(5)), (Some(0), Some(5)));
+        assert_eq!(bounds(7, None), (Some(7), None));
     }
 
     #[test]
@@ -194,10 +276,13 @@ mod tests {
             pair("ftp://h/e/b", "file:///t/b"),
             pair("ftp://i/e/c", "file:///t/c"),
             pair("ftp://i/e/d", "file:///t/other"),
+            pair("ftp://i/e/a", "file:///u/a"),
+            of_part(pair("ftp://i/e/b", "file:///u/b"), 0, Some(3)),
+            of_part(pair("ftp://i/e/c", "file:///u/c"), 0, Some(3)),
         ];
         let found = batches(pairs);
         let counts: Vec<_> = found.iter().map(|batch| batch.pairs.len()).collect();
-        assert_eq!(counts, [2, 1, 1]);
+        assert_eq!(counts, [2, 1, 1, 1, 2]);
         assert_eq!(found[0].to, "file:///t/");
         assert_eq!(found[2].to, "file:///t/other");
     }

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gridftp_client::program::values::algorithm;
+
 use super::options::{Options, Query, Verbosity};
 
 /// The meaning of an option.
@@ -44,12 +46,21 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
         Refuses("text is not converted; files are copied as they are"),
     ),
     (&["b", "binary"], Always),
-    (&["f"], Takes(|it, file| path(&mut it.pairs_from, file))),
+    (
+        &["f", "filename"],
+        Takes(|it, file| path(&mut it.pairs_from, file)),
+    ),
     // Directories are made anyway.
     (&["cd", "create-dest"], Always),
     (&["r", "recurse"], Sets(|it| it.recursive = true)),
-    (&["fast"], Words(&["--mode", "extended"])),
-    (&["t"], Takes(|it, text| seconds(&mut it.within, text))),
+    (
+        &["fast", "fast-data-channels"],
+        Words(&["--mode", "extended"]),
+    ),
+    (
+        &["t", "transfer-time"],
+        Takes(|it, text| seconds(&mut it.within, text)),
+    ),
     (&["q", "quiet"], Words(&["--quiet"])),
     (
         &["v", "verbose"],
@@ -62,18 +73,18 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
     (&["dbg", "debugftp"], Words(&["--debug"])),
     (&["rst", "restart"], Sets(|it| it.restarts.on = true)),
     (
-        &["rst-retries"],
+        &["rst-retries", "restart-retries"],
         Takes(|it, text| {
             it.restarts.most = Some(number(text)?);
             Ok(())
         }),
     ),
     (
-        &["rst-interval"],
+        &["rst-interval", "restart-interval"],
         Takes(|it, text| seconds(&mut it.restarts.interval, text)),
     ),
     (
-        &["rst-timeout"],
+        &["rst-timeout", "restart-timeout"],
         Takes(|it, text| {
             it.restarts.within = Some(number(text)?);
             Ok(())
@@ -130,7 +141,7 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
     (&["off", "partial-offset"], Flag("--offset")),
     (&["len", "partial-length"], Flag("--length")),
     (
-        &["list"],
+        &["list", "list-url"],
         Takes(|it, url| {
             it.list = Some(url.to_owned());
             Ok(())
@@ -149,10 +160,10 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
         }),
     ),
     // Both families are used anyway.
-    (&["ipv6"], Always),
+    (&["ipv6", "IPv6"], Always),
     (&["udt", "u"], Words(&["--stack", "udt"])),
     // Commands of GridFTP version 2 are not used.
-    (&["no-g2", "nogridftp2", "nog2", "g2"], Always),
+    (&["no-g2", "nogridftp2", "nog2", "g2", "gridftp2"], Always),
     (
         &["dp", "delayed-pasv"],
         Refuses("servers tell their address before the file is known"),
@@ -171,13 +182,20 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
     (&["cache-daa", "cache-dst-authz-assert"], Refuses(ASSERTION)),
     // Commands are pipelined anyway, as far as the server allows.
     (&["pipeline", "pp"], Always),
-    (&["ppq"], Takes(|_, text| number::<u32>(text).map(drop))),
+    (
+        &["ppq", "pipelineq"],
+        Takes(|_, text| number::<u32>(text).map(drop)),
+    ),
     (&["concurrency", "cc"], Flag("--concurrency")),
     (
         &["nl-bottleneck", "nlb"],
         Refuses("there is no NetLogger; gridftp speed measures the parts of the way"),
     ),
-    (&["src-pipe", "SP"], RefusesValue(POPEN)),
+    (
+        &["nl-interval", "nli"],
+        RefusesValue("there is no NetLogger; gridftp speed measures the parts of the way"),
+    ),
+    (&["src-pipe", "SP", "sp"], RefusesValue(POPEN)),
     (&["dst-pipe", "DP"], RefusesValue(POPEN)),
     (&["pipe", "P"], RefusesValue(POPEN)),
     (
@@ -239,21 +257,36 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
         }),
     ),
     (
-        &["checksum-alg"],
+        &["checksum-alg", "algo"],
         Takes(|it, text| {
-            it.algorithm = Some(text.to_owned());
+            let name = text.to_str().ok_or("it is no text")?;
+            it.algorithm = Some(algorithm(name)?);
             Ok(())
         }),
     ),
-    (&["verify-checksum"], Sets(|it| it.verifies = true)),
-    (&["preserve", "cp", "allo"], Always),
     (
-        &["no-allo"],
+        &["verify-checksum", "checksum"],
+        Sets(|it| it.verifies = true),
+    ),
+    // Times are carried over with the permission bits.
+    (
+        &["preserve", "cp", "copy-perms"],
+        Sets(|it| it.preserves = true),
+    ),
+    (&["allo", "allocate"], Always),
+    (
+        &["no-allo", "no-allocate"],
         Refuses("sizes are told to servers that take them"),
     ),
-    (&["X"], RefusesValue("there are no extensions")),
-    (&["MC"], RefusesValue("a file is copied to one place")),
-    (&["CP"], RefusesValue("there are no plugins")),
+    (
+        &["X", "extentions"],
+        RefusesValue("there are no extensions"),
+    ),
+    (
+        &["MC", "multicast"],
+        RefusesValue("a file is copied to one place"),
+    ),
+    (&["CP", "plugin"], RefusesValue("there are no plugins")),
 ];
 
 fn path(place: &mut Option<PathBuf>, text: &OsStr) -> Result<(), String> {
