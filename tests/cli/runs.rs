@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{Finished, Tree, run};
 
 use crate::{Bed, LIMIT, command, fails};
@@ -42,6 +43,67 @@ fn failed_names_are_a_list_of_files_to_copy() -> Result<()> {
     bed.same("tree/bad", "to/bad")?;
     bed.same("tree/sub/ worse", "to/sub/ worse")?;
     ensure!(fs::read(bed.here.path("failed"))?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_list_outlives_a_run_that_does_not_end() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("tree/a", 10, 1)?;
+    bed.here.file("tree/sub/b", 10, 2)?;
+    let text = "a\nsub/b\n";
+    fs::write(bed.here.path("failed"), text)?;
+    let lists = ["--files-from", "failed", "--failed-list", "failed"];
+    let flags = [&lists[..], &["--retries", "0"]].concat();
+    let kept = || -> Result<()> {
+        let now = fs::read_to_string(bed.here.path("failed"))?;
+        ensure!(now == text, "{now:?}");
+        // Nor is a temporary list left.
+        let mut names: Vec<_> = fs::read_dir(bed.here.root())?
+            .map(|entry| Ok(entry?.file_name()))
+            .collect::<Result<_>>()?;
+        names.retain(|name| name.to_string_lossy().contains("failed"));
+        ensure!(names == ["failed"], "{names:?}");
+        Ok(())
+    };
+    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let url = format!("ftp://{nobody}/to");
+    fails(
+        &bed.cp(&[&flags[..], &["tree", &url]].concat())?,
+        3,
+        &["refused"],
+    )?;
+    kept()?;
+    let wrong = bed.cp(&[&flags[..], &["tree", "gopher://x/"]].concat())?;
+    fails(&wrong, 2, &["scheme gopher"])?;
+    kept()?;
+    let url = bed.url("to");
+    let dry = [&flags[..], &["--dry-run", "tree", &url]].concat();
+    bed.cp(&dry)?.ok()?;
+    kept()?;
+    // The first failure ends the run, before or behind the other file.
+    bed.there.dir("full/a/in the way")?;
+    let fast = ["-j", "1", "--fail-fast", "tree", &bed.url("full")];
+    bed.cp(&[&flags[..], &fast].concat())?.failed()?;
+    let list = fs::read_to_string(bed.here.path("failed"))?;
+    let has = |name: &str| list.lines().any(|line| line == name);
+    let is_copied = bed.there.path("full/sub/b").exists();
+    ensure!(has("a") && (has("sub/b") || is_copied), "{list}");
+    fs::write(bed.here.path("failed"), text)?;
+
+    let mute = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("ftp://{}/to", mute.local_addr()?);
+    let args = [&flags[..], &["--log-file", "log", "tree", &url]].concat();
+    let mut stopped = command(&bed.here, &args)?.spawn()?;
+    let _held = mute.accept()?;
+    let id = Pid::from_child(&stopped);
+    kill_process(id, Signal::TERM)?;
+    ensure!(stopped.wait()?.code() == Some(130));
+    kept()?;
+    let log = fs::read_to_string(bed.here.path("log"))?;
+    let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap_or_default())?;
+    let told = last["error"].as_str().unwrap_or_default();
+    ensure!(told.contains("stopped by a signal"), "{log}");
     Ok(())
 }
 
@@ -93,7 +155,7 @@ fn a_run_tells_where_its_time_went() -> Result<()> {
         let json = bed.cp(&[&slow[..], &["--json"], &ends].concat())?.ok()?;
         let end = json.stdout.lines().last().unwrap_or_default();
         let end: serde_json::Value = serde_json::from_str(end)?;
-        let shares = end["time"].as_object().context("no shares")?;
+        let shares = end["shares"].as_object().context("no shares")?;
         let sum: f64 = shares.values().filter_map(|share| share.as_f64()).sum();
         ensure!((sum - 1.0).abs() < 1e-6, "{end}");
         ensure!(shares["limit"].as_f64() > Some(0.5), "{end}");
@@ -128,6 +190,17 @@ fn a_log_keeps_the_events_of_all_runs() -> Result<()> {
         "{log}"
     );
     ensure!(log.lines().all(|line| line.contains("\"time\":")));
+    ensure!(count("connected") >= 2, "{log}");
+    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let url = format!("ftp://{nobody}/a");
+    let flags = ["-q", "--retries", "0", "--log-file", "log", "a", &url];
+    fails(&bed.cp(&flags)?, 3, &["refused"])?;
+    let log = fs::read_to_string(bed.here.path("log"))?;
+    let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap_or_default())?;
+    ensure!(
+        last["event"] == "error" && last["class"] == "connect" && last["time"].is_f64(),
+        "{log}"
+    );
     let bad = bed.cp(&["--log-file", "no/log", "a", &bed.url("a")])?;
     fails(&bad, 2, &["--log-file: no/log: write"])
 }

@@ -105,7 +105,7 @@ fn servers_tell_where_the_time_between_them_went() -> Result<()> {
     let ends = [&one.url("f")[..], &other.url("f")];
     let told = one.cp(&[&stack[..], &ends].concat())?.ok()?.stdout;
     let end: serde_json::Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
-    let shares = end["time"].as_object().context("no shares")?;
+    let shares = end["shares"].as_object().context("no shares")?;
     let sum: f64 = shares.values().filter_map(|share| share.as_f64()).sum();
     anyhow::ensure!((sum - 1.0).abs() < 1e-6, "{end}");
     let moving = 1.0

@@ -5,11 +5,20 @@ use serde_json::{Map, Value, json};
 use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::explain::{Cause, Tuned};
+use crate::options::Level;
 use crate::progress::{Counts, Event};
+use crate::words;
 
 /// The JSON object of an event.
 pub(super) fn object(event: &Event<'_>) -> Option<Value> {
     Some(match event {
+        Event::Connected {
+            site,
+            control,
+            data,
+            data_peer,
+            ..
+        } => session(site, *control, *data, *data_peer),
         Event::Failed { source, error, .. } => {
             with_fields(json!({ "event": "failed", "source": source }), error)
         }
@@ -108,6 +117,35 @@ fn finished(event: &Event<'_>) -> Option<Value> {
     Some(value)
 }
 
+/// A session with a server, and its protection.
+pub(super) fn session(
+    site: &str,
+    control: Option<&str>,
+    data: Level,
+    data_peer: Option<&str>,
+) -> Value {
+    let (control, data) = (control.unwrap_or("clear"), level(data));
+    let mut value = json!({ "event": "connected", "site": site, "control": control, "data": data });
+    if let (Some(peer), Some(fields)) = (data_peer, value.as_object_mut()) {
+        fields.insert("dcau".to_owned(), peer.into());
+    }
+    value
+}
+
+/// The word for a protection of data.
+pub(super) fn level(level: Level) -> &'static str {
+    words::of_level(level).unwrap_or("unknown")
+}
+
+/// The reason why nothing more is done.
+pub(super) fn fatal(error: &dyn std::fmt::Display, parts: Option<&TransferError>) -> Value {
+    let value = json!({ "event": "error", "error": error.to_string() });
+    match parts {
+        Some(error) => with_fields(value, error),
+        None => value,
+    }
+}
+
 /// A file of which a part is there.
 fn part(event: &str, (source, destination): (&str, &str), held: u64, size: u64) -> Value {
     json!({
@@ -157,7 +195,7 @@ pub(super) fn end(summary: &Summary) -> Value {
         let shares: Map<_, _> = shares
             .map(|(cause, share)| (cause.name().to_owned(), json!(share)))
             .collect();
-        fields.insert("time".into(), shares.into());
+        fields.insert("shares".into(), shares.into());
         fields.insert("remedy".into(), json!(explanation.remedy()));
     }
     if let (Some(tuned), Some(fields)) = (summary.tuned, end.as_object_mut()) {

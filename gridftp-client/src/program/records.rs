@@ -1,43 +1,43 @@
 //! `Records`: the files that tell of a copy beside the report: its log, and the names that failed.
 
-use std::fs::{self, File, OpenOptions};
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::copy::Summary;
-use crate::program::json::{end, object};
+use crate::error::{Class, TransferError};
+use crate::program::failed_list::FailedList;
+use crate::program::json::{end, fatal, object};
 use crate::program::receipts::Receipts;
 use crate::program::report::Report;
-use crate::progress::{Event, Observer};
+use crate::progress::{Event, Observer, UNTRIED};
 
 /// Passes events on to the report, and writes those that belong there to files.
 #[derive(Debug)]
 pub struct Records {
     report: Arc<Report>,
-    failed: Option<Mutex<Names>>,
+    /// The list of names that failed, until the run ends.
+    failed: Mutex<Option<FailedList>>,
+    /// Whether the run leaves out names that an older list may have.
+    leaves_out: AtomicBool,
     log: Option<Mutex<File>>,
+    /// The sessions in the log: one with the same protection as another is no news.
+    connected: Mutex<HashSet<String>>,
     receipts: Option<Receipts>,
     /// Whether something was not written.
     lost: AtomicBool,
 }
 
-/// A list of names that can be read again, each ended by a line end, or all by a NUL where one of
-/// them has a line end itself.
-#[derive(Debug)]
-struct Names {
-    path: PathBuf,
-    file: File,
-    end: u8,
-}
-
 impl Records {
-    /// Begins the list of names that fail, and goes on with the log.
+    /// Begins the list of names that fail, leaves that of the last run, and goes on with the log.
     ///
     /// # Errors
     /// When one of them cannot be written.
@@ -46,12 +46,8 @@ impl Records {
         failed: Option<&Path>,
         log: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let names = |path: &Path| {
-            let file = File::create(path).with_context(|| place("--failed-list", path))?;
-            let path = path.to_owned();
-            let end = b'\n';
-            anyhow::Ok(Mutex::new(Names { path, file, end }))
-        };
+        let begin =
+            |path: &Path| FailedList::begin(path).with_context(|| place("--failed-list", path));
         let append = |path: &Path| {
             let file = OpenOptions::new().append(true).create(true).open(path);
             file.map(Mutex::new)
@@ -59,8 +55,10 @@ impl Records {
         };
         Ok(Self {
             report: Arc::clone(report),
-            failed: failed.map(names).transpose()?,
+            failed: Mutex::new(failed.map(begin).transpose()?),
+            leaves_out: AtomicBool::new(false),
             log: log.map(append).transpose()?,
+            connected: Mutex::default(),
             receipts: None,
             lost: AtomicBool::new(false),
         })
@@ -73,18 +71,70 @@ impl Records {
         self
     }
 
-    /// Signs the last receipts, also of a run that is stopped.
-    pub fn sign(&self) {
-        if let Some(receipts) = &self.receipts {
-            self.tell("--receipt", receipts.end());
-        }
-    }
-
     /// Tells the end of a copy.
     pub fn end(&self, summary: &Summary) {
         self.report.end(summary);
         self.sign();
         self.log(end(summary));
+        self.close(match self.leaves_out.load(Ordering::Relaxed) {
+            true => FailedList::join,
+            false => FailedList::replace,
+        });
+    }
+
+    /// Tells why a copy broke off: an error of the whole, or a signal.
+    pub fn break_off(&self, error: &dyn Display, parts: Option<&TransferError>) {
+        self.sign();
+        self.close(FailedList::join);
+        self.report.fatal(error, parts);
+        self.log(fatal(error, parts));
+    }
+
+    /// Signs the last receipts.
+    fn sign(&self) {
+        if let Some(receipts) = &self.receipts {
+            self.tell("--receipt", receipts.end());
+        }
+    }
+
+    /// Ends the list of names that failed.
+    fn close(&self, close: fn(FailedList) -> io::Result<()>) {
+        let list = lock(&self.failed).take();
+        if let Some(list) = list {
+            self.tell("--failed-list", close(list));
+        }
+    }
+
+    /// Notes the name of a failure, or that names are left out.
+    fn note(&self, event: &Event<'_>) {
+        match event {
+            Event::Failed { name, error, .. } => {
+                // A failure of no one name, or of a server, may be that of all behind it.
+                let of_file = matches!(error.class(), Class::Transfer | Class::Verify);
+                if name.is_empty() || !of_file {
+                    self.leaves_out.store(true, Ordering::Relaxed);
+                }
+                if name.is_empty() {
+                    return;
+                }
+                let mut list = lock(&self.failed);
+                let written = list.as_mut().map(|list| list.add(name));
+                drop(list);
+                self.tell("--failed-list", written.unwrap_or(Ok(())));
+            }
+            Event::Planned { .. } | Event::PlannedLink { .. } => {
+                self.leaves_out.store(true, Ordering::Relaxed);
+            }
+            Event::Skipped { why, .. } if *why == UNTRIED => {
+                self.leaves_out.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Says whether the log has no such session yet.
+    fn is_news(&self, event: &Event<'_>, value: &Value) -> bool {
+        !matches!(event, Event::Connected { .. }) || lock(&self.connected).insert(value.to_string())
     }
 
     fn log(&self, mut value: Value) {
@@ -94,7 +144,7 @@ impl Records {
             let seconds = now.map_or(0.0, |now| now.as_secs_f64());
             fields.insert("time".to_owned(), json!(seconds));
         }
-        let mut file = log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(log);
         let written = file.write_all(format!("{value}\n").as_bytes());
         drop(file);
         self.tell("--log-file", written);
@@ -113,6 +163,10 @@ impl Records {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn place(flag: &str, path: &Path) -> String {
     format!("{flag}: {}: write", path.display())
 }
@@ -125,59 +179,14 @@ impl Observer for Records {
         }
         if self.log.is_some()
             && let Some(value) = object(event)
+            && self.is_news(event, &value)
         {
             self.log(value);
         }
-        if let (Event::Failed { name, .. }, Some(failed)) = (event, &self.failed)
-            && !name.is_empty()
-        {
-            let mut names = failed.lock().unwrap_or_else(PoisonError::into_inner);
-            let written = names.add(name);
-            drop(names);
-            self.tell("--failed-list", written);
-        }
+        self.note(event);
     }
 
     fn wants_control(&self) -> bool {
         self.report.wants_control()
-    }
-}
-
-impl Names {
-    fn add(&mut self, name: &[u8]) -> io::Result<()> {
-        if name.contains(&b'\n') && self.end != 0 {
-            let mut text = fs::read(&self.path)?;
-            for byte in text.iter_mut().filter(|byte| **byte == self.end) {
-                *byte = 0;
-            }
-            self.file = File::create(&self.path)?;
-            self.file.write_all(&text)?;
-            self.end = 0;
-        }
-        self.file.write_all(&[name, &[self.end]].concat())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_any_bytes_are_kept_apart() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("list");
-        let file = File::create(&path).unwrap();
-        let mut names = Names {
-            path: path.clone(),
-            file,
-            end: b'\n',
-        };
-        names.add(b"a \xff").unwrap();
-        names.add(b"b").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"a \xff\nb\n");
-        for name in [&b"c\nd"[..], b"e"] {
-            names.add(name).unwrap();
-        }
-        assert_eq!(fs::read(&path).unwrap(), b"a \xff\0b\0c\nd\0e\0");
     }
 }

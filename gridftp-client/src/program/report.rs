@@ -10,10 +10,9 @@ use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
 use crate::program::bar::{Bars, state, terminal};
-use crate::program::json::{end, object, progress, with_fields};
+use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
-use crate::words;
 use indicatif::{HumanBytes, ProgressDrawTarget};
 use serde_json::{Value, json};
 
@@ -218,11 +217,7 @@ impl Report {
             bars.clear();
         }
         if self.json {
-            let value = json!({ "event": "error", "error": error.to_string() });
-            self.emit(&match parts {
-                Some(error) => with_fields(value, error),
-                None => value,
-            });
+            self.emit(&fatal(error, parts));
         } else {
             self.warned(&error.to_string());
         }
@@ -365,8 +360,8 @@ impl Report {
         control: Option<&str>,
         (data, peer): (Level, Option<&str>),
     ) {
-        let data = words::of_level(data).unwrap_or("unknown");
-        let control = control.unwrap_or("clear");
+        let value = session(site, control, data, peer);
+        let (control, data) = (control.unwrap_or("clear"), level(data));
         let dcau = peer.map(|peer| format!(", DCAU {peer}"));
         let dcau = dcau.unwrap_or_default();
         let told = format!("{site}: control {control}, data {data}{dcau}");
@@ -382,12 +377,6 @@ impl Report {
         if self.json {
             if self.listing {
                 return;
-            }
-            let mut value = json!({
-                "event": "connected", "site": site, "control": control, "data": data,
-            });
-            if let (Some(peer), Some(fields)) = (peer, value.as_object_mut()) {
-                fields.insert("dcau".to_owned(), peer.into());
             }
             self.emit(&value);
         } else if self.verbose == 1 {

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
+use gridftp_client::program::failed_list::names;
 use gridftp_client::program::values::size;
 use gridftp_client::{Choice, Filter};
 use xio_core::parse_duration;
@@ -112,9 +113,10 @@ impl ChoiceFlags {
             choice.not_before = Some(oldest.unwrap_or(SystemTime::UNIX_EPOCH));
         }
         let files = args.files_from.as_deref();
-        choice.names = files
-            .map(|path| read(path).map(|text| names(&text)))
-            .transpose()?;
+        if let Some(path) = files {
+            let text = read(path)?;
+            choice.names = Some(names(&text).map(<[u8]>::to_vec).collect());
+        }
         Ok(choice)
     }
 
@@ -149,13 +151,6 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
         return Ok(text);
     }
     std::fs::read(path).with_context(|| format!("{}: read", path.display()))
-}
-
-/// The names in a list: a NUL is in no name, so one tells that they are separated by such.
-fn names(text: &[u8]) -> Vec<Vec<u8>> {
-    let end = if text.contains(&0) { 0 } else { b'\n' };
-    let names = text.split(|b| *b == end).filter(|name| !name.is_empty());
-    names.map(<[u8]>::to_vec).collect()
 }
 
 /// Reads an age.
@@ -213,8 +208,9 @@ mod tests {
 
     #[test]
     fn names_end_with_their_lines_or_with_a_nul() {
-        assert_eq!(names(b"a\n b \n\nc"), [&b"a"[..], b" b ", b"c"]);
-        assert_eq!(names(b"a\nb\0c\0"), [&b"a\nb"[..], b"c"]);
+        let read = |text: &'static [u8]| names(text).collect::<Vec<_>>();
+        assert_eq!(read(b"a\n b \n\nc"), [&b"a"[..], b" b ", b"c"]);
+        assert_eq!(read(b"a\nb\0c\0"), [&b"a\nb"[..], b"c"]);
     }
 
     #[test]

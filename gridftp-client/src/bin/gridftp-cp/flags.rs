@@ -199,12 +199,14 @@ pub(crate) struct Flags {
     pub(crate) fail_fast: bool,
 
     /// Write the names of the files that failed to FILE, as they are below the destination, for
-    /// --files-from: one a line, or each ended by a NUL where one has a line end
+    /// --files-from: one a line, or each ended by a NUL where one has a line end. FILE is replaced
+    /// when the run ends; one that breaks off, or leaves files out, adds its names to those in FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) failed_list: Option<PathBuf>,
 
-    /// Append to FILE one JSON object a line of all that happens, as --json writes, with its time in
-    /// seconds since 1970
+    /// Append to FILE one JSON object a line of all that happens in the copy, as --json writes but
+    /// for its progress, with the field time, in seconds since 1970; an error that ends it is the
+    /// last line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log_file: Option<PathBuf>,
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
+use gridftp_client::error::TransferError;
 use gridftp_client::options::{RateLimit, Relay};
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::complete;
@@ -32,7 +33,7 @@ use gridftp_client::program::run::{
     ended, finish, locate, print_completions, print_man, stopped_by_signal, wait_for,
 };
 use gridftp_client::program::settings;
-use gridftp_client::{CopyOptions, Event, Location, Observer as _, Totals, copy};
+use gridftp_client::{CopyOptions, Event, Location, Observer as _, Summary, Totals, copy};
 
 use crate::flags::{Command, Flags};
 
@@ -153,7 +154,6 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     );
     let totals = Arc::new(Totals::default());
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
-    // The names to copy have been read, and may be of the same file.
     let receipts = receipts(flags, &options, report)?;
     let records = Arc::new(Records::open(report, failed, log)?.with_receipts(receipts));
     let limit = options.connect.rate_limit.clone();
@@ -172,18 +172,28 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         }
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
-        records.sign();
         let left = left_behind(&destination, flags);
-        report.fatal(&format!("stopped by a signal; {left}"), None);
+        records.break_off(&format!("stopped by a signal; {left}"), None);
         return Ok(Status::Interrupted);
     };
-    Ok(finish(done, report, |summary| {
-        records.end(&summary);
-        match summary.failed {
-            None if records.has_lost() => Status::Failed,
-            failed => failed.map_or(Status::Done, Status::of),
+    Ok(end(done, &records))
+}
+
+/// Tells the end of a copy, and returns the exit status.
+fn end(done: Result<Summary, TransferError>, records: &Records) -> Status {
+    match done {
+        Ok(summary) => {
+            records.end(&summary);
+            match summary.failed {
+                None if records.has_lost() => Status::Failed,
+                failed => failed.map_or(Status::Done, Status::of),
+            }
         }
-    }))
+        Err(error) => {
+            records.break_off(&error, Some(&error));
+            Status::of(error.class())
+        }
+    }
 }
 
 /// Keeps to the rates of the day.
