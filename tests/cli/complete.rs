@@ -158,6 +158,11 @@ fn names_of_servers_and_places_complete_a_word() -> Result<()> {
         ("gridftp-cp", &url, "other:", &[]),
         ("gridftp-cp", "lab:", "di", &["dir/"]),
         ("gridftp-cp x", "lab:/dir/", "pl", &["plain"]),
+        ("gridftp-cp", "", "la", &["lab:"]),
+        ("gridftp ls", "", "la", &["lab:"]),
+        ("gridftp-cp", "--list=", "la", &["lab:"]),
+        ("gridftp-cp", "--list=lab:", "di", &["dir/"]),
+        ("gridftp-cp --list", "lab:", "di", &["dir/"]),
     ] {
         let program = before.split(' ').next().unwrap_or_default();
         let line = format!("{before} {word}{begun}");

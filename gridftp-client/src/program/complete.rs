@@ -1,4 +1,4 @@
-//! Names of servers that complete a word of the command line, for the functions of shells.
+//! Names of servers and places that complete a word of the command line, for the functions of shells.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 use tokio::runtime::Builder;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use super::accounts::Accounts;
 use super::connection::ConnectionFlags;
+use super::settings::{Config, value_of};
 use crate::list::list;
 use crate::options::CopyOptions;
 use crate::progress::Silent;
@@ -45,15 +47,18 @@ struct Word<'a> {
 }
 
 impl<'a> Word<'a> {
-    /// Divides `word`; `None` for one that names no directory of a server or a place.
+    /// Divides `word`, which may give it to an option; `None` for one that names no directory of a
+    /// server or a place.
     fn of(word: &'a [u8]) -> Option<Self> {
         let is_plain = !word.iter().any(|byte| b"'\"$`*?[".contains(byte));
-        let colon = word.iter().position(|byte| *byte == b':')?;
-        let slash = word.iter().rposition(|byte| *byte == b'/');
-        let (typed, begun) = word.split_at_checked(slash.unwrap_or(colon) + 1)?;
+        let (_, value) = value_of(word);
+        let colon = value.iter().position(|byte| *byte == b':')?;
+        let slash = value.iter().rposition(|byte| *byte == b'/');
+        let (dir, begun) = value.split_at_checked(slash.unwrap_or(colon) + 1)?;
+        let typed = word.strip_suffix(begun)?;
         is_plain.then(|| Self {
             typed,
-            dir: OsString::from_vec(unescaped(typed)),
+            dir: OsString::from_vec(unescaped(dir)),
             begun: percent_decode(&unescaped(begun)).collect(),
         })
     }
@@ -64,12 +69,25 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     text.iter().copied().filter(is_kept).collect()
 }
 
-/// The words that `word` may become; none where that takes too long, or a password.
+/// The words that the beginning of the name of a place may become.
+fn places(word: &[u8], known: impl Iterator<Item = String>) -> Vec<String> {
+    let (option, begun) = value_of(word);
+    let option = String::from_utf8_lossy(option);
+    let begun = known.filter(|name| !word.is_empty() && name.as_bytes().starts_with(begun));
+    begun.map(|name| format!("{option}{name}:")).collect()
+}
+
+/// The words that `word` may become: places before a colon, and names of a server behind it, but
+/// none where that takes too long, or a password.
 /// `parse` reads the flags that hold for a directory, and the URL that it stands for.
 pub fn words(
     word: &OsStr,
     parse: impl FnOnce(&OsStr) -> Option<(ConnectionFlags, OsString)>,
 ) -> Vec<String> {
+    if !word.as_bytes().contains(&b':') {
+        let known = Config::read().unwrap_or_default().places;
+        return places(word.as_bytes(), known.into_keys());
+    }
     // Without a terminal nothing can ask for a password on it.
     let Some(word) = Word::of(word.as_bytes()).filter(|_| rustix::process::setsid().is_ok()) else {
         return Vec::new();
@@ -118,26 +136,46 @@ fn keep(names: &mut BTreeSet<String>, name: String) {
     }
 }
 
-/// Has the function `script` of a shell ask for the names of servers and places first, for words
-/// with a colon.
-pub(super) fn with_names(shell: Shell, name: &str, script: String) -> String {
+/// Has the functions `script` of a shell ask for the names of servers and places too.
+pub(super) fn with_names(shell: Shell, command: &Command, script: String) -> String {
     const BEGIN: &str = "() {\n";
-    match shell {
-        Shell::Bash => script.replacen(BEGIN, &format!("{BEGIN}{BASH}"), 1),
-        Shell::Zsh => script.replacen(BEGIN, &format!("{BEGIN}{ZSH}"), 1),
-        Shell::Fish => {
-            format!("{script}complete -c {name} {FISH}\ncomplete -c {name} {NO_FILES}\n")
+    let name = command.get_name();
+    match (shell, script.split_once(BEGIN)) {
+        (Shell::Bash, Some((own, rest))) => format!(
+            "{own}{BEGIN}{BASH_BEFORE}    {own}_words \"$@\"\n{BASH_BEHIND}}}\n\n{own}_words{BEGIN}{rest}"
+        ),
+        (Shell::Zsh, Some((before, rest))) => format!("{before}{BEGIN}{ZSH}{rest}"),
+        (Shell::Fish, _) => {
+            let urls = url_options(command).map(|option| {
+                let value = format!(r#"commandline -ct | string replace -- --{option}= """#);
+                format!(
+                    "complete -c {name} -l {option} -r -f -a '{}'\n",
+                    fish(&value)
+                )
+            });
+            let urls: String = urls.collect();
+            let words = fish("commandline -ct");
+            format!(
+                "{script}complete -c {name} {NOT_LOCAL} -a '{words}'\ncomplete -c {name} {NO_FILES}\n{urls}"
+            )
         }
         _ => script,
     }
 }
 
-/// Bash divides words at more than blanks, colons and `@` among them, and completes the last part.
+/// The options of a command that have the URL of a server as their value.
+fn url_options(command: &Command) -> impl Iterator<Item = &str> {
+    let of_urls = |arg: &&Arg| arg.get_value_hint() == ValueHint::Url;
+    let options = command.get_arguments().filter(of_urls);
+    options.filter_map(Arg::get_long)
+}
+
+/// Bash divides words at more than blanks, colons, `=` and `@` among them, and completes the last part.
 /// Other users can see the arguments of a program, so that it gets the one word.
-const BASH: &str = r#"    local typed=${COMP_LINE:0:COMP_POINT}
+const BASH_BEFORE: &str = r#"    local typed=${COMP_LINE:0:COMP_POINT}
     typed=${typed##*[[:blank:]]}
+    local cut=${typed%"$2"} names
     if [[ $typed == *:* ]]; then
-        local cut=${typed%"$2"} names
         mapfile -t names < <(gridftp-cp "--complete=$typed" 2>/dev/null </dev/null)
         if (( ${#names[@]} )); then
             COMPREPLY=()
@@ -148,10 +186,25 @@ const BASH: &str = r#"    local typed=${COMP_LINE:0:COMP_POINT}
     fi
 "#;
 
-const ZSH: &str = r#"    if [[ $PREFIX == *:* ]]; then
-        local -a names
+/// A word that no option completes may begin the name of a place, or of a file.
+const BASH_BEHIND: &str = r#"    (( ${#COMPREPLY[@]} )) && return 0
+    if [[ $typed != *[:/]* && ( $typed == [!-]* || $typed == --*=* ) ]]; then
+        mapfile -t names < <(gridftp-cp "--complete=$typed" 2>/dev/null </dev/null)
+        if (( ${#names[@]} )); then
+            mapfile -t COMPREPLY < <(printf '%s\n' "${names[@]#"$cut"}"; compgen -f -- "$2")
+            compopt -o nospace 2>/dev/null
+        fi
+    fi
+    return 0
+"#;
+
+const ZSH: &str = r#"    local -a names
+    if [[ $PREFIX == *:* ]]; then
         names=(${(f)"$(gridftp-cp "--complete=$PREFIX" 2>/dev/null </dev/null)"})
         (( $#names )) && compadd -Q -S '' -a names && return 0
+    elif [[ $PREFIX != */* && ( $PREFIX == [^-]* || $PREFIX == --*=* ) ]]; then
+        names=(${(f)"$(gridftp-cp "--complete=$PREFIX" 2>/dev/null </dev/null)"})
+        (( $#names )) && compadd -Q -S '' -a names
     fi
 "#;
 
@@ -159,7 +212,13 @@ const ZSH: &str = r#"    if [[ $PREFIX == *:* ]]; then
 /// a word is none.
 const NO_FILES: &str = r#"-f -n 'set -l word (commandline -ct); string match -q "*:*" -- $word; and not count $word* >/dev/null'"#;
 
-const FISH: &str = r#"-n 'string match -q "*:*" -- (commandline -ct)' -a '(gridftp-cp --complete=(commandline -ct) 2>/dev/null </dev/null)'"#;
+/// A word that is no option and no path of this machine.
+const NOT_LOCAL: &str = r#"-n 'string match -qr "^[^-/.~]" -- (commandline -ct)'"#;
+
+/// The names that complete a word, which `word` tells.
+fn fish(word: &str) -> String {
+    format!("(gridftp-cp --complete=({word}) 2>/dev/null </dev/null)")
+}
 
 #[cfg(test)]
 mod tests {
@@ -190,9 +249,63 @@ mod tests {
             ("", None),
             ("\"ftp://h/a", None),
             ("ftp://h/$x", None),
+            (
+                "--list=ftp://h/d/p",
+                some("--list=ftp://h/d/", "ftp://h/d/", "p"),
+            ),
+            ("--list=lab:ru", some("--list=lab:", "lab:", "ru")),
+            ("--list=", None),
         ] {
             assert_eq!(parts(word), expected, "{word}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_place_completes_a_word_before_a_colon() {
+        let of = |word: &str| {
+            let known = ["cern", "cesga", "lab"].map(str::to_owned);
+            places(word.as_bytes(), known.into_iter())
+        };
+        for (word, expected) in [
+            ("cer", &["cern:"][..]),
+            ("ce", &["cern:", "cesga:"]),
+            ("lab", &["lab:"]),
+            ("--list=l", &["--list=lab:"]),
+            ("--list=", &["--list=cern:", "--list=cesga:", "--list=lab:"]),
+            ("--l", &[]),
+            ("./cer", &[]),
+            ("CER", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(of(word), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn the_functions_of_shells_ask_for_names() {
+        let url = Arg::new("url").long("url").value_hint(ValueHint::Url);
+        let program = Command::new("prog").arg(url);
+        let of = |shell: Shell| {
+            let (mut program, mut script) = (program.clone(), Vec::<u8>::new());
+            clap_complete::generate(shell, &mut program, "prog", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            (script.clone(), with_names(shell, &program, script))
+        };
+        let (own, bash) = of(Shell::Bash);
+        let own = own.replacen("_prog() {", "_prog_words() {", 1);
+        assert!(
+            bash.starts_with("_prog() {\n") && bash.ends_with(own.as_str()),
+            "{bash}"
+        );
+        assert!(bash.contains("\n    _prog_words \"$@\"\n"), "{bash}");
+        let (own, zsh) = of(Shell::Zsh);
+        assert_eq!(zsh.replacen(ZSH, "", 1), own);
+        let (own, fish) = of(Shell::Fish);
+        let added = fish.strip_prefix(own.as_str()).unwrap();
+        assert_eq!(added.matches("complete -c prog ").count(), 3, "{added}");
+        assert!(added.contains("-l url -r -f -a '(gridftp-cp "), "{added}");
+        let (own, other) = of(Shell::Elvish);
+        assert_eq!(other, own);
     }
 
     #[test]

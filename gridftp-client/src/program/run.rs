@@ -56,7 +56,7 @@ pub fn print_completions(shell: Shell, mut command: clap::Command, report: &Repo
     let name = command.get_name().to_owned();
     clap_complete::generate(shell, &mut command, &name, &mut text);
     let text = String::from_utf8_lossy(&text).into_owned();
-    print(with_names(shell, &name, text).as_bytes(), report)
+    print(with_names(shell, &command, text).as_bytes(), report)
 }
 
 /// Writes the man pages of a program to standard output.

@@ -268,15 +268,7 @@ fn expand(
         .collect();
     let mut named: HashMap<&str, (&str, &Vec<String>)> = HashMap::new();
     for word in words.iter_mut().skip(1) {
-        let bytes = word.as_bytes();
-        let flag = match bytes.starts_with(b"--") {
-            true => bytes
-                .iter()
-                .position(|byte| *byte == b'=')
-                .map_or(0, |at| at + 1),
-            false => 0,
-        };
-        let (flag, value) = bytes.split_at_checked(flag).unwrap_or((b"", bytes));
+        let (flag, value) = value_of(word.as_bytes());
         let value = OsStr::from_bytes(value);
         let Some((name, url)) = config.place(value).filter(|_| locations.contains(value)) else {
             continue;
@@ -296,6 +288,16 @@ fn expand(
     }
     let owned = |(flag, (_, values)): (&str, (_, &Vec<String>))| (flag.to_owned(), values.clone());
     Ok(named.into_iter().map(owned).collect())
+}
+
+/// The `--NAME=` of a word that begins so, and the rest of the word.
+pub(super) fn value_of(word: &[u8]) -> (&[u8], &[u8]) {
+    let end = match word.starts_with(b"--") {
+        true => word.iter().position(|byte| *byte == b'='),
+        false => None,
+    };
+    let divided = end.and_then(|end| word.split_at_checked(end + 1));
+    divided.unwrap_or((b"", word))
 }
 
 /// Values of `GRIDFTP_*` for the flags of a command; other variables are not ours.
