@@ -9,6 +9,7 @@ mod copies;
 mod delete;
 mod doctor;
 mod downloads;
+mod events;
 mod extended;
 mod failing;
 mod failures;

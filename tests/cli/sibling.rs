@@ -16,18 +16,19 @@ fn gridftp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
         .current_dir(tree.root())
         .args(args)
         .env_remove("NETRC")
+        .env_remove("XDG_CONFIG_HOME")
         .env("HOME", tree.root());
     run(&mut command, LIMIT)
 }
 
 impl Bed {
     /// Runs `gridftp` in the local tree.
-    fn gridftp(&self, args: &[&str]) -> Result<Finished> {
+    pub(super) fn gridftp(&self, args: &[&str]) -> Result<Finished> {
         gridftp_in(&self.here, args)
     }
 
     /// Runs a command of `gridftp` on paths of the server, which begin with `@`.
-    fn there(&self, args: &[&str]) -> Result<Finished> {
+    pub(super) fn there(&self, args: &[&str]) -> Result<Finished> {
         let args: Vec<_> = args
             .iter()
             .map(|arg| match arg.strip_prefix('@') {
@@ -40,13 +41,13 @@ impl Bed {
 }
 
 /// The objects in lines of JSON.
-fn objects(finished: &Finished) -> Result<Vec<Value>> {
+pub(super) fn objects(finished: &Finished) -> Result<Vec<Value>> {
     let lines = finished.stdout.lines();
     Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 /// A tree with files, a directory, a hidden name and links.
-fn tree(at: &Tree) -> Result<()> {
+pub(super) fn tree(at: &Tree) -> Result<()> {
     at.file("dir/one", 10, 1)?;
     at.file("dir/sub/two", 20, 2)?;
     at.file("dir/.hidden", 5, 3)?;
@@ -162,7 +163,18 @@ fn bytes_are_written_as_they_are() -> Result<()> {
         let told = bed.there(&["head", "-c", "1G", place])?.ok()?;
         ensure!(told.stdout == text, "{place}");
     }
-    fails(&bed.there(&["cat", "@missing"])?, 1, &["550"])
+    fails(&bed.there(&["cat", "@missing"])?, 1, &["550"])?;
+    for command in ["cat", "head"] {
+        let refused = bed.there(&[command, "--json", "@text"])?;
+        fails(&refused, 2, &[])?;
+        let told = objects(&refused)?;
+        let error = told[0]["error"].as_str().unwrap_or_default();
+        ensure!(
+            told.len() == 1 && error.contains("usage: --json"),
+            "{error}"
+        );
+    }
+    Ok(())
 }
 
 #[test]

@@ -209,3 +209,128 @@ pub(super) fn end(summary: &Summary) -> Value {
     }
     end
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::explain::Explanation;
+    use crate::program::events::{COPIES, FAILURE, SHARED, name_of};
+    use crate::progress::Verification;
+
+    /// A summary with all that one may have.
+    fn summary() -> Summary {
+        Summary {
+            counts: Counts::default(),
+            took: Duration::ZERO,
+            failed: None,
+            explanation: Some(Explanation::default()),
+            tuned: Some(Tuned {
+                streams: None,
+                files: 1,
+                rate: 1,
+            }),
+        }
+    }
+
+    /// Objects of all events, with all fields that they may have.
+    fn objects() -> Vec<Value> {
+        let error = &TransferError::Changed {
+            path: "a".to_owned(),
+        };
+        let (source, destination, target, path) = ("a", "b", "c", "d");
+        let (held, size) = (1, 2);
+        let events = [
+            Event::Connected {
+                site: "host:2811",
+                round_trip: Duration::ZERO,
+                control: None,
+                data: Level::Private,
+                data_peer: Some("self"),
+            },
+            Event::Failed {
+                source,
+                name: b"a",
+                error,
+            },
+            Event::Retrying {
+                source,
+                error,
+                attempt: 2,
+            },
+            Event::Gone {
+                error,
+                within: Duration::from_secs(1),
+            },
+            Event::Continuing {
+                source,
+                destination,
+                held,
+                size,
+            },
+            Event::Kept {
+                source,
+                destination,
+                held,
+                size,
+            },
+            Event::Finished {
+                source,
+                destination,
+                bytes: size,
+                stripes: &[1, 1],
+                took: Duration::ZERO,
+                retries: 0,
+                verification: Verification::Digest,
+                verified: Some(("MD5", "00")),
+                relayed: true,
+            },
+            Event::Planned {
+                source,
+                destination,
+                size: None,
+            },
+            Event::Removed { path },
+            Event::PlannedRemoval { path },
+            Event::Linked {
+                source,
+                destination,
+                target,
+            },
+            Event::PlannedLink {
+                source,
+                destination,
+                target,
+            },
+            Event::Skipped { source, why: "why" },
+            Event::Warning("text"),
+            Event::Note("text"),
+        ];
+        let mut all: Vec<_> = events.iter().filter_map(object).collect();
+        all.push(progress(Counts::default(), 1));
+        all.push(end(&summary()));
+        all.push(fatal(error, Some(error)));
+        all
+    }
+
+    #[test]
+    fn the_help_has_every_field_of_every_event_and_no_other() {
+        let mut emitted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for value in objects() {
+            let name = name_of(value["event"].as_str().unwrap()).to_owned();
+            let keys = value.as_object().unwrap().keys();
+            let keys = keys.filter(|key| key.as_str() != "event").cloned();
+            emitted.entry(name).or_default().extend(keys);
+        }
+        let mut told = BTreeMap::new();
+        for kind in [SHARED, COPIES].into_iter().flatten() {
+            let of_failure = FAILURE.iter().filter(|_| kind.fails);
+            let fields = kind.fields.iter().chain(of_failure);
+            let fields: BTreeSet<_> = fields.map(|(field, _)| (*field).to_owned()).collect();
+            told.insert(kind.name.to_owned(), fields);
+        }
+        assert_eq!(emitted, told);
+    }
+}

@@ -12,6 +12,7 @@ mod bar;
 pub mod complete;
 pub mod connection;
 pub mod doctor;
+pub mod events;
 pub mod exit;
 pub mod failed_list;
 pub mod grid;

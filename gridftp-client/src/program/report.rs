@@ -10,6 +10,7 @@ use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
 use crate::program::bar::{Bars, state, terminal};
+use crate::program::events::know;
 use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
@@ -260,7 +261,9 @@ impl Report {
         self.failure("failed", source, error);
     }
 
+    /// Writes an object, whose event and fields the help has.
     pub fn emit(&self, value: &Value) {
+        debug_assert!(know(value), "no help has {value}");
         self.out(&value.to_string());
     }
 

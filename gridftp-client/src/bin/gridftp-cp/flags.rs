@@ -12,7 +12,7 @@ use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verif
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::schedule::Schedule;
 use gridftp_client::program::values::{algorithm, size};
-use gridftp_client::program::{doctor, proxy};
+use gridftp_client::program::{doctor, events, proxy};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::choice::ChoiceFlags;
@@ -28,6 +28,7 @@ use crate::values::{LayoutFlag, LinksFlag, ModeFlag, RelayFlag};
     version,
     long_about = ABOUT,
     after_help = format!("{EXAMPLES}{SETTINGS}{EXIT}"),
+    after_long_help = format!("{EXAMPLES}{SETTINGS}{}{EXIT}", events::of_copies()),
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
@@ -236,8 +237,8 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
 
-    /// Write one JSON object a line instead of text; a failure has the fields error, class, site,
-    /// operation, path, code and remedy
+    /// Write one JSON object a line instead of text; the end of the long help names the events and
+    /// their fields
     #[arg(long)]
     pub(crate) json: bool,
 

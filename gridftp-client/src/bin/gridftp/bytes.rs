@@ -69,6 +69,11 @@ pub(crate) async fn head(args: &HeadArgs, work: &mut Work<'_>) -> anyhow::Result
 }
 
 async fn write(texts: &[OsString], part: Part, work: &mut Work<'_>) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !work.report.is_json(),
+        "usage: --json: cat and head write the bytes of files, and no objects; leave it out, in the \
+         settings too"
+    );
     let mut places = Vec::new();
     for text in texts {
         places.push(work.place(text)?);

@@ -8,13 +8,17 @@ use clap::ValueHint;
 use ftp_wire::facts::TimeVal;
 use gridftp_client::error::TransferError;
 use gridftp_client::file::WriteOptions;
+use gridftp_client::program::events::named;
+use gridftp_client::url::show;
 use gridftp_client::{Client, Location, names, remote};
+use serde_json::json;
 
 use crate::end::data_error;
 use crate::work::{Common, Place, Work};
 
 /// The options of `gridftp mkdir`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = named(&["directory"]))]
 pub(crate) struct MkdirArgs {
     /// Directories to make
     #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
@@ -34,18 +38,18 @@ pub(crate) async fn mkdir(args: &MkdirArgs, work: &mut Work<'_>) -> anyhow::Resu
     work.each(places, async |work, place| {
         let at = work.at(place).await;
         if args.parents {
-            return at
-                .ask(async |client| client.make_dirs(&place.path).await)
-                .await;
+            at.ask(async |client| client.make_dirs(&place.path).await)
+                .await?;
+        } else {
+            let is_there = at.ask(async |client| client.exists(&place.path).await);
+            if is_there.await? {
+                return Err(source(place, "it is there already", "-p takes it as it is"));
+            }
+            at.ask(async |client| client.make_dir(&place.path).await)
+                .await?;
         }
-        if at
-            .ask(async |client| client.exists(&place.path).await)
-            .await?
-        {
-            return Err(source(place, "it is there already", "-p takes it as it is"));
-        }
-        at.ask(async |client| client.make_dir(&place.path).await)
-            .await
+        work.tell(&json!({ "event": "directory", "url": place.url() }));
+        Ok(())
     })
     .await;
     Ok(())
@@ -53,6 +57,7 @@ pub(crate) async fn mkdir(args: &MkdirArgs, work: &mut Work<'_>) -> anyhow::Resu
 
 /// The options of `gridftp rm`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = named(&["removed", "skip"]))]
 pub(crate) struct RmArgs {
     /// Files, links or directories to remove
     #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
@@ -87,11 +92,15 @@ pub(crate) async fn rm(args: &RmArgs, work: &mut Work<'_>) -> anyhow::Result<()>
         } else {
             remove(place, at).await
         };
-        let Err(error) = removed else { return Ok(()) };
+        let Err(error) = removed else {
+            work.tell(&json!({ "event": "removed", "url": place.url() }));
+            return Ok(());
+        };
         let refused = matches!(&error, TransferError::Control(error) if error.reply().is_some());
         if args.force && refused {
             let path = &place.path;
             if !at.ask(async |client| client.exists(path).await).await? {
+                skip(work, place);
                 return Ok(());
             }
         }
@@ -118,6 +127,7 @@ async fn remove(place: &Place, at: &mut crate::end::End) -> Result<(), TransferE
 
 /// The options of `gridftp mv`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = named(&["renamed"]))]
 pub(crate) struct MvArgs {
     /// The file or directory
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
@@ -169,7 +179,9 @@ pub(crate) async fn mv(args: &MvArgs, work: &mut Work<'_>) -> anyhow::Result<()>
             ));
         }
         at.ask(async |client| client.rename(&from.path, &to.path).await)
-            .await
+            .await?;
+        work.tell(&json!({ "event": "renamed", "source": from.url(), "destination": to.url() }));
+        Ok(())
     })
     .await;
     Ok(())
@@ -177,6 +189,7 @@ pub(crate) async fn mv(args: &MvArgs, work: &mut Work<'_>) -> anyhow::Result<()>
 
 /// The options of `gridftp ln`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = named(&["symlink"]))]
 pub(crate) struct LnArgs {
     /// Make a symbolic link, the only kind that servers make
     #[arg(short, long, required = true)]
@@ -211,7 +224,9 @@ pub(crate) async fn ln(args: &LnArgs, work: &mut Work<'_>) -> anyhow::Result<()>
         }
         let target = args.target.as_bytes();
         at.ask(async |client| client.symlink(target, &link.path).await)
-            .await
+            .await?;
+        work.tell(&json!({ "event": "symlink", "url": link.url(), "target": show(target) }));
+        Ok(())
     })
     .await;
     Ok(())
@@ -219,6 +234,7 @@ pub(crate) async fn ln(args: &LnArgs, work: &mut Work<'_>) -> anyhow::Result<()>
 
 /// The options of `gridftp chmod`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = named(&["mode"]))]
 pub(crate) struct ChmodArgs {
     /// Permission bits as an octal number, such as 0640
     #[arg(value_name = "MODE", value_parser = mode)]
@@ -244,7 +260,10 @@ pub(crate) async fn chmod(args: &ChmodArgs, work: &mut Work<'_>) -> anyhow::Resu
     work.each(places, async |work, place| {
         let at = work.at(place).await;
         at.ask(async |client| client.set_mode(&place.path, args.mode).await)
-            .await
+            .await?;
+        let mode = format!("{:04o}", args.mode);
+        work.tell(&json!({ "event": "mode", "url": place.url(), "mode": mode }));
+        Ok(())
     })
     .await;
     Ok(())
@@ -252,6 +271,7 @@ pub(crate) async fn chmod(args: &ChmodArgs, work: &mut Work<'_>) -> anyhow::Resu
 
 /// The options of `gridftp touch`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = named(&["touched", "skip"]))]
 pub(crate) struct TouchArgs {
     /// Files or directories
     #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
@@ -291,21 +311,34 @@ pub(crate) async fn touch(args: &TouchArgs, work: &mut Work<'_>) -> anyhow::Resu
             .ask(async |client| client.exists(&place.path).await)
             .await?;
         if !is_there && args.no_create {
+            skip(work, place);
             return Ok(());
         }
         if !is_there {
             let client = at.take().await?;
             at.keep(Some(make(client, &place.path).await?));
-            if args.time.is_none() {
-                return Ok(());
-            }
         }
-        let path = &place.path;
-        at.ask(async |client| client.set_modified(path, time).await)
-            .await
+        // The server has given a new file its own time.
+        let sets_time = is_there || args.time.is_some();
+        if sets_time {
+            let path = &place.path;
+            at.ask(async |client| client.set_modified(path, time).await)
+                .await?;
+        }
+        let modified = sets_time.then(|| time.to_string());
+        work.tell(&json!({
+            "event": "touched", "url": place.url(), "made": !is_there, "modified": modified,
+        }));
+        Ok(())
     })
     .await;
     Ok(())
+}
+
+/// Tells of a place that is left out since nothing is there.
+fn skip(work: &Work<'_>, place: &Place) {
+    let why = "it is not there";
+    work.tell(&json!({ "event": "skip", "source": place.url(), "why": why }));
 }
 
 /// Makes an empty file.

@@ -7,6 +7,7 @@ use clap::ValueHint;
 use ftp_wire::facts::EntryKind;
 use gridftp_client::error::TransferError;
 use gridftp_client::names;
+use gridftp_client::program::events::named;
 use gridftp_client::program::values::algorithm;
 use gridftp_client::url::show;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -27,14 +28,12 @@ const PROOFS: [ChecksumAlgorithm; 5] = [
 
 /// The options of `gridftp check`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Names, kinds and sizes are compared; links by their targets, which are not entered. The exit status \
 is 0 if all is the same, 5 if something differs, and that of the failure if something could not be \
 compared.
 
-JSON: an object for each difference, with event \"difference\" and the fields path, what (missing, \
-extra, type, size, time, target, digest), source and destination; at the end one with event \"end\" \
-and the fields files, directories, differences and failed.")]
+{}", named(&["difference", "end"])))]
 pub(crate) struct CheckArgs {
     /// The file or directory that is right
     #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath)]

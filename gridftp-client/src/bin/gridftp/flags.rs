@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
-use gridftp_client::program::{doctor, proxy};
+use gridftp_client::program::{doctor, events, proxy};
 
 use crate::{bytes, change, check, list, places, receipts, size, speed, sum};
 
@@ -39,6 +39,7 @@ Exit status:
     version,
     long_about = ABOUT,
     after_help = EXIT,
+    after_long_help = format!("{}{EXIT}", events::of_others()),
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,

@@ -6,6 +6,7 @@ use clap::ValueHint;
 use ftp_wire::facts::TimeVal;
 use gridftp_client::error::TransferError;
 use gridftp_client::names;
+use gridftp_client::program::events::named;
 use gridftp_client::program::report::Report;
 use gridftp_client::url::show;
 use serde_json::{Value, json};
@@ -16,9 +17,7 @@ use crate::work::{Common, Place, Work};
 
 /// The options of `gridftp ls`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-JSON: an object each, with event \"entry\" and the fields url, name, type (file, dir, link, other), \
-size, modified, mode, owner, group and target, null where unknown.")]
+#[command(after_help = named(&["entry"]))]
 pub(crate) struct LsArgs {
     /// Directories or files
     #[arg(value_name = "PLACE", required = true, value_hint = ValueHint::AnyPath)]
@@ -164,8 +163,7 @@ pub(crate) fn when(time: Option<TimeVal>) -> String {
 
 /// The options of `gridftp stat`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-JSON: an object each, with event \"stat\" and the fields of gridftp ls.")]
+#[command(after_help = named(&["stat"]))]
 pub(crate) struct StatArgs {
     /// Files or directories
     #[arg(value_name = "PLACE", required = true, value_hint = ValueHint::AnyPath)]
@@ -209,9 +207,7 @@ pub(crate) async fn stat(args: &StatArgs, work: &mut Work<'_>) -> anyhow::Result
 
 /// The options of `gridftp tree`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-JSON: an object each, with event \"entry\" and the fields of gridftp ls, then one with event \"end\" \
-and the fields directories and files.")]
+#[command(after_help = named(&["entry", "end"]))]
 pub(crate) struct TreeArgs {
     /// Directories
     #[arg(value_name = "PLACE", required = true, value_hint = ValueHint::AnyPath)]

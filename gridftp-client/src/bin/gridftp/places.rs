@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use gridftp_client::program::events::named;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::ended;
@@ -11,10 +12,10 @@ use serde_json::json;
 
 /// Flags of `gridftp places`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 A line is the name, a tab and the URL of [place.NAME] in the configuration file.
 
-JSON: an object each, with event \"place\" and the fields name and url.")]
+{}", named(&["place"])))]
 pub(crate) struct PlacesArgs {
     /// Write one JSON object a line instead of text
     #[arg(long)]

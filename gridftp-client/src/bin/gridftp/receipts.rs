@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use base64ct::{Base64, Encoding as _};
 use clap::ValueHint;
 use ftp_wire::facts::TimeVal;
+use gridftp_client::program::events::named;
 use gridftp_client::program::receipts::Lines;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gsi::certificate::Certificate;
@@ -38,15 +39,14 @@ const MOST: usize = 16;
 
 /// The options of `gridftp check-receipt`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Signatures are checked with the certificates in the file, which have to lead to an authority of the \
 CA directory ($X509_CERT_DIR, or /etc/grid-security/certificates) and to have been valid at the time \
 that the signature tells. Receipts without a signature, of a run that was killed or had no \
 credential, are an error. With --compare, receipts of more than 64 MiB before one signature are an \
 error too.
 
-JSON: an object for each signature, with event \"signature\" and the fields files, bytes, signer and \
-time, and one for each file with --compare, with event \"same\" and the field url.")]
+{}", named(&["signature", "same"])))]
 pub(crate) struct CheckReceiptArgs {
     /// Files that gridftp-cp --receipt has written
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]

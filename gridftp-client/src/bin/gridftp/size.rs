@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::ValueHint;
 use gridftp_client::error::TransferError;
 use gridftp_client::names;
+use gridftp_client::program::events::named;
 use indicatif::HumanBytes;
 use serde_json::json;
 
@@ -14,11 +15,11 @@ use crate::work::{Common, Place, Work};
 
 /// The options of `gridftp du`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 The sizes are those that listings tell; links are not followed, and a file with two names counts \
 twice.
 
-JSON: an object each, with event \"size\" and the fields url, bytes, files and directories.")]
+{}", named(&["size"])))]
 pub(crate) struct DuArgs {
     /// Directories or files
     #[arg(value_name = "PLACE", required = true, value_hint = ValueHint::AnyPath)]
@@ -128,11 +129,11 @@ fn shown(bytes: u64, human: bool) -> String {
 
 /// The options of `gridftp df`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 The server is asked by AVBL, which gridftp-server knows and few others do; of one that does not, this is \
 told, and the exit status is 1.
 
-JSON: an object each, with event \"free\" and the fields url and bytes.")]
+{}", named(&["free"])))]
 pub(crate) struct DfArgs {
     /// Directories
     #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]

@@ -13,6 +13,7 @@ use ftp_wire::facts::EntryKind;
 use gridftp_client::error::TransferError;
 use gridftp_client::file::{ReadOptions, WriteOptions};
 use gridftp_client::names;
+use gridftp_client::program::events::named;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{ended, stopped_by_signal, wait_for};
@@ -37,15 +38,12 @@ const REMOVAL: Duration = Duration::from_secs(10);
 
 /// The options of `gridftp speed`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 The bytes of this end come from memory and go there. At the server they go to a file, which is read \
 back and removed, and to memory where it serves storage that holds nothing (--storage null of \
 gridftp-server) or the devices /dev/null and /dev/zero.
 
-JSON: an object for each measurement, with event \"speed\" and the fields direction (up, down), from and \
-to (memory, disk), bytes, seconds, bytes_per_second and samples, which are the rates in sixteen equal \
-parts of the time; one with event \"skip\" and the fields direction, from, to and why for each that \
-the server does not allow.")]
+{}", named(&["speed", "skip"])))]
 pub(crate) struct SpeedArgs {
     /// A directory at the server
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]

@@ -9,6 +9,7 @@ use clap::ValueHint;
 use ftp_proto::client::FailureKind;
 use gridftp_client::error::TransferError;
 use gridftp_client::file::ReadOptions;
+use gridftp_client::program::events::named;
 use gridftp_client::program::values::algorithm;
 use gridftp_client::url::show;
 use gridftp_client::verify;
@@ -23,12 +24,11 @@ use crate::work::{Common, Place, Work};
 
 /// The options of `gridftp sum`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 A server that knows the algorithm computes the digest (CKSM); of another the bytes are read. A line is \
 the digest, two blanks and the name, as sha256sum writes it.
 
-JSON: an object each, with event \"digest\" and the fields url, algorithm, digest and by, which is \
-\"server\" or \"reading\".")]
+{}", named(&["digest"])))]
 pub(crate) struct SumArgs {
     /// Files
     #[arg(value_name = "PLACE", required = true, value_hint = ValueHint::AnyPath)]

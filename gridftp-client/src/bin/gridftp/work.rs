@@ -13,6 +13,7 @@ use gridftp_client::program::report::Report;
 use gridftp_client::program::run::locate;
 use gridftp_client::url::show;
 use gridftp_client::{Location, names};
+use serde_json::Value;
 
 use crate::PROGRAM;
 use crate::end::End;
@@ -23,8 +24,8 @@ pub(crate) struct Common {
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
 
-    /// Write one JSON object a line instead of text; a failure has the fields error, class, site,
-    /// operation, path, code and remedy
+    /// Write one JSON object a line instead of text; gridftp --help names the events and their
+    /// fields. cat and head, which write bytes, refuse it
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -160,6 +161,13 @@ impl<'a> Work<'a> {
                 }
                 Err(error) => self.fail(&place, &error),
             }
+        }
+    }
+
+    /// Tells a change as JSON; text tells failures alone.
+    pub(crate) fn tell(&self, change: &Value) {
+        if self.report.is_json() {
+            self.report.emit(change);
         }
     }
 
