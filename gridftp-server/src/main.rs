@@ -23,6 +23,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 
 mod cluster;
 mod daemon;
+mod examples;
 mod passwd;
 mod report;
 
@@ -32,7 +33,7 @@ mod report;
 /// possible. SIGTERM lets running transfers end and then stops; SIGHUP reads the
 /// configuration, the accounts and the certificates again.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_long_help = examples::text())]
 #[command(args_conflicts_with_subcommands = true)]
 struct Cli {
     /// TOML file with the same options as keys; a flag wins over it.

@@ -53,6 +53,8 @@ fn help_lists_exit_statuses_and_url_forms() -> Result<()> {
                 "{flag}: no {needle}"
             );
         }
+        let has_examples = help.contains("Examples:\n  gridftp-cp -r run7/ ");
+        ensure!(has_examples == (flag == "--help"), "{flag}: {help}");
     }
     Ok(())
 }
@@ -69,6 +71,7 @@ fn completions_and_man_page_come_from_the_same_definitions() -> Result<()> {
         man.contains(".TH gridftp-cp") && man.contains("no\\-clobber"),
         "{man}"
     );
+    ensure!(man.contains("copies the contents of run7"), "{man}");
     Ok(())
 }
 

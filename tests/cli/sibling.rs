@@ -452,6 +452,7 @@ fn the_commands_of_both_programs_are_the_same() -> Result<()> {
     )?;
     let help = bed.gridftp(&["proxy", "init", "--help"])?.ok()?.stdout;
     ensure!(help.contains("--hours"), "{help}");
+    ensure!(help.contains("  gridftp proxy init --hours 24\n"), "{help}");
     let man = bed.gridftp(&["--man"])?.ok()?.stdout;
     for page in [
         ".TH gridftp 1",

@@ -13,6 +13,7 @@ use gsi::finding::{Finding, Verdict};
 use crate::program::accounts::Accounts;
 use crate::program::connection::ConnectionFlags;
 use crate::program::exit::Status;
+use crate::program::grid::without_ends;
 use crate::program::report::Report;
 use crate::program::run::{locate, stopped_by_signal, wait_for};
 
@@ -34,7 +35,7 @@ written on the server.";
 
 /// The options of `doctor`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(mut_args = without_ends, after_help = "\
 Exit status: 0 without FAIL, 1 with one, 2 for a wrong command line.")]
 pub struct Args {
     /// The server and a directory or file there: an ftp://, ftps://, gsiftp:// or sshftp:// URL

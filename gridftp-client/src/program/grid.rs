@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Location;
 use crate::options::{DataCredential, Dcau, Delegation, GridOptions, Names};
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Arg, Args, ValueEnum, ValueHint};
 
 /// Choices of Grid security.
 #[derive(Debug, Args)]
@@ -98,6 +98,14 @@ impl GridFlags {
     /// Gives the destination its credential.
     pub fn of_destination(&self, location: Location) -> Location {
         with_credential(location, self.dst_cred.as_deref())
+    }
+}
+
+/// Hides the flags of sources and destinations, for commands that copy nothing.
+pub fn without_ends(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "src_cred" | "dst_cred" => arg.hide(true),
+        _ => arg,
     }
 }
 

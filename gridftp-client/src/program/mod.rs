@@ -13,6 +13,7 @@ pub mod complete;
 pub mod connection;
 pub mod doctor;
 pub mod events;
+pub mod examples;
 pub mod exit;
 pub mod failed_list;
 pub mod grid;

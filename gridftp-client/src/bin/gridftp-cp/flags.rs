@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK as STRIPE_BLOCK;
 use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verify};
 use gridftp_client::program::connection::ConnectionFlags;
+use gridftp_client::program::examples::{section, with_examples};
 use gridftp_client::program::schedule::Schedule;
 use gridftp_client::program::values::{algorithm, size};
 use gridftp_client::program::{doctor, events, proxy};
@@ -27,8 +28,9 @@ use crate::values::{LayoutFlag, LinksFlag, ModeFlag, RelayFlag};
     name = "gridftp-cp",
     version,
     long_about = ABOUT,
-    after_help = format!("{EXAMPLES}{SETTINGS}{EXIT}"),
-    after_long_help = format!("{EXAMPLES}{SETTINGS}{}{EXIT}", events::of_copies()),
+    after_help = EXIT,
+    after_long_help = format!("{}{SETTINGS}{}{EXIT}", section("gridftp-cp", EXAMPLES), events::of_copies()),
+    mut_subcommands = |command| with_examples(command, "gridftp-cp", &[]),
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
@@ -395,12 +397,20 @@ fn verify(text: &str) -> Result<Verify, String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
+    use gridftp_client::program::examples::missing;
 
     use super::*;
 
     #[test]
     fn definitions_are_consistent() {
         Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn each_option_is_in_an_example_that_parses() {
+        let all = Flags::command();
+        let missing = missing(&all, &[("gridftp-cp", EXAMPLES)], &all).unwrap();
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 
     #[test]

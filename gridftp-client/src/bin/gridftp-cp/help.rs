@@ -1,5 +1,7 @@
 //! The texts of `--help` and the man page before and behind the flags.
 
+use gridftp_client::program::examples::Example;
+
 /// The exit statuses, for `--help` and the man page.
 pub(crate) const EXIT: &str = "\
 Exit status:
@@ -13,49 +15,254 @@ Exit status:
        one of which --offset or --length replaced a part; what is written in
        order, as standard output or a FIFO, has got the beginning";
 
-/// The example commands, for `--help` and the man page.
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  gridftp-cp -r run7/ gsiftp://dtn.example.org/data/run7/
-      copies the contents of run7
-  gridftp-cp -r --sync run7/ gsiftp://dtn.example.org/data/run7/
-      copies the files that are not there, or have another size or time
-  gridftp-cp -r --sync --checksum gsiftp://dtn.example.org/data/run7/ run7/
-      copies the files that differ, whatever their times
-  gridftp-cp -r --update --backup-dir /data/old run7/ gsiftp://dtn.example.org/data/run7/
-      keeps newer files, and moves those that are replaced to /data/old first
-  gridftp-cp -r --sync --delete --max-delete 100 --dry-run run7/ gsiftp://dtn.example.org/data/run7/
-      tells what would be copied, and what would be removed there
-  gridftp-cp -r --links copy run7/ gsiftp://dtn.example.org/data/run7/
-      copies symbolic links as links
-  gridftp-cp -r --failed-list failed gsiftp://dtn.example.org/data/run7/ run7/
-  gridftp-cp -r --files-from failed gsiftp://dtn.example.org/data/run7/ run7/
-      copies all, and later those that failed
-  gridftp-cp -4 --data-ports 50000-50100 gsiftp://dtn.example.org/data/file .
-      uses IPv4 and the ports that the firewall here lets in
-  gridftp-cp -r --fail-fast --stats --log-file log run7/ gsiftp://dtn.example.org/data/run7/
-      ends at the first failure, tells the progress every 10 s, and keeps a log
-  gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/
-      adds files, and fails for each that is there and differs
-  gridftp-cp -r --bwlimit '08:00,10M 18:00,off' run7/ gsiftp://dtn.example.org/data/run7/
-      leaves most of the link to others by day
-  gridftp-cp -r --polite run7/ gsiftp://dtn.example.org/data/run7/
-      gives way to other traffic on a path whose queues grow
-  gridftp-cp --explain run7/large gsiftp://dtn.example.org/data/
-      tells where the time went, and what would help most
-  gridftp-cp -r --sync-writes gsiftp://dtn.example.org/data/run7/ run7/
-      has each file on the disk before it counts as copied
-  gridftp-cp -r --receipt receipts run7/ gsiftp://dtn.example.org/data/run7/
-      keeps signed receipts of the copies, which gridftp check-receipt checks
-  gridftp-cp --partials /data gsiftp://dtn.example.org/data/
-  gridftp-cp --discard /data gsiftp://dtn.example.org/data/
-      lists the remains of copies that broke off there, and removes them
-  gridftp-cp -r run7/ cern:run7/
-      copies to the place cern of the configuration file below
-  gridftp-cp -r --sync --delete --preserve run7/ /mnt/disk/run7/
-      makes a second copy on this machine, compared with its source
-
-";
+/// The example commands, for `--help` and the man page, by use; each option is in one of them.
+pub(crate) const EXAMPLES: &[Example] = &[
+    (
+        "gridftp-cp -r run7/ gsiftp://dtn.example.org/data/run7/",
+        "copies the contents of run7",
+    ),
+    (
+        "gridftp-cp -v 'gsiftp://dtn.example.org/data/run7/*.h5' .",
+        "copies the files that the pattern fits, and names each when it is done",
+    ),
+    (
+        "gridftp-cp -r run7/ cern:run7/",
+        "copies to the place cern of the configuration file below",
+    ),
+    (
+        "gridftp-cp -r gsiftp://dtn.example.org/data/run7/ gsiftp://dtn2.example.net/data/run7/",
+        "copies from one server to the other",
+    ),
+    (
+        "tar -c run7 | gridftp-cp - gsiftp://dtn.example.org/data/run7.tar",
+        "writes standard input to a file there",
+    ),
+    (
+        "gridftp-cp --list gsiftp://dtn.example.org/data/",
+        "lists a directory",
+    ),
+    (
+        "gridftp-cp -r --sync run7/ gsiftp://dtn.example.org/data/run7/",
+        "copies the files that are not there, or have another size or time",
+    ),
+    (
+        "gridftp-cp -r --sync --checksum gsiftp://dtn.example.org/data/run7/ run7/",
+        "copies the files that differ, whatever their times",
+    ),
+    (
+        "gridftp-cp -r --update --backup-dir /data/old run7/ gsiftp://dtn.example.org/data/run7/",
+        "keeps newer files, and moves those that are replaced to /data/old first",
+    ),
+    (
+        "gridftp-cp -r --sync --delete --max-delete 100 --dry-run run7/ gsiftp://dtn.example.org/data/run7/",
+        "tells what would be copied, and what would be removed there",
+    ),
+    (
+        "gridftp-cp -r --sync --delete --preserve run7/ /mnt/disk/run7/",
+        "makes a second copy on this machine, compared with its source",
+    ),
+    (
+        "gridftp-cp -r --immutable run7/ gsiftp://dtn.example.org/data/run7/",
+        "adds files, and fails for each that is there and differs",
+    ),
+    (
+        "gridftp-cp -r --no-clobber run7/ gsiftp://dtn.example.org/data/run7/",
+        "adds files, and leaves those that are there",
+    ),
+    (
+        "gridftp-cp -r --include '*.h5' --max-depth 2 gsiftp://dtn.example.org/data/run7/ run7/",
+        "copies the files of one kind, no deeper than in the directories of run7",
+    ),
+    (
+        "gridftp-cp -r --exclude scratch/ --exclude '*.tmp' run7/ gsiftp://dtn.example.org/data/run7/",
+        "leaves out a directory, and the files of one kind",
+    ),
+    (
+        "gridftp-cp -r --filter-from rules run7/ gsiftp://dtn.example.org/data/run7/",
+        "reads such patterns from a file, in lines as: - *.tmp",
+    ),
+    (
+        "gridftp-cp -r --min-size 1M --max-size 10G --max-age 7d gsiftp://dtn.example.org/data/run7/ run7/",
+        "copies the files of the last week that have such a size",
+    ),
+    (
+        "gridftp-cp -r --failed-list failed gsiftp://dtn.example.org/data/run7/ run7/",
+        "copies all, and writes the names that failed to a file",
+    ),
+    (
+        "gridftp-cp -r --files-from failed gsiftp://dtn.example.org/data/run7/ run7/",
+        "copies the names in that file",
+    ),
+    (
+        "gridftp-cp --resume gsiftp://dtn.example.org/data/large.h5 .",
+        "goes on with the bytes of a broken copy, of a file of any size",
+    ),
+    (
+        "gridftp-cp -r --no-resume run7/ gsiftp://dtn.example.org/data/run7/",
+        "begins all files anew, and keeps no part of one that fails",
+    ),
+    (
+        "gridftp-cp --partials /data gsiftp://dtn.example.org/data/",
+        "lists the remains of copies that broke off there",
+    ),
+    (
+        "gridftp-cp --discard /data gsiftp://dtn.example.org/data/",
+        "removes them",
+    ),
+    (
+        "gridftp-cp -r --retries 10 --retry-for 7200 --timeout 10m gsiftp://dtn.example.org/data/run7/ .",
+        "waits through two hours of maintenance, and ten minutes for a tape",
+    ),
+    (
+        "gridftp-cp -r --fail-fast --stats --log-file log run7/ gsiftp://dtn.example.org/data/run7/",
+        "ends at the first failure, tells the progress every 10 s, and keeps a log",
+    ),
+    (
+        "gridftp-cp -r --quiet --json run7/ gsiftp://dtn.example.org/data/run7/",
+        "writes errors only, as JSON",
+    ),
+    (
+        "gridftp-cp -r --receipt receipts run7/ gsiftp://dtn.example.org/data/run7/",
+        "keeps signed receipts of the copies, which gridftp check-receipt checks",
+    ),
+    (
+        "gridftp-cp -r --verify=sha256 run7/ gsiftp://dtn.example.org/data/run7/",
+        "compares SHA-256 digests of the stored files of both ends",
+    ),
+    (
+        "gridftp-cp --no-verify gsiftp://dtn.example.org/data/large.h5 /dev/null",
+        "moves the bytes without digests, to measure the way",
+    ),
+    (
+        "gridftp-cp --explain run7/large.h5 gsiftp://dtn.example.org/data/",
+        "tells where the time went, and what would help most",
+    ),
+    (
+        "gridftp-cp -r --parallel 8 --concurrency 4 run7/ gsiftp://dtn.example.org/data/run7/",
+        "keeps to 8 streams of a file and 4 files at once",
+    ),
+    (
+        "gridftp-cp -r --polite run7/ gsiftp://dtn.example.org/data/run7/",
+        "gives way to other traffic on a path whose queues grow",
+    ),
+    (
+        "gridftp-cp -r --bwlimit '08:00,10M 18:00,off' run7/ gsiftp://dtn.example.org/data/run7/",
+        "leaves most of the link to others by day",
+    ),
+    (
+        "gridftp-cp --tcp-buffer 64M --block-size 1M run7/large.h5 gsiftp://dtn.example.org/data/",
+        "keeps to a TCP buffer for a long path, and to larger blocks",
+    ),
+    (
+        "gridftp-cp --stripes 4 --stripe-layout partitioned gsiftp://dtn.example.org/data/large.h5 .",
+        "has at most four hosts of the server send one contiguous part each",
+    ),
+    (
+        "gridftp-cp --stripe-block 4M gsiftp://dtn.example.org/data/large.h5 .",
+        "has them send blocks of 4 MiB in turn",
+    ),
+    (
+        "gridftp-cp --stack udt gsiftp://dtn.example.org/data/large.h5 .",
+        "moves data over UDT",
+    ),
+    (
+        "gridftp-cp --stack tcp,compress:codec=zlib gsiftp://dtn.example.org/data/table.csv .",
+        "compresses data on the way",
+    ),
+    (
+        "gridftp-cp --disk-stack file,compress:codec=zlib table.csv gsiftp://dtn.example.org/data/",
+        "has the server compress the file that it stores",
+    ),
+    (
+        "gridftp-cp --mode stream ftp://ftp.example.org/pub/file .",
+        "uses MODE S, at a server that is slow in MODE E",
+    ),
+    (
+        "gridftp-cp -r --relay always gsiftp://dtn.example.org/data/ gsiftp://dtn2.example.net/data/",
+        "has the data pass this machine, where the servers do not reach each other",
+    ),
+    (
+        "gridftp-cp --offset 1G --length 64M gsiftp://dtn.example.org/data/large.h5 part",
+        "copies 64 MiB of a file, behind its first GiB",
+    ),
+    (
+        "gridftp-cp -r --links copy run7/ gsiftp://dtn.example.org/data/run7/",
+        "copies symbolic links as links",
+    ),
+    (
+        "gridftp-cp -r --preserve --xattrs run7/ gsiftp://dtn.example.org/data/run7/",
+        "carries over times, permission bits and extended attributes",
+    ),
+    (
+        "gridftp-cp --sparse gsiftp://dtn.example.org/data/disk.img .",
+        "leaves zeros out as holes, which take no space",
+    ),
+    (
+        "gridftp-cp -r --sync-writes gsiftp://dtn.example.org/data/run7/ run7/",
+        "has each file on the disk before it counts as copied",
+    ),
+    (
+        "gridftp-cp -r --cred /run/robot/proxy run7/ gsiftp://dtn.example.org/data/run7/",
+        "proves another identity than that of the user's proxy",
+    ),
+    (
+        "gridftp-cp -r --src-cred a.pem --dst-cred b.pem cern:run7/ gsiftp://dtn2.example.net/run7/",
+        "copies between servers that know the user by different certificates",
+    ),
+    (
+        "gridftp-cp --delegation none --data-cred auto gsiftp://dtn.example.org/data/file .",
+        "gives the server no rights of the user, and data connections a credential of this copy",
+    ),
+    (
+        "gridftp-cp -r --dcau none --protect clear run7/ gsiftp://dtn.example.org/data/run7/",
+        "leaves data in clear text, as on a network of one's own",
+    ),
+    (
+        "gridftp-cp --subject /O=Grid/CN=dtn7.example.org gsiftp://dtn.example.org/data/file .",
+        "expects a server with the certificate of another name",
+    ),
+    (
+        "gridftp-cp --names HYBRID gsiftp://192.0.2.7/data/file .",
+        "takes a certificate for the name that the address resolves to, too",
+    ),
+    (
+        "gridftp-cp --user ann --netrc ftps://ftp.example.org/in/file .",
+        "logs in as ann with the password in ~/.netrc",
+    ),
+    (
+        "gridftp-cp --ca lab-ca.pem --cert ann.pem --key ann.key ftps://ftp.example.org/in/file .",
+        "trusts an authority of one's own, and has a certificate for the server",
+    ),
+    (
+        "gridftp-cp --user ann --security none ftp://ftp.lab.example.org/in/file .",
+        "sends the password in clear text, to a server that has no TLS",
+    ),
+    (
+        "gridftp-cp -r --remote-program /opt/gridftp/gridftp-server run7/ ann@dtn.example.org:/data/",
+        "goes through ssh, to a host with the server outside PATH",
+    ),
+    (
+        "gridftp-cp --ipv4 --data-ports 50000-50100 gsiftp://dtn.example.org/data/file .",
+        "uses IPv4 and the ports that the firewall here lets in",
+    ),
+    (
+        "gridftp-cp --ipv6 gsiftp://dtn.example.org/data/file .",
+        "uses IPv6 alone",
+    ),
+    (
+        "gridftp-cp --trust-pasv-address ftp://ftp.example.org/pub/file .",
+        "connects to the data address that the server gives, where it is not its own",
+    ),
+    (
+        "gridftp-cp --debug gsiftp://dtn.example.org/data/file .",
+        "shows the control conversation, as for a report of a fault",
+    ),
+    (
+        "gridftp-cp --completions bash > ~/.local/share/bash-completion/completions/gridftp-cp",
+        "has bash complete options, and names of places and servers",
+    ),
+    ("gridftp-cp --man | man -l -", "shows the man page"),
+];
 
 /// A configuration file, for `--help` and the man page.
 pub(crate) const SETTINGS: &str = "\

@@ -2,8 +2,10 @@
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use gridftp_client::program::examples::section;
 use gridftp_client::program::{doctor, events, proxy};
 
+use crate::examples::{GENERAL, of_command};
 use crate::{bytes, change, check, list, places, receipts, size, speed, sum};
 
 /// The text of `--help` before the commands.
@@ -39,7 +41,8 @@ Exit status:
     version,
     long_about = ABOUT,
     after_help = EXIT,
-    after_long_help = format!("{}{EXIT}", events::of_others()),
+    after_long_help = format!("{}{}{EXIT}", section("gridftp", GENERAL), events::of_others()),
+    mut_subcommands = of_command,
     max_term_width = 100,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,

@@ -6,6 +6,7 @@ mod bytes;
 mod change;
 mod check;
 mod end;
+mod examples;
 mod flags;
 mod list;
 mod places;

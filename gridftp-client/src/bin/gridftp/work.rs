@@ -9,6 +9,7 @@ use gridftp_client::options::ConnectOptions;
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::exit::Status;
+use gridftp_client::program::grid::without_ends;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::locate;
 use gridftp_client::url::show;
@@ -20,6 +21,7 @@ use crate::end::End;
 
 /// Flags of every command.
 #[derive(Debug, clap::Args)]
+#[command(mut_args = without_ends)]
 pub(crate) struct Common {
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
