@@ -179,8 +179,11 @@ fn planned(said: &Finished, event: &str, field: &str) -> Result<Vec<String>> {
     let mut places = Vec::new();
     for line in said.stdout.lines() {
         let value: serde_json::Value = serde_json::from_str(line)?;
-        if value["event"] == event {
-            let place = value[field].as_str().context("no place")?;
+        if value.get("event").and_then(|event| event.as_str()) == Some(event) {
+            let place = value
+                .get(field)
+                .and_then(|place| place.as_str())
+                .context("no place")?;
             places.push(place.to_owned());
         }
     }
