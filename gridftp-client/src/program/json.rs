@@ -235,6 +235,30 @@ mod tests {
         }
     }
 
+    /// Objects of all events of a dry run.
+    fn plans() -> Vec<Value> {
+        let (source, destination, target, path) = ("a", "b", "c", "d");
+        let events = [
+            Event::Planned {
+                source,
+                destination,
+                size: None,
+            },
+            Event::PlannedDir { path },
+            Event::PlannedMove {
+                source,
+                destination,
+            },
+            Event::PlannedRemoval { path },
+            Event::PlannedLink {
+                source,
+                destination,
+                target,
+            },
+        ];
+        events.iter().filter_map(object).collect()
+    }
+
     /// Objects of all events, with all fields that they may have.
     fn objects() -> Vec<Value> {
         let error = &TransferError::Changed {
@@ -287,19 +311,8 @@ mod tests {
                 verified: Some(("MD5", "00")),
                 relayed: true,
             },
-            Event::Planned {
-                source,
-                destination,
-                size: None,
-            },
             Event::Removed { path },
-            Event::PlannedRemoval { path },
             Event::Linked {
-                source,
-                destination,
-                target,
-            },
-            Event::PlannedLink {
                 source,
                 destination,
                 target,
@@ -309,6 +322,7 @@ mod tests {
             Event::Note("text"),
         ];
         let mut all: Vec<_> = events.iter().filter_map(object).collect();
+        all.extend(plans());
         all.push(progress(Counts::default(), 1));
         all.push(end(&summary()));
         all.push(fatal(error, Some(error)));
