@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{Finished, Tree, run};
 
@@ -91,15 +92,18 @@ fn a_list_outlives_a_run_that_does_not_end() -> Result<()> {
     ensure!(has("a") && (has("sub/b") || is_copied), "{list}");
     fs::write(bed.here.path("failed"), text)?;
 
+    // A server that says nothing.
     let mute = TcpListener::bind("127.0.0.1:0")?;
+    set_socket_timeout(&mute, Timeout::Recv, Some(LIMIT))?;
     let url = format!("ftp://{}/to", mute.local_addr()?);
     let args = [&flags[..], &["--log-file", "log", "tree", &url]].concat();
-    let mut stopped = command(&bed.here, &args)?.spawn()?;
-    let _held = mute.accept()?;
-    let id = Pid::from_child(&stopped);
-    kill_process(id, Signal::TERM)?;
-    ensure!(stopped.wait()?.code() == Some(130));
-    kept()?;
+    for (signal, status) in [(Signal::KILL, None), (Signal::TERM, Some(130))] {
+        let mut stopped = command(&bed.here, &args)?.spawn()?;
+        let _held = mute.accept()?;
+        kill_process(Pid::from_child(&stopped), signal)?;
+        ensure!(stopped.wait()?.code() == status);
+        kept()?;
+    }
     let log = fs::read_to_string(bed.here.path("log"))?;
     let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap_or_default())?;
     let told = last["error"].as_str().unwrap_or_default();
