@@ -118,7 +118,7 @@ impl FailedList {
     }
 }
 
-/// A new file beside `path`, with a name that nobody can foresee.
+/// A new file beside `path`, with a random name.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let dir = match path.parent() {
         Some(dir) if dir != Path::new("") => dir,

@@ -18,7 +18,7 @@ use crate::program::failed_list::FailedList;
 use crate::program::json::{end, fatal, object};
 use crate::program::receipts::Receipts;
 use crate::program::report::Report;
-use crate::progress::{Event, Observer, UNTRIED};
+use crate::progress::{Event, Observer};
 
 /// Passes events on to the report, and writes those that belong there to files.
 #[derive(Debug)]
@@ -26,14 +26,16 @@ pub struct Records {
     report: Arc<Report>,
     /// The list of names that failed, until the run ends.
     failed: Mutex<Option<FailedList>>,
+    /// Whether the first failure ends the run.
+    fail_fast: bool,
     /// Whether the run leaves out names that an older list may have.
     leaves_out: AtomicBool,
     log: Option<Mutex<File>>,
     /// The sessions in the log: one with the same protection as another is no news.
     connected: Mutex<HashSet<String>>,
     receipts: Option<Receipts>,
-    /// Whether something was not written.
-    lost: AtomicBool,
+    /// The flags of the files to which something was not written.
+    lost: Mutex<HashSet<&'static str>>,
 }
 
 impl Records {
@@ -56,11 +58,12 @@ impl Records {
         Ok(Self {
             report: Arc::clone(report),
             failed: Mutex::new(failed.map(begin).transpose()?),
+            fail_fast: false,
             leaves_out: AtomicBool::new(false),
             log: log.map(append).transpose()?,
             connected: Mutex::default(),
             receipts: None,
-            lost: AtomicBool::new(false),
+            lost: Mutex::default(),
         })
     }
 
@@ -69,6 +72,12 @@ impl Records {
     pub fn with_receipts(mut self, receipts: Option<Receipts>) -> Self {
         self.receipts = receipts;
         self
+    }
+
+    /// Keeps the names of the last run where the first failure ends this one.
+    #[must_use]
+    pub fn with_fail_fast(self, fail_fast: bool) -> Self {
+        Self { fail_fast, ..self }
     }
 
     /// Tells the end of a copy.
@@ -111,21 +120,22 @@ impl Records {
             Event::Failed { name, error, .. } => {
                 // A failure of no one name, or of a server, may be that of all behind it.
                 let of_file = matches!(error.class(), Class::Transfer | Class::Verify);
-                if name.is_empty() || !of_file {
+                if self.fail_fast || name.is_empty() || !of_file {
                     self.leaves_out.store(true, Ordering::Relaxed);
                 }
                 if name.is_empty() {
                     return;
                 }
                 let mut list = lock(&self.failed);
-                let written = list.as_mut().map(|list| list.add(name));
+                let written = list.as_mut().map_or(Ok(()), |list| list.add(name));
+                if written.is_err() {
+                    // A list that lacks a name replaces no other.
+                    *list = None;
+                }
                 drop(list);
-                self.tell("--failed-list", written.unwrap_or(Ok(())));
+                self.tell("--failed-list", written);
             }
             Event::Planned { .. } | Event::PlannedLink { .. } => {
-                self.leaves_out.store(true, Ordering::Relaxed);
-            }
-            Event::Skipped { why, .. } if *why == UNTRIED => {
                 self.leaves_out.store(true, Ordering::Relaxed);
             }
             _ => {}
@@ -152,13 +162,19 @@ impl Records {
 
     /// Says whether a receipt, a name or a line of the log was not written.
     pub fn has_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        !lock(&self.lost).is_empty()
     }
 
-    fn tell(&self, flag: &str, written: io::Result<()>) {
-        if let Err(error) = written {
-            self.lost.store(true, Ordering::Relaxed);
-            self.report.warn(&format!("{flag}: write: {error}"));
+    /// Tells the first failure to write to the file of a flag: a full disk has one for each event.
+    fn tell(&self, flag: &'static str, written: io::Result<()>) {
+        let Err(error) = written else { return };
+        if lock(&self.lost).insert(flag) {
+            let text = format!("{flag}: write: {error}");
+            // The exit status depends on it, so that --quiet does not hide it.
+            match self.report.is_json() {
+                true => self.report.warn(&text),
+                false => self.report.warned(&text),
+            }
         }
     }
 }
@@ -188,5 +204,53 @@ impl Observer for Records {
 
     fn wants_control(&self) -> bool {
         self.report.wants_control()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::progress::Counts;
+
+    #[test]
+    fn a_run_that_its_first_failure_ends_keeps_the_names_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        let summary = Summary {
+            counts: Counts::default(),
+            took: Duration::ZERO,
+            failed: Some(Class::Transfer),
+            explanation: None,
+            tuned: None,
+        };
+        let error = &TransferError::Changed {
+            path: "b".to_owned(),
+        };
+        for (fail_fast, expected) in [(true, "b\na\n"), (false, "b\n")] {
+            std::fs::write(&path, "a\nb\n").unwrap();
+            let report = Arc::new(Report::of_lines("gridftp-cp", false, true));
+            let records = Records::open(&report, Some(&path), None).unwrap();
+            let records = records.with_fail_fast(fail_fast);
+            records.event(&Event::Failed {
+                source: "b",
+                name: b"b",
+                error,
+            });
+            records.end(&summary);
+            let list = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(list, expected, "{fail_fast}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_lost() {
+        let full = Path::new("/dev/full");
+        let report = Arc::new(Report::of_lines("gridftp-cp", false, true));
+        let records = Records::open(&report, None, Some(full)).unwrap();
+        assert!(!records.has_lost());
+        records.event(&Event::Note("a"));
+        assert!(records.has_lost());
     }
 }

@@ -155,7 +155,8 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     let totals = Arc::new(Totals::default());
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     let receipts = receipts(flags, &options, report)?;
-    let records = Arc::new(Records::open(report, failed, log)?.with_receipts(receipts));
+    let records = Records::open(report, failed, log)?.with_receipts(receipts);
+    let records = Arc::new(records.with_fail_fast(flags.fail_fast));
     let limit = options.connect.rate_limit.clone();
     let work = copy(
         &sources,
