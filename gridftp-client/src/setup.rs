@@ -93,10 +93,7 @@ impl Client {
             }
         }
         let peers = Box::pin(self.senders()).await?;
-        let mut at = self.listen(peers).await?;
-        if let Some(told) = self.options.data_address {
-            at.set_ip(told);
-        }
+        let at = self.listen(peers).await?;
         ahead.must(self.control.send(active(at)));
         self.state.ready = Some(Ready::Pull(width.to_one()));
         Ok(ahead)
@@ -123,13 +120,15 @@ impl Client {
         }
     }
 
-    /// Listens for the server's data connections.
+    /// Listens for the server's data connections; gives the address to tell it.
     pub(crate) async fn listen(&mut self, peers: Peers) -> Result<SocketAddr, TransferError> {
         let at =
             Target::from(SocketAddr::new(self.control.local(), 0)).with(sockets(&self.options));
         let bound = self.channel.get().listen(&self.stack, &at, peers).await;
         let mut bound = bound.map_err(|cause| self.data_error("listen", cause))?;
-        if bound.ip().is_unspecified() {
+        if let Some(told) = self.options.data_address {
+            bound.set_ip(told);
+        } else if bound.ip().is_unspecified() {
             bound.set_ip(self.control.local());
         }
         Ok(bound)
