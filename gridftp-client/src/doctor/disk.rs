@@ -13,7 +13,7 @@ const REMEDY: &str = "name a directory that can be written to by --disk DIR";
 const SIZE: u64 = 64 << 20;
 /// Bytes that are written at once.
 const BLOCK: usize = 1 << 20;
-/// Longest time for each of writing and reading; a slow disk gets less of the file.
+/// Time for each of writing and reading; a slow disk gets less of the file.
 const WITHIN: Duration = Duration::from_secs(10);
 /// Longest time for all, as a sync has no end of its own.
 const LATEST: Duration = Duration::from_secs(40);
@@ -61,18 +61,23 @@ struct Measured {
 
 /// Writes up to `size` bytes within about this time, and reads them back within as much.
 fn measure(directory: &Path, size: u64, within: Duration) -> io::Result<Measured> {
-    // It has no name, so that nothing is left behind even if this process is killed.
+    // It has no name, or loses it at once, so that nothing is left behind by a kill.
     let mut file = tempfile::tempfile_in(directory)?;
     let mut block = noise();
     let step = BLOCK as u64;
     let begun = Instant::now();
-    let mut written = 0;
-    while written < size && (written == 0 || begun.elapsed() < within) {
-        stamp(&mut block, written);
-        file.write_all(&block)?;
-        written += step;
+    let mut written = 0_u64;
+    // Each round takes as long as all before it, if the disk is as fast.
+    while written < size && (written == 0 || begun.elapsed() < within / 2) {
+        let until = (written * 2).clamp(step, size);
+        while written < until {
+            stamp(&mut block, written);
+            file.write_all(&block)?;
+            written += step;
+        }
+        // Memory takes writes at any rate.
+        file.sync_data()?;
     }
-    file.sync_all()?;
     let wrote_for = begun.elapsed();
     forget(&file);
     file.rewind()?;
