@@ -128,27 +128,37 @@ impl Visit<'_> {
 /// Judges the buffers of one side; a caller may have `asked` for buffers of so many bytes.
 fn judge(side: Side, limits: Limits, asked: Option<u64>, round_trip: Duration) -> Finding {
     let transfers = side.transfers();
-    let (window, place) = match (asked, limits.tuned) {
-        (Some(asked), _) => {
-            let most = limits.asked.map_or(asked, |most| most.min(asked));
+    let unknown = |name: String| {
+        let fact = format!("{transfers}: the kernel does not tell {name}");
+        Finding::skip(TOPIC, fact)
+    };
+    let (window, place) = match (asked, limits) {
+        // Of a buffer that is asked for, the kernel adds as much again for its own records.
+        (
+            Some(asked),
+            Limits {
+                asked: Some(most), ..
+            },
+        ) => {
+            let most = most.min(asked);
             (most, format!("a buffer of {most} bytes"))
         }
-        // The kernel keeps its own records in the rest.
-        (None, Some(tuned)) => {
+        (Some(_), _) => return unknown(format!("net.core.{}", side.asked())),
+        // The kernel's own records are about as large as the data.
+        (
+            None,
+            Limits {
+                tuned: Some(tuned), ..
+            },
+        ) => {
             let place = format!("net.ipv4.{} up to {} bytes", side.tuned(), tuned.most);
             (tuned.most / 2, place)
         }
-        (None, None) => {
-            let fact = format!(
-                "{transfers}: the kernel does not tell net.ipv4.{}",
-                side.tuned()
-            );
-            return Finding::skip(TOPIC, fact);
-        }
+        (None, _) => return unknown(format!("net.ipv4.{}", side.tuned())),
     };
     let bits = rate(window, round_trip);
     let fact = format!(
-        "{transfers}: up to {} over one connection, by {place} at a round trip of {round_trip:.1?}",
+        "{transfers}: about {} over one connection, by {place} at a round trip of {round_trip:.1?}",
         in_words(bits)
     );
     if bits >= ENOUGH {
@@ -215,10 +225,10 @@ mod tests {
         // 3 MiB in flight.
         let near = of(DEFAULT, None, None, 10);
         assert_eq!(near.verdict, Verdict::Ok);
-        assert!(near.fact.contains("up to 2.5 Gbit/s"), "{near}");
+        assert!(near.fact.contains("about 2.5 Gbit/s"), "{near}");
         let far = of(DEFAULT, None, None, 100);
         assert_eq!(far.verdict, Verdict::Warn);
-        assert!(far.fact.contains("up to 251.6 Mbit/s"), "{far}");
+        assert!(far.fact.contains("about 251.6 Mbit/s"), "{far}");
         let remedy = far.remedy.unwrap();
         let line = "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\"";
         assert!(remedy.contains(line), "{remedy}");
@@ -249,6 +259,9 @@ mod tests {
         for text in ["", "4096 131072", "4096 many 6291456", "-1 0 1"] {
             assert_eq!(of(text, None, None, 100).verdict, Verdict::Skip, "{text}");
         }
+        // As in a container, which has no bound of its own.
+        let hidden = of(DEFAULT, None, Some(64 << 20), 100);
+        assert_eq!(hidden.verdict, Verdict::Skip, "{hidden}");
         assert_eq!(read("/proc/sys/net/ipv4/no_such_file"), None);
     }
 
