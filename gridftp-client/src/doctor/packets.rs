@@ -7,7 +7,7 @@ use super::Visit;
 use crate::client::Client;
 
 const TOPIC: &str = "mtu";
-/// Smallest packet that each link carries (RFC 8200 §5).
+/// Smallest packet that each link of IPv6 carries (RFC 8200 §5).
 const LEAST: u32 = 1280;
 /// Longest headers of a segment that are usual: IPv6, TCP and timestamps.
 const HEADERS: u32 = 72;
@@ -23,7 +23,10 @@ impl Visit<'_> {
 
 /// Judges the size of packets.
 fn judge(path: &PathStats) -> Option<Finding> {
-    let packet = path.path_mtu.map(|mtu| format!("path MTU {mtu} bytes"));
+    // No packet of full size need have passed yet.
+    let packet = path
+        .path_mtu
+        .map(|mtu| format!("path MTU {mtu} bytes as far as known"));
     let segment = path
         .segment
         .map(|mss| format!("segments of up to {mss} bytes"));
@@ -59,7 +62,9 @@ mod tests {
         };
         let (verdict, fact) = of(Some(1500), Some(1448)).unwrap();
         assert_eq!(verdict, Verdict::Ok);
-        assert!(fact.ends_with("path MTU 1500 bytes, segments of up to 1448 bytes"));
+        assert!(
+            fact.ends_with("path MTU 1500 bytes as far as known, segments of up to 1448 bytes")
+        );
         for (mtu, mss, expected) in [
             (Some(1280), Some(1208), Verdict::Ok),
             (Some(1279), Some(1208), Verdict::Warn),
