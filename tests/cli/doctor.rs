@@ -237,7 +237,7 @@ fn a_server_that_cannot_connect_to_us_is_told_with_the_ports() -> Result<()> {
 
 /// As on a path that drops packets of full size.
 #[test]
-fn a_file_that_stalls_is_told_with_the_packets() -> Result<()> {
+fn data_that_stalls_is_told_with_the_packets() -> Result<()> {
     let tree = Tree::new()?;
     let server = ScriptedServer::start(|line| match line.split(' ').next() {
         Some("MIDWAY") if line.contains("RETR") => Reaction::Hold,
@@ -248,8 +248,19 @@ fn a_file_that_stalls_is_told_with_the_packets() -> Result<()> {
     let stalled = "FAIL  data: the last 65536 bytes of /file: 32768 came within ...the connection \
                    opened, and its data stalls...MTU";
     let listed = "ok    data: listing of /: ";
-    let told = doctor(&tree, &["--timeout", "2", &server.url("file")])?;
-    tells(&told, &[listed, stalled, SKIPPED])
+    let told = doctor(&tree, &["--timeout", "1", &server.url("file")])?;
+    tells(&told, &[listed, stalled, SKIPPED])?;
+    let server = ScriptedServer::with(|server, line| match line.split(' ').next() {
+        Some("FEAT") => Reaction::say("211-\r\n PARALLEL\r\n211 end"),
+        Some("MIDWAY") if server.count("PORT") > 0 => Reaction::Hold,
+        Some("EPSV") => Reaction::Execute,
+        _ => Reaction::Usual,
+    })?;
+    server.file("/file", "text");
+    let stalled = "FAIL  data: active: the server connects to port ..., and the listing of / fails: \
+                   ...the connection opened, and its data stalls";
+    let told = doctor(&tree, &["--timeout", "1", &server.url("")])?;
+    tells(&told, &[listed, stalled])
 }
 
 #[test]

@@ -10,7 +10,7 @@ use gridftp_data::{ErrorKind, ReceivePlan, Wait, Watch};
 use gsi::finding::{Finding, Verdict};
 use xio_core::PortRange;
 
-use super::data::STALLED;
+use super::data::{LOG, SLOW, STALLED, is_stalled};
 use super::{Visit, bare};
 use crate::client::Client;
 use crate::copy::Lines;
@@ -32,15 +32,16 @@ impl Visit<'_> {
             let fact = "active: not tried, as only MODE E has servers connect to this host";
             return self.tell(Finding::skip(TOPIC, fact));
         }
-        let (ports, limit) = (self.options.data_ports, self.limit * 2);
+        let (ports, limit) = (self.options.data_ports, self.transfer_limit());
         let finding = connected_to(client, directory, ports, limit).await;
         let is_reached = finding.verdict == Verdict::Ok;
         self.tell(finding);
         let (local, peer) = (client.control.local(), client.control.peer());
-        if !is_reached && is_translated(local, peer) {
+        let is_told_another = self.options.data_address.is_some();
+        if !is_reached && !is_told_another && is_translated(local, peer) {
             let fact = format!(
                 "this host has the private address {local}, and the server the public one {peer}: \
-                 behind address translation (NAT) no server can connect to this host"
+                 behind address translation (NAT) a server cannot connect to this host"
             );
             let remedy = "use --mode stream, or copy from a host with a public address; uploads \
                           need no such connections";
@@ -70,18 +71,30 @@ async fn connected_to(
     let pulling = Box::pin(pull(client, directory, &watch));
     let pulled = tokio::time::timeout(limit, pulling).await;
     let peer = client.control.peer();
+    let connects = format!(
+        "active: the server connects to port {} of this host",
+        at.port()
+    );
+    let name = show(directory);
     match pulled {
-        Ok(Err(error)) if watch.bytes() == 0 => failed(at, ports, peer, &error),
-        Err(_) if watch.bytes() == 0 => unreached(at, ports, peer, &late),
-        // A listing that is cut off came over such a connection, too.
-        _ => {
-            let fact = format!(
-                "active: the server connects to port {} of this host: listing of {} in {:.1?}",
-                at.port(),
-                show(directory),
-                begun.elapsed()
-            );
+        Ok(Ok(())) => {
+            let fact = format!("{connects}: listing of {name} in {:.1?}", begun.elapsed());
             Finding::ok(TOPIC, fact)
+        }
+        Ok(Err(error)) if !watch.is_open() => failed(at, ports, peer, &error),
+        Err(_) if !watch.is_open() => unreached(at, ports, peer, &late),
+        Ok(Err(error)) => {
+            let told = error.to_string();
+            let why = bare(&told, error.fields().remedy.unwrap_or_default());
+            let fact = format!("{connects}, and the listing of {name} fails: {why}");
+            match is_stalled(&error) {
+                true => Finding::fail(TOPIC, fact, STALLED),
+                false => Finding::fail(TOPIC, fact, LOG),
+            }
+        }
+        Err(_) => {
+            let fact = format!("{connects}, and the listing of {name} is {late}");
+            Finding::warn(TOPIC, fact, SLOW)
         }
     }
 }
@@ -120,18 +133,21 @@ fn not_asked(ports: Option<PortRange>, error: &TransferError) -> Finding {
         (TransferError::Data { .. }, Some(ports)) => {
             let remedy = format!(
                 "free a port of {ports}, or name others by --data-ports LOW-HIGH \
-                 (GLOBUS_TCP_PORT_RANGE)"
+                 (GLOBUS_TCP_PORT_RANGE); {STREAM}"
             );
             Finding::fail(TOPIC, fact, remedy)
         }
         (TransferError::Data { .. }, None) => {
-            Finding::fail(TOPIC, fact, "this host must have a free port to listen at")
+            let remedy = format!(
+                "this host must have a free port at the address that the server sees of it; {STREAM}"
+            );
+            Finding::fail(TOPIC, fact, remedy)
         }
         _ => Finding::warn(TOPIC, fact, STREAM),
     }
 }
 
-/// The finding about a listing that failed before its first byte.
+/// The finding about a listing that failed without a connection.
 fn failed(
     at: SocketAddr,
     ports: Option<PortRange>,
@@ -144,8 +160,7 @@ fn failed(
     match error {
         TransferError::Data { cause, .. } => match cause.kind() {
             ErrorKind::Timeout(Wait::Accept) => unreached(at, ports, peer, why),
-            ErrorKind::Timeout(Wait::Receive) => Finding::fail(TOPIC, fact, STALLED),
-            _ => Finding::fail(TOPIC, fact, "the log of the server tells more"),
+            _ => Finding::fail(TOPIC, fact, LOG),
         },
         TransferError::Control(refused) if refused.kind() == Some(FailureKind::DataChannel) => {
             unreached(at, ports, peer, why)

@@ -29,7 +29,13 @@ const FIREWALL: &str = "firewalls on the way must let TCP connections to the dat
 pub(super) const STALLED: &str = "the connection opened, and its data stalls while replies pass: \
                                   packets of full size may be lost on the way; see the MTU of \
                                   interfaces and tunnels, and let ICMP through (`ping -M do -s 1472 \
-                                  HOST` tests 1500 bytes)";
+                                  HOST` tests 1500 bytes over IPv4, `-s 1452` over IPv6)";
+
+/// The remedy where data comes, and not all of it in time.
+pub(super) const SLOW: &str = "the path or the server is slow: see a longer --timeout";
+
+/// The remedy where this end knows none.
+pub(super) const LOG: &str = "the log of the server tells more";
 
 /// The object of the URL.
 pub(super) struct Place {
@@ -57,7 +63,7 @@ impl Visit<'_> {
     /// Lists the directory of the URL through a passive data connection; gives the object there.
     pub(super) async fn data(&mut self, client: &mut Client, remote: &Remote) -> Option<Place> {
         let place = self.place(client, remote).await;
-        let (begun, limit) = (Instant::now(), self.limit * 2);
+        let (begun, limit) = (Instant::now(), self.transfer_limit());
         let mut entries = 0;
         let listing = client.list(&place.directory, |_, _| entries += 1);
         let listed = tokio::time::timeout(limit, listing).await;
@@ -97,10 +103,13 @@ impl Visit<'_> {
             }
             Err(_) => {
                 let fact = format!(
-                    "listing of {name} through {through}: not done within {} s",
+                    "listing of {name} through {through}: not done within {} s, with {entries} entries",
                     limit.as_secs()
                 );
-                self.tell(Finding::fail(TOPIC, fact, FIREWALL));
+                self.tell(match entries {
+                    0 => Finding::fail(TOPIC, fact, FIREWALL),
+                    _ => Finding::warn(TOPIC, fact, SLOW),
+                });
                 None
             }
         }
@@ -229,34 +238,22 @@ fn failed(directory: &str, through: &str, error: &TransferError) -> Finding {
         }
         _ if is_lost => {
             let fact = format!("listing of {directory} through {through}: {why}");
-            let remedy = match error {
-                TransferError::Data { cause, .. } => of_data(cause.kind()),
-                _ => FIREWALL,
+            let remedy = match is_stalled(error) {
+                true => STALLED,
+                false => FIREWALL,
             };
             Finding::fail(TOPIC, fact, remedy)
         }
-        _ if known.is_empty() => Finding::fail(TOPIC, why, "the log of the server tells more"),
+        _ if known.is_empty() => Finding::fail(TOPIC, why, LOG),
         _ => Finding::fail(TOPIC, why, known),
     }
 }
 
-/// The remedy of a data connection that failed.
-fn of_data(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Timeout(Wait::Receive) => STALLED,
-        _ => FIREWALL,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_open_connection_that_stalls_is_not_the_firewall() {
-        assert_eq!(of_data(ErrorKind::Timeout(Wait::Receive)), STALLED);
-        for kind in [ErrorKind::Timeout(Wait::Connect), ErrorKind::Open] {
-            assert_eq!(of_data(kind), FIREWALL);
-        }
+/// Says whether a transfer failed by silence on an open data connection.
+pub(super) fn is_stalled(error: &TransferError) -> bool {
+    match error {
+        TransferError::Cut { cause, .. } => is_stalled(cause),
+        TransferError::Data { cause, .. } => cause.kind() == ErrorKind::Timeout(Wait::Receive),
+        _ => false,
     }
 }

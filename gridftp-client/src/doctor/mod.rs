@@ -22,6 +22,7 @@ use crate::client::Client;
 use crate::error::ConnectError;
 use crate::options::ConnectOptions;
 use crate::progress::Observer;
+use crate::transfer::ACCOUNT;
 use crate::url::{Remote, Scheme, Site, show};
 
 /// The remedy where ssh starts no server.
@@ -72,6 +73,11 @@ struct Visit<'a> {
 impl Visit<'_> {
     fn tell(&mut self, finding: Finding) {
         (self.tell)(finding);
+    }
+
+    /// Longest wait of a transfer, which fails by itself before that if nothing moves.
+    fn transfer_limit(&self) -> Duration {
+        self.limit.saturating_mul(2).saturating_add(ACCOUNT)
     }
 
     /// Takes the steps in their order; `None` after one without which the next cannot be.

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use gsi::finding::Finding;
 
-use super::data::{File, STALLED};
+use super::data::{File, LOG, SLOW, STALLED, is_stalled};
 use super::{Visit, disk};
 use crate::client::Client;
+use crate::error::TransferError;
 use crate::file::ReadOptions;
 use crate::url::show;
 
@@ -41,23 +42,36 @@ impl Visit<'_> {
             }
             Ok::<_, io::Error>(())
         };
-        let read = tokio::time::timeout(self.limit * 2, reading).await;
+        let read = tokio::time::timeout(self.transfer_limit(), reading).await;
         let took = begun.elapsed();
         let what = format!("the last {part} bytes of {name}");
         let late = || format!("{what}: {got} came within {} s", took.as_secs());
         let finding = match read {
-            Ok(Ok(())) => {
+            Ok(Ok(())) if got >= part => {
                 let rate = disk::rate(got, took);
                 Finding::ok(TOPIC, format!("{what} in {took:.1?}, {rate} MiB/s"))
             }
-            _ if moved.elapsed() >= self.limit => Finding::fail(TOPIC, late(), STALLED),
-            Ok(Err(error)) => {
-                let remedy = "the log of the server tells more";
-                Finding::error(TOPIC, &error.to_string(), remedy)
+            Ok(Ok(())) => {
+                let fact = format!("{what}: {got} came, and then its end");
+                Finding::warn(TOPIC, fact, "the file changes meanwhile")
             }
-            Err(_) => Finding::warn(TOPIC, late(), "the path or the server is slow"),
+            Ok(Err(error)) if got == 0 && !is_of_stall(&error) => {
+                Finding::error(TOPIC, &error.to_string(), LOG)
+            }
+            _ if moved.elapsed() >= self.limit => Finding::fail(TOPIC, late(), STALLED),
+            Ok(Err(error)) => Finding::error(TOPIC, &error.to_string(), LOG),
+            Err(_) => Finding::warn(TOPIC, late(), SLOW),
         };
         self.tell(finding);
-        reader.stop().await
+        let stopped = tokio::time::timeout(self.transfer_limit(), reader.stop()).await;
+        stopped.ok().flatten()
     }
+}
+
+/// Says whether reading failed by silence on an open data connection.
+fn is_of_stall(error: &io::Error) -> bool {
+    let cause = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<TransferError>());
+    cause.is_some_and(is_stalled)
 }
