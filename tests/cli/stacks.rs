@@ -24,7 +24,7 @@ const STACKS: &[&str] = &[
     "udt,compress:codec=zlib",
 ];
 
-fn bed(flags: &[&str]) -> Result<Bed> {
+pub(crate) fn bed(flags: &[&str]) -> Result<Bed> {
     let (here, there) = (Tree::new()?, Tree::new()?);
     let server = Host::ours_with(there.root(), flags)?;
     Ok(Bed {

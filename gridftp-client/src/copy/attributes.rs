@@ -204,7 +204,8 @@ impl CopyState {
             to,
             attributes,
             meta: None,
-            asks: self.asks_of_done() && server.1.mlst,
+            // Between servers nothing but a time waits for a reply, and the facts are asked for before.
+            asks: self.asks_of_done(server) && (self.source.is_none() || self.keeps_times()),
             there: None,
             lacks,
         };

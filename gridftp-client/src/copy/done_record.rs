@@ -3,15 +3,18 @@
 //!
 //! A line is a digest of the names of a file and of the facts of both ends: another version of either
 //! end is not in the record. Behind its first broken line a record is cut off. What a power cut may
-//! take from this machine counts until that only: the first line names the boot then.
+//! take from this machine counts until that only: the first line names the boot then. Lines of a
+//! server that does not sync wait until it has written such files back.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::{File, Metadata};
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -19,9 +22,12 @@ use tokio::time::timeout;
 
 use super::admission::Server;
 use super::job::{Facts, FileJob};
+use super::pull::local;
 use super::state::CopyState;
 use super::{lock, notes};
+use crate::client::Client;
 use crate::manner::Target;
+use crate::names;
 use crate::options::{CopyOptions, Resume};
 use crate::partials::OLD;
 use crate::url::Location;
@@ -38,15 +44,19 @@ const EVERY: Duration = Duration::from_millis(500);
 /// more for each, and together with [`EVERY`] a second of files is copied again.
 const ASKING: Duration = Duration::from_millis(500);
 
-/// Most lines of a record: the files behind them are copied again. 33 MiB, and 40 MB of memory.
+/// Time after which a server that does not sync has written a file back: kernels do that within 30 s.
+const WRITTEN_BACK: Duration = Duration::from_secs(60);
+
+/// Age from which a source with a time in whole seconds, or minutes, gets another by its next change,
+/// the difference of two clocks included.
+const COARSE: Duration = Duration::from_secs(120);
+
+/// Most lines of a record: the files behind them are copied again. 33 MiB, and 16 MiB of memory.
 const MOST: usize = 1 << 20;
 
 /// Digits of a line, and its bytes.
 const DIGITS: usize = 32;
 const LINE: usize = DIGITS + 1;
-
-/// Largest record that is read, in bytes.
-const MAX_LEN: u64 = 36 << 20;
 
 /// Longest wait for the file system of the record.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -56,8 +66,8 @@ const SETTLING: Duration = Duration::from_secs(10);
 pub(crate) struct DoneRecord {
     /// Start of this run.
     begun: Instant,
-    /// The lines of those runs.
-    earlier: HashSet<u128>,
+    /// The lines of those runs, sorted.
+    earlier: Vec<u128>,
     /// Whether the destination cannot be looked at.
     is_blind: AtomicBool,
     shared: Arc<Shared>,
@@ -70,6 +80,8 @@ struct Shared {
     title: String,
     /// Whether the finished files outlive a power cut.
     lasts: bool,
+    /// Whether the server of the destination may not sync them.
+    waits: AtomicBool,
     /// Held while the disk works; `waiting` never is.
     end: Mutex<End>,
     waiting: Mutex<Waiting>,
@@ -87,13 +99,17 @@ enum End {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Lines that wait for the next write.
-    lines: String,
+    /// Lines that wait to be written, and the times at which their files were finished.
+    lines: VecDeque<(Instant, u128)>,
     /// Lines in all.
     count: usize,
     /// Whether a write is to come.
     is_due: bool,
 }
+
+/// The times of the last change to the file objects of a source and of its copy, of those on this
+/// machine: no program sets them, as it does the times of modification.
+type Changes = [Option<(i64, i64)>; 2];
 
 impl DoneRecord {
     /// The record of the copy of a tree; `None` where each run begins anew, compares what is there, or
@@ -106,7 +122,7 @@ impl DoneRecord {
         let notes = options.notes.as_ref()?;
         let in_part = options.offset.is_some() || options.length.is_some();
         let compares = options.manner.comparison().is_some() || options.no_clobber;
-        let is_anew = options.resume == Resume::Never || options.dry_run;
+        let is_anew = options.resume == Resume::Never;
         let is_pattern = |place: &Location| match place {
             Location::Remote(remote) => remote.pattern.is_some(),
             Location::Local(_) | Location::Stdio => false,
@@ -119,7 +135,8 @@ impl DoneRecord {
             return None;
         }
         let mut key = format!(
-            "{} {:?} {:?} {:?} {} {} {}",
+            "{} {} {:?} {:?} {:?} {} {} {}",
+            rustix::process::geteuid().as_raw(),
             rustix::system::uname().nodename().to_string_lossy(),
             options.links,
             options.verify,
@@ -145,22 +162,22 @@ impl DoneRecord {
         let begun = tokio::task::spawn_blocking(move || {
             let title = format!("{TITLE}{}\n", lifetime(lasts)?);
             expire(&notes);
-            let (mut end, mut earlier, mut count) = (End::None, HashSet::new(), 0);
+            let (mut end, mut earlier) = (End::None, Vec::new());
             if let Some(mut file) = notes::open(&path, false) {
-                let lines = read(&file, &title).unwrap_or_default();
-                count = lines.len();
-                earlier.extend(lines);
-                start(&mut file, &title, count).ok()?;
+                earlier = read(&file, &title).unwrap_or_default();
+                start(&mut file, &title, earlier.len()).ok()?;
+                earlier.sort_unstable();
                 end = End::Open(file);
             }
             let waiting = Waiting {
-                count,
+                count: earlier.len(),
                 ..Waiting::default()
             };
             let shared = Shared {
                 path,
                 title,
                 lasts,
+                waits: AtomicBool::new(false),
                 end: Mutex::new(end),
                 waiting: Mutex::new(waiting),
             };
@@ -174,9 +191,24 @@ impl DoneRecord {
         begun.await.ok()?
     }
 
+    /// Has lines wait where the server of the destination may not sync finished files.
+    pub(super) fn note_server(&self, server: Option<&Client>) {
+        let waits = server.is_some_and(|server| !server.abilities.durable);
+        self.shared.waits.store(waits, Ordering::Relaxed);
+    }
+
+    /// Forgets the files that a server may have lost in an outage.
+    pub(super) fn forget_unsynced(&self) {
+        if self.shared.waits.load(Ordering::Relaxed) {
+            let mut waiting = lock(&self.shared.waiting);
+            waiting.count = waiting.count.saturating_sub(waiting.lines.len());
+            waiting.lines.clear();
+        }
+    }
+
     /// Records a finished file, of which the destination tells the facts `there`.
-    fn add(&self, job: &FileJob, there: &Facts) {
-        let Some(line) = line(job, there) else {
+    fn add(&self, job: &FileJob, there: &Facts, changes: Changes) {
+        let Some(line) = line(job, there, changes).filter(|_| !may_keep_its_time(job)) else {
             return;
         };
         let mut waiting = lock(&self.shared.waiting);
@@ -184,24 +216,17 @@ impl DoneRecord {
             return;
         }
         waiting.count += 1;
-        let line = format!("{line:032x}\n");
-        waiting.lines.push_str(&line);
+        waiting.lines.push_back((Instant::now(), line));
         if !std::mem::replace(&mut waiting.is_due, true) {
-            // A run that has ended does not keep its record locked.
-            let shared = Arc::downgrade(&self.shared);
-            tokio::spawn(async move {
-                tokio::time::sleep(EVERY).await;
-                if let Some(shared) = shared.upgrade() {
-                    drop(tokio::task::spawn_blocking(move || shared.write()));
-                }
-            });
+            tokio::spawn(write_on(Arc::downgrade(&self.shared)));
         }
     }
 
     /// Says whether a run before has finished this version of a file, and its destination tells the
     /// same facts since.
-    fn holds(&self, job: &FileJob, there: &Facts) -> bool {
-        line(job, there).is_some_and(|line| self.earlier.contains(&line))
+    fn holds(&self, job: &FileJob, there: &Facts, changes: Changes) -> bool {
+        let line = line(job, there, changes);
+        line.is_some_and(|line| self.earlier.binary_search(&line).is_ok())
     }
 
     /// Ends with a run behind which a file is missing.
@@ -220,21 +245,18 @@ impl DoneRecord {
 }
 
 impl Shared {
-    /// Writes the lines that wait.
-    fn write(&self) {
+    /// Writes the lines that wait and may be written; says whether others wait.
+    fn write(&self) -> bool {
         let mut end = lock(&self.end);
-        let mut waiting = lock(&self.waiting);
-        waiting.is_due = false;
-        let lines = std::mem::take(&mut waiting.lines);
-        drop(waiting);
+        let (lines, is_due) = self.take();
         if lines.is_empty() {
-            return;
+            return is_due;
         }
         if matches!(*end, End::None) {
             *end = self.create().map_or(End::Closed, End::Open);
         }
         let End::Open(file) = &mut *end else {
-            return;
+            return is_due;
         };
         let written = file.write_all(lines.as_bytes());
         let written = written.and_then(|()| match self.lasts {
@@ -243,8 +265,29 @@ impl Shared {
         });
         if let Err(error) = written {
             tracing::debug!(%error, "the finished files are not recorded");
-            *end = End::Closed;
+            // Nothing goes behind a torn line.
+            lock(&self.waiting).count = MOST;
         }
+        is_due
+    }
+
+    /// Takes the lines that may be written; says whether others wait.
+    fn take(&self) -> (String, bool) {
+        let age = match self.waits.load(Ordering::Relaxed) {
+            true => WRITTEN_BACK,
+            false => Duration::ZERO,
+        };
+        let mut waiting = lock(&self.waiting);
+        // The server was there when the last one was finished; since then it may have restarted.
+        let newest = waiting.lines.back().map(|(at, _)| *at);
+        let is_old = |at: &Instant| newest.is_some_and(|newest| newest.duration_since(*at) >= age);
+        let ready = waiting.lines.partition_point(|(at, _)| is_old(at));
+        let mut text = String::with_capacity(ready.saturating_mul(LINE));
+        for (_, line) in waiting.lines.drain(..ready) {
+            let _ = writeln!(text, "{line:032x}");
+        }
+        waiting.is_due = !waiting.lines.is_empty();
+        (text, waiting.is_due)
     }
 
     fn create(&self) -> Option<File> {
@@ -265,15 +308,15 @@ impl Shared {
 
 impl CopyState {
     /// Says whether a server is asked for the facts of a copy, for the record.
-    pub(super) fn asks_of_done(&self) -> bool {
+    pub(super) fn asks_of_done(&self, (_, abilities): Server<'_>) -> bool {
         let done = self.done.as_ref();
-        done.is_some_and(|done| done.begun.elapsed() >= ASKING)
+        done.is_some_and(|done| abilities.mlst && done.begun.elapsed() >= ASKING)
     }
 
     /// Records a finished file where its destination has told the facts `there`.
     pub(super) fn record_done(&self, job: &FileJob, there: Option<Facts>) {
         if let (Some(done), Some(there)) = (&self.done, there) {
-            done.add(job, &there);
+            done.add(job, &there, self.changes(job));
         }
     }
 
@@ -287,8 +330,13 @@ impl CopyState {
         if is_own || done.earlier.is_empty() || done.is_blind.load(Ordering::Relaxed) {
             return false;
         }
+        // Without times no line is of it, and with a link among its parents the copy fails.
+        let parents = self.check_parents(names::parent(&job.to), destination);
+        if job.facts.modified.is_none() || parents.await.is_err() {
+            return false;
+        }
         match self.target(&job.to, destination).await {
-            Ok(Target::File(there)) => done.holds(job, &there),
+            Ok(Target::File(there)) => done.holds(job, &there, self.changes(job)),
             Ok(Target::Nothing | Target::Link | Target::Other) => false,
             Err(error) => {
                 // The copy does not depend on it.
@@ -299,14 +347,49 @@ impl CopyState {
             }
         }
     }
+
+    fn changes(&self, job: &FileJob) -> Changes {
+        let time = |meta: Metadata| (meta.ctime(), meta.ctime_nsec());
+        let source = || local(&job.from).metadata().ok().map(time);
+        // A link that has replaced the copy is another object.
+        let copy = || local(&job.to).symlink_metadata().ok().map(time);
+        let source = self.source.is_none().then(source).flatten();
+        [source, self.destination.is_none().then(copy).flatten()]
+    }
+}
+
+/// Writes lines until none waits. A run that has ended does not keep its record locked.
+async fn write_on(shared: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let written = tokio::task::spawn_blocking(move || shared.write());
+        if !written.await.unwrap_or(false) {
+            return;
+        }
+    }
+}
+
+/// Says whether a source may have changed since it was read and tell the same time: of one that was
+/// new and tells no part of a second.
+fn may_keep_its_time(job: &FileJob) -> bool {
+    let Some((seconds, 0)) = job.facts.modified else {
+        return false;
+    };
+    let read = job.started.map(|at| at.elapsed()).unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let border = now.unwrap_or_default().saturating_sub(read + COARSE);
+    i64::try_from(border.as_secs()).is_ok_and(|border| seconds >= border)
 }
 
 /// The line of a file with these facts at the destination; `None` where a size or a time is unknown,
 /// or the sizes differ.
-fn line(job: &FileJob, there: &Facts) -> Option<u128> {
+fn line(job: &FileJob, there: &Facts, changes: Changes) -> Option<u128> {
     let size = job.facts.size.filter(|size| there.size == Some(*size))?;
     let (from, to) = (job.facts.modified?, there.modified?);
-    let facts = format!("{size} {from:?} {:?} {to:?}", job.facts.mode);
+    let facts = format!("{size} {from:?} {:?} {to:?} {changes:?}", job.facts.mode);
     digest(&[&job.from, &job.to, facts.as_bytes()])
 }
 
@@ -345,10 +428,19 @@ fn lifetime(lasts: bool) -> Option<String> {
 
 /// Reads the lines before the first broken one; `None` of another lifetime.
 fn read(file: &File, title: &str) -> Option<Vec<u128>> {
-    let mut bytes = Vec::new();
-    file.take(MAX_LEN).read_to_end(&mut bytes).ok()?;
-    let lines = bytes.strip_prefix(title.as_bytes())?.chunks_exact(LINE);
-    Some(lines.map_while(parse).take(MOST).collect())
+    let (mut input, mut begin) = (BufReader::new(file), vec![0; title.len()]);
+    input.read_exact(&mut begin).ok()?;
+    if begin != title.as_bytes() {
+        return None;
+    }
+    let (mut lines, mut bytes) = (Vec::new(), [0; LINE]);
+    while lines.len() < MOST
+        && input.read_exact(&mut bytes).is_ok()
+        && let Some(line) = parse(&bytes)
+    {
+        lines.push(line);
+    }
+    Some(lines)
 }
 
 fn parse(line: &[u8]) -> Option<u128> {
@@ -387,140 +479,4 @@ fn expire(notes: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
-
-    use super::*;
-
-    fn job(name: &str, size: u64) -> FileJob {
-        let facts = Facts {
-            size: Some(size),
-            modified: Some((5, 7)),
-            mode: Some(0o644),
-        };
-        FileJob::new(name.into(), format!("/to/{name}").into()).with_facts(facts)
-    }
-
-    fn there(size: u64, seconds: i64) -> Facts {
-        Facts {
-            size: Some(size),
-            modified: Some((seconds, 0)),
-            mode: None,
-        }
-    }
-
-    async fn begin(dir: &Path, key: &str, lasts: bool) -> DoneRecord {
-        DoneRecord::begin(dir, key, lasts).await.unwrap()
-    }
-
-    fn files(dir: &Path) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(dir).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
-    }
-
-    #[tokio::test]
-    async fn the_next_run_knows_the_finished_files_and_no_other_version() {
-        let dir = tempfile::tempdir().unwrap();
-        let record = begin(dir.path(), "key", true).await;
-        record.add(&job("a", 3), &there(3, 9));
-        record.keep().await;
-        assert!(!record.holds(&job("a", 3), &there(3, 9)), "it is its own");
-        drop(record);
-        let next = begin(dir.path(), "key", true).await;
-        assert!(next.holds(&job("a", 3), &there(3, 9)));
-        let mut touched = job("a", 3);
-        touched.facts.modified = Some((5, 8));
-        let mut timeless = job("a", 3);
-        timeless.facts.modified = None;
-        for (other, there) in [
-            (job("b", 3), there(3, 9)),
-            (job("a", 4), there(4, 9)),
-            (job("a", 3), there(4, 9)),
-            (job("a", 3), there(3, 10)),
-            (touched, there(3, 9)),
-            (timeless, there(3, 9)),
-        ] {
-            assert!(!next.holds(&other, &there), "{other:?} {there:?}");
-        }
-        drop(next);
-        let other = begin(dir.path(), "other", true).await;
-        assert!(!other.holds(&job("a", 3), &there(3, 9)), "of another copy");
-    }
-
-    #[tokio::test]
-    async fn a_torn_line_leaves_those_before_it_and_the_next_behind_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let record = begin(dir.path(), "key", true).await;
-        record.add(&job("a", 1), &there(1, 9));
-        record.add(&job("b", 1), &there(1, 9));
-        record.keep().await;
-        drop(record);
-        let path = files(dir.path()).remove(0);
-        let len = std::fs::metadata(&path).unwrap().len();
-        let file = File::options().write(true).open(&path).unwrap();
-        file.set_len(len - 5).unwrap();
-        drop(file);
-        let next = begin(dir.path(), "key", true).await;
-        next.add(&job("c", 1), &there(1, 9));
-        next.keep().await;
-        drop(next);
-        let last = begin(dir.path(), "key", true).await;
-        let held = ["a", "b", "c"].map(|name| last.holds(&job(name, 1), &there(1, 9)));
-        assert_eq!(held, [true, false, true]);
-        last.remove().await;
-        assert!(files(dir.path()).is_empty());
-    }
-
-    #[tokio::test]
-    async fn what_is_not_synced_counts_in_its_boot_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let record = begin(dir.path(), "key", false).await;
-        record.add(&job("a", 1), &there(1, 9));
-        record.keep().await;
-        drop(record);
-        let same = begin(dir.path(), "key", false).await;
-        assert!(same.holds(&job("a", 1), &there(1, 9)));
-        drop(same);
-        let path = files(dir.path()).remove(0);
-        let text = std::fs::read_to_string(&path).unwrap();
-        let boot = lifetime(false).unwrap();
-        std::fs::write(&path, text.replace(&boot, "another boot")).unwrap();
-        let next = begin(dir.path(), "key", false).await;
-        assert!(!next.holds(&job("a", 1), &there(1, 9)));
-    }
-
-    #[tokio::test]
-    async fn a_record_is_bounded_and_has_one_writer() {
-        let dir = tempfile::tempdir().unwrap();
-        let record = begin(dir.path(), "key", true).await;
-        lock(&record.shared.waiting).count = MOST - 1;
-        for name in ["a", "b"] {
-            record.add(&job(name, 1), &there(1, 9));
-        }
-        record.keep().await;
-        let second = begin(dir.path(), "key", true).await;
-        assert!(second.earlier.is_empty(), "the first has it locked");
-        second.add(&job("c", 1), &there(1, 9));
-        second.keep().await;
-        second.remove().await;
-        drop(record);
-        let next = begin(dir.path(), "key", true).await;
-        assert_eq!(next.earlier.len(), 1);
-    }
-
-    #[tokio::test]
-    async fn an_old_record_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let record = begin(dir.path(), "key", true).await;
-        record.add(&job("a", 1), &there(1, 9));
-        record.keep().await;
-        drop(record);
-        let path = files(dir.path()).remove(0);
-        let old = SystemTime::now() - OLD - Duration::from_secs(60);
-        let file = File::options().write(true).open(&path).unwrap();
-        file.set_modified(old).unwrap();
-        drop(file);
-        begin(dir.path(), "other", true).await;
-        assert!(!path.exists());
-    }
-}
+mod tests;

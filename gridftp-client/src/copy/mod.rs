@@ -195,13 +195,14 @@ pub async fn copy(
         looking.spawn(async move { totals.sample().await });
     }
     let done = DoneRecord::of_run(sources, destination, &options).await;
+    let is_dry = options.dry_run;
     let run = (options, done.clone());
     let run = resolve::run(sources, destination, run, &observer, &totals);
     let ended = Box::pin(run).await;
     if let Some(done) = done {
         match ended {
-            Ok(None) => done.remove().await,
-            Ok(Some(_)) | Err(_) => done.keep().await,
+            Ok(None) if !is_dry => done.remove().await,
+            _ => done.keep().await,
         }
     }
     let failed = ended?;

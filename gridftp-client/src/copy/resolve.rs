@@ -56,6 +56,9 @@ pub(crate) async fn run(
     let names = options.choice.names.is_some();
     let to_dir = many || names || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
+    if let Some(done) = &done {
+        done.note_server(to.client.as_deref());
+    }
     let (mut worst, mut roots) = (None, Vec::new());
     let planned_dirs = Arc::default();
     // One tree, or one file, has no two files for one name.

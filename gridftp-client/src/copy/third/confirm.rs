@@ -336,6 +336,10 @@ impl Pair<'_> {
         let expected = job.facts.size.filter(|_| !shared.is_partial());
         let size = (needed.is_none() && expected.is_some())
             .then(|| self.destination.send(Command::Size(to.clone())));
+        let destination = (self.destination, self.abilities.1);
+        let is_asked = !shared.keeps_times() && shared.asks_of_done(destination);
+        let asked_for =
+            is_asked.then(|| FactsQuery::send(destination.0, destination.1, to.clone()));
         let attributes = shared.ask_attributes((self.source, self.abilities.0), from.clone());
         let ask = |control, path| DigestQuery::send(control, needed, optional, part, path);
         let asked = match passed {
@@ -370,7 +374,11 @@ impl Pair<'_> {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        let destination = (self.destination, self.abilities.1);
+        let there = match asked_for {
+            // Only a later run misses them.
+            Some(asked) => asked.facts().await.ok().flatten(),
+            None => None,
+        };
         let attributes = shared.told_attributes(attributes).await.and_then(|all| {
             must_fit(&all, destination, to.as_bytes())?;
             Ok(all)
@@ -378,7 +386,7 @@ impl Pair<'_> {
         let settings = shared.send_settings(destination, job, to, attributes);
         let set = match shared.settle_settings(job, settings).await {
             Err(error) if !matches!(error, TransferError::Unset { .. }) => return Err(error),
-            set => set,
+            set => set.map(|told| told.or(there)),
         };
         Ok(Checked {
             verified,
