@@ -25,6 +25,10 @@ const SHARED: &Table = &[
                 "shows the control conversation too, and waits longer for each answer",
             ),
             (
+                "gridftp doctor --disk /scratch gsiftp://dtn.example.org/data/",
+                "measures that disk, behind a fault too",
+            ),
+            (
                 "gridftp doctor --json gsiftp://dtn.example.org/data/",
                 "writes the facts for a program that watches servers",
             ),
@@ -118,14 +122,11 @@ const SHARED: &Table = &[
     ),
 ];
 
-/// The section of `--help` with `examples`, whose lines begin with the name of `program`.
+/// The section of `--help` with `examples`, in whose lines `program` stands for `gridftp`.
 pub fn section(program: &str, examples: &[Example]) -> String {
     let mut text = "Examples:\n".to_owned();
     for (line, effect) in examples {
-        let line = match line.strip_prefix("gridftp ") {
-            Some(rest) => format!("{program} {rest}"),
-            None => (*line).to_owned(),
-        };
+        let line = line.replace("gridftp ", &format!("{program} "));
         text.push_str(&format!("  {line}\n      {effect}\n"));
     }
     text.push('\n');
