@@ -432,25 +432,19 @@ mod tests {
     fn verify_stands_alone_or_names_an_algorithm() {
         let parse =
             |args: &[&str]| Flags::try_parse_from([&["gridftp-cp"], args, &["a", "b"]].concat());
-        assert_eq!(
-            parse(&["--verify"]).unwrap().copy_options().unwrap().verify,
-            Verify::Cheapest
-        );
-        assert_eq!(
-            parse(&["--verify=sha256"])
-                .unwrap()
-                .copy_options()
-                .unwrap()
-                .verify,
-            Verify::With(ChecksumAlgorithm::Sha256)
-        );
+        for (args, verify) in [
+            (&[][..], Verify::Auto),
+            (&["--verify"], Verify::Cheapest),
+            (
+                &["--verify=sha256"],
+                Verify::With(ChecksumAlgorithm::Sha256),
+            ),
+            (&["--no-verify"], Verify::No),
+        ] {
+            let options = parse(args).unwrap().copy_options().unwrap();
+            assert_eq!(options.verify, verify, "{args:?}");
+        }
         assert!(parse(&["--verify=rot13"]).is_err());
-        assert_eq!(
-            parse(&[]).unwrap().copy_options().unwrap().verify,
-            Verify::Auto
-        );
-        let none = parse(&["--no-verify"]).unwrap().copy_options().unwrap();
-        assert_eq!(none.verify, Verify::No);
         assert!(parse(&["--no-verify", "--verify"]).is_err());
     }
 
