@@ -19,6 +19,8 @@ pub(super) struct Environment {
     source_ports: Option<PortRange>,
     /// Whether the source listens for data connections.
     pub(super) source_listens: bool,
+    /// Whether servers connect to this end for downloads in MODE S.
+    pub(super) no_passive: bool,
     /// The program to start behind `ssh`.
     pub(super) remote_program: Option<String>,
     /// Longest time without a byte; 0 for none.
@@ -51,6 +53,7 @@ impl Environment {
             it.source_ports = Some(ports.map_err(bad)?);
         }
         it.source_listens = text("GLOBUS_FTP_CLIENT_SOURCE_PASV")?.is_some();
+        it.no_passive = text("GLOBUS_FTP_CLIENT_NO_SERVER_PASV")?.is_some();
         let name = "GLOBUS_REMOTE_SSHFTP";
         if let Some(program) = text(name)? {
             // The word is added anyway.
@@ -115,6 +118,7 @@ mod tests {
             ("GLOBUS_FTP_CLIENT_DATA_IP", "192.0.2.7"),
             ("GLOBUS_TCP_SOURCE_RANGE", "50000,50010"),
             ("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1"),
+            ("GLOBUS_FTP_CLIENT_NO_SERVER_PASV", "1"),
             ("GLOBUS_REMOTE_SSHFTP", "/opt/gridftp-server --stdio"),
             ("GUC_STALL_TIMEOUT", "7"),
         ]);
@@ -122,6 +126,7 @@ mod tests {
             host: Some(("GLOBUS_FTP_CLIENT_DATA_IP", "192.0.2.7".to_owned())),
             source_ports: Some("50000-50010".parse().unwrap()),
             source_listens: true,
+            no_passive: true,
             remote_program: Some("/opt/gridftp-server".to_owned()),
             stall: Some(Duration::from_secs(7)),
         };

@@ -49,8 +49,9 @@ carries over times too. An option that cannot be honoured is an error.
 Environment: GLOBUS_FTP_CLIENT_DATA_IP, or else GLOBUS_HOSTNAME, is told to servers that connect to
 this end; GLOBUS_TCP_PORT_RANGE and GLOBUS_TCP_SOURCE_RANGE are the ports of data connections here.
 With GLOBUS_FTP_CLIENT_SOURCE_PASV set, downloads use MODE S, and uploads, copies between servers,
--fast and -p are errors; so is GLOBUS_DOMAIN_NAME. GLOBUS_REMOTE_SSHFTP is the program behind ssh, and
-GUC_STALL_TIMEOUT the default of -st.
+-fast and -p are errors; with GLOBUS_FTP_CLIENT_NO_SERVER_PASV, downloads without -fast and -p are.
+GLOBUS_DOMAIN_NAME is an error. GLOBUS_REMOTE_SSHFTP is the program behind ssh, and GUC_STALL_TIMEOUT
+the default of -st.
 ";
 
 /// Longest time without a byte, where nothing else is said.
@@ -269,20 +270,7 @@ fn flags_of(
     let to = pairs.iter().any(|pair| is_remote(&pair.to));
     let mut words = vec![OsString::from(PROGRAM)];
     words.extend(wanted.words.iter().cloned());
-    match (&wanted.subjects, from, to) {
-        ([None, None], ..) => {}
-        ([Some(one), Some(other)], ..) if one == other => {
-            words.extend(["--subject".into(), one.clone()]);
-        }
-        ([one, other], ..) if !(from && to) => {
-            let subject = if from { one } else { other };
-            let subject = subject
-                .iter()
-                .flat_map(|it| ["--subject".into(), it.clone()]);
-            words.extend(subject);
-        }
-        _ => anyhow::bail!("-ss, -ds : cannot be honoured: both servers have one subject, see -s"),
-    }
+    words.extend(subject(&wanted.subjects, from, to)?);
     let is_dir = |pair: &Pair| pair.from.as_bytes().ends_with(b"/");
     match (wanted.recursive, pairs.iter().any(is_dir)) {
         (true, _) => words.push("-r".into()),
@@ -295,15 +283,22 @@ fn flags_of(
     if let Some(program) = &environment.remote_program {
         words.extend(["--remote-program".into(), program.into()]);
     }
+    // In MODE E it is the sender that connects.
+    let is_extended = words.iter().any(|word| word == "extended");
     if environment.source_listens {
-        // In MODE E it is the sender that connects.
-        if to || words.iter().any(|word| word == "extended") {
+        if to || is_extended {
             anyhow::bail!(
                 "GLOBUS_FTP_CLIENT_SOURCE_PASV: cannot be honoured: a source listens for downloads \
                  without -fast and -p alone"
             );
         }
         words.extend(["--mode", "stream"].map(OsString::from));
+    }
+    if environment.no_passive && from && !to && !is_extended {
+        anyhow::bail!(
+            "GLOBUS_FTP_CLIENT_NO_SERVER_PASV: cannot be honoured: servers connect to this end \
+             with -fast and -p alone"
+        );
     }
     // The URLs are not looked at there.
     words.extend(["--".into(), "from".into(), "to".into()]);
@@ -323,6 +318,25 @@ fn flags_of(
         anyhow::bail!("-fsstack : cannot be honoured: parts of files have no layers");
     }
     Ok(flags)
+}
+
+/// The flag of the subject that servers have, where `from` and `to` tell the ends that are servers.
+fn subject(
+    subjects: &[Option<OsString>; 2],
+    from: bool,
+    to: bool,
+) -> anyhow::Result<impl Iterator<Item = OsString>> {
+    let [one, other] = subjects;
+    let named = match (from, to) {
+        _ if one == other => one,
+        (true, false) => one,
+        (false, _) => other,
+        (true, true) => {
+            anyhow::bail!("-ss, -ds : cannot be honoured: both servers have one subject, see -s")
+        }
+    };
+    let named = named.clone().into_iter();
+    Ok(named.flat_map(|subject| ["--subject".into(), subject]))
 }
 
 /// Makes the choices for which there are no flags.

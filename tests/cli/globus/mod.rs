@@ -1,5 +1,8 @@
 //! `gridftp-cp --globus`: each option of `globus-url-copy`, by itself and beside the real program.
 
+mod environment;
+mod lists;
+
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -7,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{
-    Finished, Host, Peer, Reaction, ScriptedServer, Tree, binary, file_url, run, same_file,
+    Finished, Host, Peer, Reaction, ScriptedServer, Tree, binary, file_url, run,
 };
 
 use crate::{Bed, LIMIT, command, fails};
@@ -272,12 +275,6 @@ fn all_are_tested(named: &BTreeSet<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program in the environment `set`.
-fn globus_with(here: &Tree, set: &[(&str, &str)], words: &[&str]) -> Result<Finished> {
-    let mut command = command(here, &[&["--globus"], words].concat())?;
-    run(command.envs(set.iter().copied()), LIMIT)
-}
-
 #[test]
 fn options_reach_the_server() -> Result<()> {
     let tree = Tree::new()?;
@@ -343,126 +340,6 @@ fn modes_are_preserved_and_files_are_compared_with_the_algorithm() -> Result<()>
 }
 
 #[test]
-fn lines_of_a_list_have_parts() -> Result<()> {
-    let bed = Bed::new()?;
-    bed.there.file("a", 10_000, 3)?;
-    let whole = fs::read(bed.there.path("a"))?;
-    let (from, to) = (bed.url("a"), file_url(&bed.here.path("out")));
-    let pairs = format!(
-        "{from} {to}/b 1000,500 size=10000;\n{from} {to}/c 9000,-1\n\"{from}\" \"{to}/d\" 0,-1\n"
-    );
-    fs::write(bed.here.path("pairs"), pairs)?;
-    globus(&bed.here, &["-filename", "pairs"])?.ok()?;
-    let [b, c, d] = ["b", "c", "d"].map(|name| fs::read(bed.here.path("out").join(name)));
-    let (b, c) = (b?, c?);
-    ensure!(
-        b.len() == 1500 && b[1000..] == whole[1000..1500],
-        "{}",
-        b.len()
-    );
-    ensure!(
-        c.len() == 10_000 && c[9000..] == whole[9000..],
-        "{}",
-        c.len()
-    );
-    ensure!(d? == whole, "d is not whole");
-    fs::write(
-        bed.here.path("pairs"),
-        format!("{from} {to}/e\n{from} {to}/f 1;2\n"),
-    )?;
-    fails(
-        &globus(&bed.here, &["-f", "pairs"])?,
-        1,
-        &["pairs: line 2: 1;2: "],
-    )?;
-    ensure!(
-        !bed.here.path("out/e").exists(),
-        "it begins with a bad list"
-    );
-    let told = globus(&bed.here, &["-list-url", &bed.url("")])?.ok()?;
-    ensure!(told.stdout.contains("    a "), "{}", told.report());
-    Ok(())
-}
-
-#[test]
-fn variables_are_honoured_or_refused() -> Result<()> {
-    let bed = Bed::new()?;
-    bed.there.file("a", 10_000, 3)?;
-    let (from, to) = (bed.url("a"), file_url(&bed.here.path("a")));
-    for name in ["GLOBUS_HOSTNAME", "GLOBUS_FTP_CLIENT_DATA_IP"] {
-        // No server connects there, and the copy may go on in another way.
-        let words = ["-dbg", "-st", "20", "-fast", &from, &to];
-        let told = globus_with(&bed.here, &[(name, "127.0.0.9")], &words)?;
-        ensure!(told.stderr.contains("PORT 127,0,0,9,"), "{}", told.report());
-    }
-    let words = ["-dbg", &from, &to];
-    let passive = ("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
-    let told = globus_with(&bed.here, &[passive], &words)?.ok()?;
-    ensure!(!told.stderr.contains("PORT 127"), "{}", told.report());
-    bed.same("a", "a")?;
-    let range = ("GLOBUS_TCP_SOURCE_RANGE", "42000,42999");
-    globus_with(&bed.here, &[range, passive], &words)?.ok()?;
-    let both = [from.as_str(), &to];
-    for (set, words) in [
-        (("GLOBUS_DOMAIN_NAME", "example.org"), &both[..]),
-        (("GLOBUS_TCP_SOURCE_RANGE", "many"), &both),
-        (("GUC_STALL_TIMEOUT", "soon"), &both),
-        (("GLOBUS_REMOTE_SSHFTP", "/opt/x -y"), &both),
-        (passive, &["-fast", from.as_str(), &to]),
-        (passive, &[to.as_str(), &from]),
-    ] {
-        let told = globus_with(&bed.here, &[set], words)?;
-        fails(&told, 1, &["error: ", set.0])?;
-    }
-    Ok(())
-}
-
-#[test]
-fn a_stall_ends_after_the_time_of_the_environment() -> Result<()> {
-    let tree = Tree::new()?;
-    let server = ScriptedServer::start(|line| match line {
-        _ if line.starts_with("MIDWAY RETR") => Reaction::Hold,
-        _ => Reaction::Usual,
-    })?;
-    server.file("/a", vec![1; 100_000]);
-    let (from, to) = (server.url("a"), file_url(&tree.path("a")));
-    let words = [from.as_str(), &to];
-    let told = globus_with(&tree, &[("GUC_STALL_TIMEOUT", "1")], &words)?;
-    ensure!(!told.status.success(), "{}", told.report());
-    Ok(())
-}
-
-/// The session runs on this machine, behind a program that stands for ssh.
-#[test]
-fn the_program_behind_ssh_is_that_of_the_environment() -> Result<()> {
-    let (tree, there) = (Tree::new()?, Tree::new()?);
-    there.file("a", 3_000, 1)?;
-    let script = "#!/bin/sh\nfor last; do :; done\nexport SSH_CONNECTION='127.0.0.1 4022 127.0.0.1 22'\n\
-                  exec sh -c \"$last\"\n";
-    fs::write(tree.path("ssh"), script)?;
-    fs::set_permissions(tree.path("ssh"), Permissions::from_mode(0o755))?;
-    let path = format!("{}:{}", tree.root().display(), std::env::var("PATH")?);
-    let program = format!("{} --stdio", binary("gridftp-server")?.display());
-    let from = format!("sshftp://dtn{}/a", there.root().display());
-    let to = file_url(&tree.path("a"));
-    let words = [from.as_str(), &to];
-    let with = |program: &str| {
-        let set = [("PATH", path.as_str()), ("GLOBUS_REMOTE_SSHFTP", program)];
-        globus_with(&tree, &set, &words)
-    };
-    with(&program)?.ok()?;
-    same_file(&tree.path("a"), &there.path("a"))?;
-    let told = with("/nonexistent/server")?;
-    ensure!(!told.status.success(), "{}", told.report());
-    ensure!(
-        told.stderr.contains("/nonexistent/server"),
-        "{}",
-        told.report()
-    );
-    Ok(())
-}
-
-#[test]
 fn output_is_that_of_the_real_program() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("dir/a", 30_001, 3)?;
@@ -509,109 +386,6 @@ fn output_is_that_of_the_real_program() -> Result<()> {
             written == [dumped("plan")?, dumped("left")?],
             "{words:?}: {written:?}"
         );
-    }
-    Ok(())
-}
-
-#[test]
-fn lists_of_pairs_are_copied_and_those_left_are_written() -> Result<()> {
-    let bed = Bed::new()?;
-    for name in ["a", "b c", "d"] {
-        bed.here.file(name, 3_000, 3)?;
-    }
-    let line = |from: &str, to: &str| {
-        let from = file_url(&bed.here.path(from)).replace(' ', "%20");
-        format!("\"{from}\" \"{}\"\n", bed.url(to))
-    };
-    let pairs = [
-        "# all\n\n",
-        &line("a", "up/a"),
-        &line("none", "up/none"),
-        &line("d", "e"),
-    ];
-    fs::write(bed.here.path("pairs"), pairs.concat())?;
-    let told = globus(&bed.here, &["-f", "pairs", "-df", "left"])?;
-    fails(&told, 1, &["error: ", "none"])?;
-    let left = fs::read_to_string(bed.here.path("left"))?;
-    ensure!(left.contains("up/none") && left.contains("d\""), "{left}");
-    // Of the files that are left, those that are there are copied now.
-    fs::copy(bed.here.path("a"), bed.here.path("none"))?;
-    globus(&bed.here, &["-df", "left", "-f", "nowhere"])?.ok()?;
-    ensure!(!bed.here.path("left").exists(), "it stays");
-    bed.same("a", "up/none")?;
-    bed.same("d", "e")?;
-    fs::write(bed.here.path("pairs"), line("b c", "f g"))?;
-    globus(&bed.here, &["-f", "pairs"])?.ok()?;
-    bed.same("b c", "f g")
-}
-
-#[test]
-fn files_of_a_directory_that_failed_are_left() -> Result<()> {
-    let bed = Bed::new()?;
-    for name in ["dir/a", "dir/sub/b", "dir/sub/c"] {
-        bed.there.file(name, 3_000, 3)?;
-    }
-    // A directory has the name of a file.
-    fs::create_dir_all(bed.here.path("got/sub/b/x"))?;
-    let (from, to) = (bed.url("dir/"), file_url(&bed.here.path("got")) + "/");
-    let words = ["-c", "-r", "-df", "left", &from, &to];
-    fails(&globus(&bed.here, &words)?, 1, &["sub/b"])?;
-    let left = fs::read_to_string(bed.here.path("left"))?;
-    let line = format!("\"{from}sub/b\" \"{to}sub/b\"\n");
-    ensure!(left == line, "{left}");
-    fs::remove_dir_all(bed.here.path("got/sub/b"))?;
-    globus(&bed.here, &words)?.ok()?;
-    ensure!(!bed.here.path("left").exists(), "it stays");
-    same_file(&bed.here.path("got/sub/b"), &bed.there.path("dir/sub/b"))
-}
-
-#[test]
-fn a_failure_ends_the_run_unless_others_go_on() -> Result<()> {
-    for (flags, goes_on) in [(&[][..], false), (&["-c"], true)] {
-        let bed = Bed::new()?;
-        bed.here.file("b", 3_000, 3)?;
-        let b = file_url(&bed.here.path("b"));
-        let (none, to) = (bed.url("none"), bed.url("b"));
-        let got = file_url(&bed.here.path("got"));
-        fs::write(bed.here.path("pairs"), format!("{none} {got}\n{b} {to}\n"))?;
-        let told = globus(&bed.here, &[flags, &["-f", "pairs"]].concat())?;
-        fails(&told, 1, &["none"])?;
-        ensure!(bed.there.path("b").exists() == goes_on, "{flags:?}");
-        let counted = told.stderr.contains("There was an error with 1 transfer.");
-        ensure!(counted == goes_on, "{}", told.report());
-    }
-    Ok(())
-}
-
-#[test]
-fn parts_are_copied_and_relative_paths_are_below_home() -> Result<()> {
-    let bed = Bed::new()?;
-    bed.there.file("a", 10_000, 3)?;
-    let got = bed.here.path("got");
-    for offset in ["-off", "-partial-offset"] {
-        for length in ["-len", "-partial-length"] {
-            let words = [
-                offset,
-                "1000",
-                length,
-                "500",
-                &bed.url("a"),
-                &file_url(&got),
-            ];
-            globus(&bed.here, &words)?.ok()?;
-            let whole = fs::read(bed.there.path("a"))?;
-            let part = fs::read(&got)?;
-            ensure!(
-                part.len() == 1500 && part[1000..] == whole[1000..1500],
-                "{words:?}"
-            );
-            fs::remove_file(&got)?;
-        }
-    }
-    for flag in ["-rp", "-relative-paths"] {
-        globus(&bed.here, &[flag, &bed.url("a"), &file_url(&got)])?.ok()?;
-        same_file(&got, &bed.there.path("a"))?;
-        fs::remove_file(&got)?;
     }
     Ok(())
 }

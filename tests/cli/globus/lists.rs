@@ -1,0 +1,154 @@
+//! The lists of pairs that `-f` reads and `-df` writes, and parts of files.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use workspace_tests::{file_url, same_file};
+
+use super::globus;
+use crate::{Bed, fails};
+
+#[test]
+fn lines_of_a_list_have_parts() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 10_000, 3)?;
+    let whole = fs::read(bed.there.path("a"))?;
+    let (from, to) = (bed.url("a"), file_url(&bed.here.path("out")));
+    let pairs = format!(
+        "{from} {to}/b 1000,500 size=10000;\n{from} {to}/c 9000,-1\n\"{from}\" \"{to}/d\" 0,-1\n"
+    );
+    fs::write(bed.here.path("pairs"), pairs)?;
+    globus(&bed.here, &["-filename", "pairs"])?.ok()?;
+    let [b, c, d] = ["b", "c", "d"].map(|name| fs::read(bed.here.path("out").join(name)));
+    let (b, c) = (b?, c?);
+    ensure!(
+        b.len() == 1500 && b[1000..] == whole[1000..1500],
+        "{}",
+        b.len()
+    );
+    ensure!(
+        c.len() == 10_000 && c[9000..] == whole[9000..],
+        "{}",
+        c.len()
+    );
+    ensure!(d? == whole, "d is not whole");
+    fs::write(
+        bed.here.path("pairs"),
+        format!("{from} {to}/e\n{from} {to}/f 1;2\n"),
+    )?;
+    fails(
+        &globus(&bed.here, &["-f", "pairs"])?,
+        1,
+        &["pairs: line 2: 1;2: "],
+    )?;
+    ensure!(
+        !bed.here.path("out/e").exists(),
+        "it begins with a bad list"
+    );
+    let told = globus(&bed.here, &["-list-url", &bed.url("")])?.ok()?;
+    ensure!(told.stdout.contains("    a "), "{}", told.report());
+    Ok(())
+}
+
+#[test]
+fn lists_of_pairs_are_copied_and_those_left_are_written() -> Result<()> {
+    let bed = Bed::new()?;
+    for name in ["a", "b c", "d"] {
+        bed.here.file(name, 3_000, 3)?;
+    }
+    let line = |from: &str, to: &str| {
+        let from = file_url(&bed.here.path(from)).replace(' ', "%20");
+        format!("\"{from}\" \"{}\"\n", bed.url(to))
+    };
+    let pairs = [
+        "# all\n\n",
+        &line("a", "up/a"),
+        &line("none", "up/none"),
+        &line("d", "e"),
+    ];
+    fs::write(bed.here.path("pairs"), pairs.concat())?;
+    let told = globus(&bed.here, &["-f", "pairs", "-df", "left"])?;
+    fails(&told, 1, &["error: ", "none"])?;
+    let left = fs::read_to_string(bed.here.path("left"))?;
+    ensure!(left.contains("up/none") && left.contains("d\""), "{left}");
+    // Of the files that are left, those that are there are copied now.
+    fs::copy(bed.here.path("a"), bed.here.path("none"))?;
+    globus(&bed.here, &["-df", "left", "-f", "nowhere"])?.ok()?;
+    ensure!(!bed.here.path("left").exists(), "it stays");
+    bed.same("a", "up/none")?;
+    bed.same("d", "e")?;
+    fs::write(bed.here.path("pairs"), line("b c", "f g"))?;
+    globus(&bed.here, &["-f", "pairs"])?.ok()?;
+    bed.same("b c", "f g")
+}
+
+#[test]
+fn files_of_a_directory_that_failed_are_left() -> Result<()> {
+    let bed = Bed::new()?;
+    for name in ["dir/a", "dir/sub/b", "dir/sub/c"] {
+        bed.there.file(name, 3_000, 3)?;
+    }
+    // A directory has the name of a file.
+    fs::create_dir_all(bed.here.path("got/sub/b/x"))?;
+    let (from, to) = (bed.url("dir/"), file_url(&bed.here.path("got")) + "/");
+    let words = ["-c", "-r", "-df", "left", &from, &to];
+    fails(&globus(&bed.here, &words)?, 1, &["sub/b"])?;
+    let left = fs::read_to_string(bed.here.path("left"))?;
+    let line = format!("\"{from}sub/b\" \"{to}sub/b\"\n");
+    ensure!(left == line, "{left}");
+    fs::remove_dir_all(bed.here.path("got/sub/b"))?;
+    globus(&bed.here, &words)?.ok()?;
+    ensure!(!bed.here.path("left").exists(), "it stays");
+    same_file(&bed.here.path("got/sub/b"), &bed.there.path("dir/sub/b"))
+}
+
+#[test]
+fn a_failure_ends_the_run_unless_others_go_on() -> Result<()> {
+    for (flags, goes_on) in [(&[][..], false), (&["-c"], true)] {
+        let bed = Bed::new()?;
+        bed.here.file("b", 3_000, 3)?;
+        let b = file_url(&bed.here.path("b"));
+        let (none, to) = (bed.url("none"), bed.url("b"));
+        let got = file_url(&bed.here.path("got"));
+        fs::write(bed.here.path("pairs"), format!("{none} {got}\n{b} {to}\n"))?;
+        let told = globus(&bed.here, &[flags, &["-f", "pairs"]].concat())?;
+        fails(&told, 1, &["none"])?;
+        ensure!(bed.there.path("b").exists() == goes_on, "{flags:?}");
+        let counted = told.stderr.contains("There was an error with 1 transfer.");
+        ensure!(counted == goes_on, "{}", told.report());
+    }
+    Ok(())
+}
+
+#[test]
+fn parts_are_copied_and_relative_paths_are_below_home() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 10_000, 3)?;
+    let got = bed.here.path("got");
+    for offset in ["-off", "-partial-offset"] {
+        for length in ["-len", "-partial-length"] {
+            let words = [
+                offset,
+                "1000",
+                length,
+                "500",
+                &bed.url("a"),
+                &file_url(&got),
+            ];
+            globus(&bed.here, &words)?.ok()?;
+            let whole = fs::read(bed.there.path("a"))?;
+            let part = fs::read(&got)?;
+            ensure!(
+                part.len() == 1500 && part[1000..] == whole[1000..1500],
+                "{words:?}"
+            );
+            fs::remove_file(&got)?;
+        }
+    }
+    for flag in ["-rp", "-relative-paths"] {
+        globus(&bed.here, &[flag, &bed.url("a"), &file_url(&got)])?.ok()?;
+        same_file(&got, &bed.there.path("a"))?;
+        fs::remove_file(&got)?;
+    }
+    Ok(())
+}
