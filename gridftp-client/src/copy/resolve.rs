@@ -35,8 +35,7 @@ pub(super) struct Destination {
     kin: Kin,
 }
 
-/// Copies all sources but the files that are in the record; the class of the failures, if there were
-/// any.
+/// Copies all sources but the files that are in the record; the class of the failures, if any.
 pub(crate) async fn run(
     sources: &[Location],
     destination: &Location,
@@ -97,20 +96,7 @@ pub(crate) async fn run(
         if let Some(client) = &client {
             shared.warn_of_links(client);
         }
-        let producer = shared.queue.producer();
-        for source in group {
-            let added = match &options.choice.names {
-                Some(names) => named::add(&shared, client.as_deref(), source, names, &to).await,
-                None => add(&shared, client.as_deref(), source, &to).await,
-            };
-            if let Err(error) = added {
-                shared.give_up_found(&source.to_string(), last(source), &error);
-            }
-            if shared.stopped.is_cancelled() {
-                break;
-            }
-        }
-        drop(producer);
+        add_group(&shared, client.as_deref(), group, &to).await;
         let session = Session::of(client, to.client.take()).of_copy(&shared);
         engine::run(&shared, session, groups.peek().is_none()).await;
         let is_last = groups.peek().is_none();
@@ -124,6 +110,28 @@ pub(crate) async fn run(
         shared.end_stack();
     }
     Ok(worst)
+}
+
+/// Queues the files of a group of sources at one place.
+async fn add_group(
+    shared: &Arc<CopyState>,
+    client: Option<&Client>,
+    group: &[Location],
+    to: &Destination,
+) {
+    let _producer = shared.queue.producer();
+    for source in group {
+        let added = match &shared.options.choice.names {
+            Some(names) => named::add(shared, client, source, names, to).await,
+            None => add(shared, client, source, to).await,
+        };
+        if let Err(error) = added {
+            shared.give_up_found(&source.to_string(), last(source), &error);
+        }
+        if shared.stopped.is_cancelled() {
+            break;
+        }
+    }
 }
 
 /// Does what follows on the files: makes links, removes names where that is wanted and `may_remove`
