@@ -71,6 +71,18 @@ pub enum Event<'a> {
         /// Size of the file, in bytes.
         size: u64,
     },
+    /// A part of an upload that failed for good, or that a stop of the copy breaks off, may be at the
+    /// destination under its own name.
+    Incomplete {
+        /// Where from.
+        source: &'a str,
+        /// The destination.
+        destination: &'a str,
+        /// Bytes that were sent of it.
+        sent: u64,
+        /// Its size in bytes, when known.
+        size: Option<u64>,
+    },
     /// A file was copied, and checked as far as was asked.
     Finished {
         /// Where from.
@@ -356,10 +368,10 @@ impl Totals {
         self.samples.explanation()
     }
 
-    /// The files of which bytes move now, the oldest first, at most 1024; those that began before the
-    /// first call are not told, nor are those between two servers that send no progress markers.
+    /// The files of which bytes move now, the oldest first, at most 1024. Between two servers that
+    /// send no progress markers, no bytes of a file are known before its end.
     pub fn running(&self) -> Vec<Arc<RunningFile>> {
-        self.running.all()
+        self.running.moving()
     }
 
     /// Samples the transfers until it is dropped.

@@ -1,12 +1,13 @@
-//! `RunningFile`: a file of which bytes move now, for those who show them.
+//! `RunningFile`: a file whose bytes move, for progress and for the word on those that break off.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use gridftp_data::Watch;
 
 use crate::copy::lock;
+use crate::progress::Event;
 
 /// Files that are known at once; more are copied all the same.
 const MOST: usize = 1024;
@@ -15,25 +16,48 @@ const MOST: usize = 1024;
 #[derive(Debug)]
 pub struct RunningFile {
     source: String,
+    destination: String,
     size: Option<u64>,
     attempt: Mutex<Attempt>,
     /// Bytes that the attempt has moved, as far as they are known.
     moved: AtomicU64,
 }
 
+/// The last attempt at a file.
 #[derive(Debug)]
-struct Attempt {
+pub(crate) struct Attempt {
     begun: Instant,
+    is_over: bool,
     /// Bytes that were at the destination before.
     held: u64,
     /// The counter of its bytes, where it has one of its own.
     watch: Weak<Watch>,
+    /// Whether a server stores the bytes under the file's own name as they come.
+    is_exposed: bool,
+}
+
+impl Attempt {
+    /// An attempt that begins now with `held` bytes, the others of which `watch` counts.
+    pub(crate) fn new(held: u64, watch: Weak<Watch>, is_exposed: bool) -> Self {
+        Self {
+            begun: Instant::now(),
+            is_over: false,
+            held,
+            watch,
+            is_exposed,
+        }
+    }
 }
 
 impl RunningFile {
-    /// Its source, as in [`Event::Started`](crate::Event::Started).
+    /// Its source, as in [`Event::Started`].
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Its destination, as in [`Event::Started`].
+    pub fn destination(&self) -> &str {
+        &self.destination
     }
 
     /// Its size in bytes, when known.
@@ -55,7 +79,18 @@ impl RunningFile {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// Bytes that the attempt has moved; a watch that is gone has been looked at before.
+    /// The event of a file that breaks off now; `None` where no part of it is under its own name.
+    pub(crate) fn incomplete(&self) -> Option<Event<'_>> {
+        let is_exposed = lock(&self.attempt).is_exposed;
+        is_exposed.then(|| Event::Incomplete {
+            source: &self.source,
+            destination: &self.destination,
+            sent: self.bytes(),
+            size: self.size,
+        })
+    }
+
+    /// Bytes that the attempt has moved; those of a watch that is gone were read before.
     fn moved(&self, attempt: &Attempt) -> u64 {
         if let Some(watch) = attempt.watch.upgrade() {
             self.moved.fetch_max(watch.bytes(), Ordering::Relaxed);
@@ -63,12 +98,18 @@ impl RunningFile {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// Notes an attempt that begins with `held` bytes, the others of which `watch` counts.
-    pub(crate) fn begin(&self, held: u64, watch: Weak<Watch>) {
-        let begun = Instant::now();
+    /// Replaces the last attempt.
+    pub(crate) fn begin(&self, next: Attempt) {
         let mut attempt = lock(&self.attempt);
         self.moved.store(0, Ordering::Relaxed);
-        *attempt = Attempt { begun, held, watch };
+        *attempt = next;
+    }
+
+    /// Ends the attempt, whose bytes stay known.
+    pub(crate) fn pause(&self) {
+        let mut attempt = lock(&self.attempt);
+        self.moved(&attempt);
+        attempt.is_over = true;
     }
 
     /// Adds bytes that no watch counts.
@@ -76,44 +117,34 @@ impl RunningFile {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes the bytes of an attempt so far, as a server tells them.
+    /// Notes the bytes of an attempt so far.
     pub(crate) fn note(&self, bytes: u64) {
         self.moved.fetch_max(bytes, Ordering::Relaxed);
     }
 }
 
-/// The running files of a copy, from the first question for them on.
+/// The files of a copy from the first bytes to the end of their jobs, in the order of their begin.
 #[derive(Debug, Default)]
-pub(crate) struct RunningFiles {
-    is_asked: AtomicBool,
-    /// In the order of their begin; one that has ended is gone.
-    files: Mutex<Vec<Weak<RunningFile>>>,
-}
+pub(crate) struct RunningFiles(Mutex<Vec<Weak<RunningFile>>>);
 
 impl RunningFiles {
-    /// Adds a file until it is dropped; `None` where nobody asks, or there are too many.
+    /// Adds a file until it is dropped; `None` where there are too many.
     pub(crate) fn add(
         &self,
-        source: impl FnOnce() -> String,
+        [source, destination]: [String; 2],
         size: Option<u64>,
+        attempt: Attempt,
     ) -> Option<Arc<RunningFile>> {
-        if !self.is_asked.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut files = lock(&self.files);
+        let mut files = lock(&self.0);
         if files.len() >= MOST {
             files.retain(|file| file.strong_count() > 0);
         }
         if files.len() >= MOST {
             return None;
         }
-        let attempt = Attempt {
-            begun: Instant::now(),
-            held: 0,
-            watch: Weak::new(),
-        };
         let file = Arc::new(RunningFile {
-            source: source(),
+            source,
+            destination,
             size,
             attempt: Mutex::new(attempt),
             moved: AtomicU64::new(0),
@@ -122,12 +153,18 @@ impl RunningFiles {
         Some(file)
     }
 
-    /// The files at the moment, the oldest first.
-    pub(crate) fn all(&self) -> Vec<Arc<RunningFile>> {
-        self.is_asked.store(true, Ordering::Relaxed);
-        let mut files = lock(&self.files);
+    /// All files at the moment, the oldest first, those that wait for the next attempt included.
+    pub(crate) fn known(&self) -> Vec<Arc<RunningFile>> {
+        let mut files = lock(&self.0);
         files.retain(|file| file.strong_count() > 0);
         files.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The files with an attempt at the moment, the oldest first.
+    pub(crate) fn moving(&self) -> Vec<Arc<RunningFile>> {
+        let mut files = self.known();
+        files.retain(|file| !lock(&file.attempt).is_over);
+        files
     }
 }
 
@@ -135,40 +172,63 @@ impl RunningFiles {
 mod tests {
     use super::*;
 
-    #[test]
-    fn files_are_known_from_the_first_question_to_their_end() {
-        let files = RunningFiles::default();
-        assert!(files.add(|| "/early".to_owned(), None).is_none());
-        assert!(files.all().is_empty());
-        let kept = files.add(|| "/a".to_owned(), Some(10)).unwrap();
-        let ended = files.add(|| "/b".to_owned(), None);
-        assert_eq!(files.all().len(), 2);
-        drop(ended);
-        let left = files.all();
-        assert_eq!((left.len(), left[0].source()), (1, "/a"));
-        drop((left, kept));
-        let all: Vec<_> = (0..2 * MOST)
-            .filter_map(|n| files.add(|| n.to_string(), None))
-            .collect();
-        assert_eq!((all.len(), files.all().len()), (MOST, MOST));
+    fn add(files: &RunningFiles, name: &str) -> Option<Arc<RunningFile>> {
+        let ends = [name.to_owned(), format!("/to{name}")];
+        files.add(ends, Some(100), Attempt::new(0, Weak::new(), true))
     }
 
     #[test]
-    fn bytes_outlive_their_watch_and_end_with_the_attempt() {
+    fn files_are_known_to_the_end_of_their_jobs() {
         let files = RunningFiles::default();
-        files.all();
-        let file = files.add(String::new, Some(100)).unwrap();
+        let kept = add(&files, "/a").unwrap();
+        let ended = add(&files, "/b");
+        assert_eq!(files.moving().len(), 2);
+        drop(ended);
+        let left = files.moving();
+        assert_eq!((left.len(), left[0].source()), (1, "/a"));
+        kept.pause();
+        assert_eq!((files.moving().len(), files.known().len()), (0, 1));
+        kept.begin(Attempt::new(0, Weak::new(), true));
+        assert_eq!(files.moving().len(), 1);
+        drop((left, kept));
+        let all: Vec<_> = (0..2 * MOST)
+            .filter_map(|n| add(&files, &n.to_string()))
+            .collect();
+        assert_eq!((all.len(), files.known().len()), (MOST, MOST));
+    }
+
+    #[test]
+    fn bytes_outlive_their_watch_and_end_with_the_next_attempt() {
+        let files = RunningFiles::default();
+        let file = add(&files, "/a").unwrap();
         let watch = Arc::new(Watch::new());
-        file.begin(30, Arc::downgrade(&watch));
+        file.begin(Attempt::new(30, Arc::downgrade(&watch), true));
         assert_eq!(file.bytes(), 30);
         file.note(20);
         file.note(10);
-        assert_eq!(file.bytes(), 50);
+        file.pause();
         drop(watch);
         assert_eq!(file.bytes(), 50);
-        file.begin(50, Weak::new());
+        file.begin(Attempt::new(50, Weak::new(), true));
         assert_eq!(file.bytes(), 50);
         file.add(7);
         assert_eq!(file.bytes(), 57);
+    }
+
+    #[test]
+    fn a_file_under_its_own_name_breaks_off_incomplete() {
+        let files = RunningFiles::default();
+        let file = add(&files, "/a").unwrap();
+        file.add(7);
+        let told = file.incomplete().map(|event| format!("{event:?}"));
+        let expected = Event::Incomplete {
+            source: "/a",
+            destination: "/to/a",
+            sent: 7,
+            size: Some(100),
+        };
+        assert_eq!(told, Some(format!("{expected:?}")));
+        file.begin(Attempt::new(0, Weak::new(), false));
+        assert!(file.incomplete().is_none());
     }
 }

@@ -183,6 +183,9 @@ impl CopyState {
                 Item::File(job) if job.resumes_at_once() => Duration::ZERO,
                 _ => self.options.pause(failures),
             };
+            if let Item::File(job) = taken.item() {
+                job.pause();
+            }
             let queue = self.queue.clone();
             tokio::spawn(async move {
                 queue.sleep(pause).await;
@@ -204,13 +207,14 @@ impl CopyState {
         }
     }
 
-    /// Counts and tells the failure of an item for good.
+    /// Counts and tells the failure of an item for good, and the part of it that may be left.
     pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
         let name = self.name_item(item);
         match item {
             Item::File(job) => {
                 self.totals.ended(job.found, job.counted);
                 self.give_up(&name, self.below(&job.from, &job.to), error);
+                self.tell_incomplete(job, error);
             }
             // Directories count only where they fail.
             Item::Dir(job) => self.give_up_found(&name, self.below_root(&job.to), error),

@@ -136,6 +136,7 @@ impl CopyState {
         abilities: &Abilities,
         job: &mut FileJob,
     ) -> Option<FtpPath> {
+        job.kept_apart = abilities.held && !self.is_partial();
         if abilities.held || self.is_partial() || self.through_layers() {
             return None;
         }

@@ -72,6 +72,8 @@ pub(crate) struct FileJob {
     pub(crate) recalled: bool,
     /// The note of an upload for a later run.
     pub(crate) note: Option<Noted>,
+    /// Whether the destination keeps the bytes of an upload apart until it is whole.
+    pub(crate) kept_apart: bool,
     /// Whether its bytes pass this machine between two servers.
     pub(crate) relayed: bool,
     /// Whether an upload is written under its own name at once.
@@ -86,7 +88,7 @@ pub(crate) struct FileJob {
     pub(crate) changed: bool,
     /// The bytes of each stripe.
     pub(crate) stripes: StripeBytes,
-    /// Its entry among the files of which bytes move.
+    /// Its entry among the running files, once bytes have moved.
     pub(crate) running: Option<Arc<RunningFile>>,
     /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
@@ -184,6 +186,13 @@ impl FileJob {
     /// Notes that an attempt begins; the time of the first.
     pub(crate) fn start(&mut self, now: Instant) -> Instant {
         *self.started.get_or_insert(now)
+    }
+
+    /// Notes that no attempt is under way.
+    pub(crate) fn pause(&self) {
+        if let Some(running) = &self.running {
+            running.pause();
+        }
     }
 
     /// Notes the ranges that the server holds; pieces beyond a number are not noted, and are

@@ -45,6 +45,7 @@ mod third_party;
 mod trees;
 mod tuning;
 mod waits;
+mod watched;
 mod widths;
 mod window;
 
@@ -66,6 +67,7 @@ pub(crate) use kept::Digest;
 pub(crate) use listing::Lines;
 pub(crate) use same::within;
 pub(crate) use surplus::is_below;
+use watched::BrokenOff;
 
 /// Why work on a connection stopped.
 #[derive(Debug)]
@@ -173,7 +175,8 @@ pub struct Summary {
 ///
 /// # Cancel safety
 /// Dropping the future closes every connection. Files that were not published are removed;
-/// servers keep or discard theirs by their own rules.
+/// servers keep or discard theirs by their own rules, and those that may be left in part under their
+/// own names are told to `observer` ([`Event::Incomplete`](crate::Event::Incomplete)).
 pub async fn copy(
     sources: &[Location],
     destination: &Location,
@@ -197,8 +200,13 @@ pub async fn copy(
     let done = DoneRecord::of_run(sources, destination, &options).await;
     let is_dry = options.dry_run;
     let run = (options, done.clone());
-    let run = resolve::run(sources, destination, run, &observer, &totals);
-    let ended = Box::pin(run).await;
+    let mut run = Box::pin(resolve::run(sources, destination, run, &observer, &totals));
+    // Dropped before the run, and with it the files.
+    let _broken_off = BrokenOff {
+        totals: &totals,
+        observer: &*observer,
+    };
+    let ended = run.as_mut().await;
     if let Some(done) = done {
         match ended {
             Ok(None) if !is_dry => done.remove().await,

@@ -349,6 +349,9 @@ impl Drop for Taken {
             drop(state);
             return self.queue.closed_one(finds);
         }
+        if let Item::File(job) = &item {
+            job.pause();
+        }
         state.put(item, true);
         drop(state);
         self.queue.inner.changed.notify_waiters();

@@ -1,10 +1,9 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use gridftp_data::Watch;
 use tokio_util::sync::CancellationToken;
 
 use super::attributes::Unkept;
@@ -25,13 +24,10 @@ use super::surplus::is_below;
 use super::targets::Targets;
 use super::third_party::ThirdParty;
 use super::tuning::Tuning;
-use crate::control::Control;
 use crate::error::{Class, TransferError};
-use crate::explain::Way;
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
-use crate::transfer::Failure;
 use crate::url::{Site, encode_pattern, show};
 
 /// Connections at most when the caller does not say.
@@ -409,63 +405,6 @@ impl CopyState {
         let mut dirs = std::mem::take(&mut *lock(&self.dirs));
         dirs.sort_by_key(|job| std::cmp::Reverse(job.to.len()));
         dirs
-    }
-
-    /// Has the bytes of an attempt told that begins with `held` of them, the others of which `watch`
-    /// counts, where someone asks for the running files.
-    pub(crate) fn show(&self, job: &mut FileJob, held: u64, watch: Weak<Watch>) {
-        self.show_file(job);
-        if let Some(running) = &job.running {
-            running.begin(held, watch);
-        }
-    }
-
-    /// As [`show`](Self::show), of bytes that a server tells.
-    pub(crate) fn show_told(&self, job: &mut FileJob, bytes: u64) {
-        self.show_file(job);
-        if let Some(running) = &job.running {
-            running.note(bytes);
-        }
-    }
-
-    fn show_file(&self, job: &mut FileJob) {
-        if job.running.is_none() {
-            let size = self.expected(job);
-            job.running = self.totals.running.add(|| self.name_source(job), size);
-        }
-    }
-
-    /// The watch of a transfer that begins.
-    pub(crate) fn watch(&self, way: Way) -> Arc<Watch> {
-        let watch = Arc::new(Watch::new());
-        if self.options.explain {
-            self.totals.samples.begin(&watch, way);
-        }
-        self.tuning.note(&watch, way);
-        watch
-    }
-
-    /// Runs a transfer until its end, or until its session is left; counts its bytes for the totals
-    /// and the control session meanwhile.
-    pub(crate) async fn watched<T>(
-        &self,
-        control: &Control,
-        watch: &Watch,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let work = async {
-            tokio::select! {
-                biased;
-                done = work => done,
-                () = control.left.cancelled() => Err(Failure::left()),
-            }
-        };
-        let count = |bytes| self.totals.moved(bytes);
-        let done = control.watched(watch, count, work).await;
-        let done = done.map_err(|failure| self.of_stack(control, failure));
-        self.totals.samples.end(watch);
-        self.tuning.note_end(watch);
-        done
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
 use ftp_wire::command::Mode;
@@ -259,6 +259,7 @@ async fn get(
     let out = Arc::new(File::from(out));
     let mut options = ReadOptions::default();
     (options.offset, options.length) = (begin, length);
+    shared.show(job, 0, Weak::new());
     let mut reader = client.into_reader(remote.path.clone(), options);
     loop {
         let piece = reader.piece().await;
@@ -267,7 +268,7 @@ async fn get(
             break;
         }
         hash.update(&piece);
-        shared.totals.moved(piece.len() as u64);
+        shared.count(job, piece.len() as u64);
         let written = write(&out, piece).await;
         written.map_err(|error| TransferError::local("write", "-", error))?;
     }
@@ -282,11 +283,10 @@ async fn get(
     let client = reader.stop().await.ok_or_else(gone)?;
     let part = (offset, length.map(|_| bytes));
     let verified = hash.compare((&client, shared), remote, &path, part).await?;
-    let sized = shared.expected(job).is_some();
     let success = Success {
         bytes,
         verified,
-        sized,
+        sized: shared.expected(job).is_some(),
         there: None,
     };
     Ok((client, success))
@@ -309,15 +309,13 @@ async fn put(
     };
     let input = Arc::new(input.map_err(|error| unreadable(local, error))?);
     let to = client.path(&remote.path)?;
-    let parent = names::parent(to.as_bytes());
-    drop(make_parents(
-        &client.control,
-        shared,
-        parent,
-        &mut Known::default(),
-    ));
+    let (control, parent) = (&client.control, names::parent(to.as_bytes()));
+    drop(make_parents(control, shared, parent, &mut Known::default()));
     let (mut writer, hidden) = begin(client, shared, job, remote, &to).await?;
-    let stored = store(&mut writer, shared, (local, &input), remote, &mut hash).await;
+    job.hidden.clone_from(&hidden);
+    shared.show(job, 0, Weak::new());
+    let (file, input) = ((shared, &*job), (local, &input));
+    let stored = store(&mut writer, file, input, remote, &mut hash).await;
     let client = writer.into_client();
     let at = hidden.as_ref().unwrap_or(&to);
     let proven = match (stored, &client) {
@@ -379,7 +377,7 @@ async fn name(
 /// Stores the input; gives the number of bytes.
 async fn store(
     writer: &mut Writer,
-    shared: &CopyState,
+    (shared, job): (&CopyState, &FileJob),
     (local, input): (&Location, &Arc<File>),
     remote: &Remote,
     hash: &mut Hash,
@@ -394,7 +392,7 @@ async fn store(
             return Ok(writer.written());
         }
         hash.update(&piece);
-        shared.totals.moved(piece.len() as u64);
+        shared.count(job, piece.len() as u64);
         writer.put(piece).await.map_err(refused)?;
     }
 }

@@ -1,15 +1,14 @@
 //! The lines of a copy on a terminal: its totals with a bar, and the running files.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use indicatif::{
-    HumanBytes, HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle,
-};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::copy::lock;
-use crate::program::lines::{Moving, lines, room};
+use crate::program::lines::lines;
 use crate::progress::Counts;
 use crate::running::RunningFile;
 
@@ -19,97 +18,118 @@ const BAR: usize = 10;
 /// The line of the totals, and those of the running files below it.
 #[derive(Debug)]
 pub(super) struct Bars {
-    all: MultiProgress,
-    total: ProgressBar,
-    files: Mutex<Vec<ProgressBar>>,
+    frame: Mutex<Frame>,
+    /// Averages the rate, and draws nothing.
+    rate: ProgressBar,
 }
 
 impl Bars {
-    pub(super) fn new(target: ProgressDrawTarget) -> Self {
-        let all = MultiProgress::with_draw_target(target);
-        let total = all.add(line("{spinner} {wide_msg}"));
-        let files = Mutex::default();
-        Self { all, total, files }
+    /// The lines at standard error; `None` where that is no terminal, or one that does not move its
+    /// cursor.
+    pub(super) fn new() -> Option<Self> {
+        let moves = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        (moves && std::io::stderr().is_terminal()).then(|| Self {
+            frame: Mutex::default(),
+            rate: ProgressBar::hidden(),
+        })
     }
 
-    /// Shows the counts and the files on a terminal of so many rows and columns.
-    pub(super) fn draw(
-        &self,
-        counts: Counts,
-        files: &[Arc<RunningFile>],
-        (rows, columns): (usize, usize),
-    ) {
-        self.draw_total(counts, columns);
-        let shown: Vec<_> = files.iter().take(room(rows)).collect();
-        let others = files.len().saturating_sub(shown.len());
-        let shown: Vec<_> = shown.into_iter().map(|file| Moving::of(file)).collect();
-        let lines = lines(&shown, others, columns);
-        let mut bars = lock(&self.files);
-        while bars.len() > lines.len()
-            && let Some(bar) = bars.pop()
-        {
-            self.all.remove(&bar);
-        }
-        while bars.len() < lines.len() {
-            bars.push(self.all.add(line("{wide_msg}")));
-        }
-        for (bar, line) in bars.iter().zip(lines) {
-            bar.set_message(line);
-        }
-    }
-
-    fn draw_total(&self, counts: Counts, columns: usize) {
-        let there = counts.bytes_moved.saturating_add(counts.bytes_held);
-        let there = there.min(counts.bytes_found.max(counts.bytes_moved));
-        let found = (counts.complete || counts.bytes_found > 0).then_some(counts.bytes_found);
-        let bytes = match found {
-            Some(found) => format!("{}/{}", HumanBytes(there), HumanBytes(found)),
-            None => HumanBytes(there).to_string(),
-        };
-        let text = format!("{bytes} {}", state(counts, self.total.per_sec()));
-        let template = match found {
-            Some(_) if BAR + 1 + text.width() <= columns => "{wide_bar} {msg}",
-            Some(_) => "{wide_msg}",
-            None => "{spinner} {wide_msg}",
-        };
-        self.total.set_style(style(template));
-        self.total.set_message(text);
-        if let Some(found) = found {
-            self.total.set_length(found);
-        }
-        self.total.set_position(there);
+    /// Shows the counts and the files.
+    pub(super) fn draw(&self, counts: Counts, files: &[Arc<RunningFile>]) {
+        self.rate.set_position(counts.bytes_moved);
+        let (rows, columns) = terminal();
+        // The cursor stays in front of the last column: behind it, terminals differ.
+        let width = columns.saturating_sub(1);
+        let total = total(counts, self.rate.per_sec(), width);
+        let all = std::iter::once(total).chain(lines(files, rows, width));
+        let mut frame = lock(&self.frame);
+        put(&frame.replace(all.collect(), columns));
     }
 
     /// Writes something else while the lines are away.
     pub(super) fn suspend(&self, write: impl FnOnce()) {
-        // A terminal that is gone does not end the copy.
-        let _gone = self.all.clear();
+        let mut frame = lock(&self.frame);
+        let columns = terminal().1;
+        let lines = frame.lines.clone();
+        put(&frame.replace(Vec::new(), columns));
         write();
-        self.total.force_draw();
+        // Those that no longer fit come back at the next draw.
+        if lines.iter().all(|line| line.width() < columns) {
+            put(&frame.replace(lines, columns));
+        }
     }
 
     /// Takes the lines away for good.
     pub(super) fn clear(&self) {
-        for bar in lock(&self.files).drain(..) {
-            self.all.remove(&bar);
-        }
-        self.total.finish_and_clear();
+        let mut frame = lock(&self.frame);
+        put(&frame.replace(Vec::new(), terminal().1));
     }
 }
 
-/// A line that is drawn once it is added to the others.
-fn line(template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    bar.set_style(style(template));
-    bar
+/// Lines on a terminal, with the cursor behind the last one.
+#[derive(Debug, Default)]
+struct Frame {
+    lines: Vec<String>,
+}
+
+impl Frame {
+    /// Replaces the lines; gives the text for that, on a terminal of so many columns now.
+    fn replace(&mut self, lines: Vec<String>, columns: usize) -> String {
+        // A terminal that has become narrower has wrapped them.
+        let rows = |line: &String| line.width().div_ceil(columns.max(1)).max(1);
+        let rows: usize = self.lines.iter().map(rows).sum();
+        let mut text = match rows {
+            0 if lines.is_empty() => return String::new(),
+            0 => String::new(),
+            1 => "\r".to_owned(),
+            rows => format!("\r\x1b[{}A", rows - 1),
+        };
+        for (n, line) in lines.iter().enumerate() {
+            text.push_str(if n > 0 { "\r\n\x1b[K" } else { "\x1b[K" });
+            text.push_str(line);
+        }
+        text.push_str("\x1b[J");
+        self.lines = lines;
+        text
+    }
+}
+
+fn put(text: &str) {
+    // A terminal that is gone does not end the copy.
+    let _gone = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Rows and columns of the terminal at standard error.
-pub(super) fn terminal() -> (usize, usize) {
+fn terminal() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
         _ => (24, 80),
     }
+}
+
+/// The line of the totals at `rate` bytes a second, of at most `width` columns.
+fn total(counts: Counts, rate: f64, width: usize) -> String {
+    let there = counts.bytes_moved.saturating_add(counts.bytes_held);
+    let there = there.min(counts.bytes_found.max(counts.bytes_moved));
+    let found = (counts.complete || counts.bytes_found > 0).then_some(counts.bytes_found);
+    let bytes = match found {
+        Some(found) => format!("{}/{}", HumanBytes(there), HumanBytes(found)),
+        None => HumanBytes(there).to_string(),
+    };
+    let text = format!("{bytes} {}", state(counts, rate));
+    let room = width.saturating_sub(text.width() + 1);
+    match found {
+        Some(found) if room >= BAR => format!("{} {text}", bar(there, found, room)),
+        // A character of it has one column.
+        _ => text.chars().take(width).collect(),
+    }
+}
+
+/// A bar of so many columns.
+fn bar(there: u64, found: u64, columns: usize) -> String {
+    let full = u128::from(there) * columns as u128 / u128::from(found.max(1));
+    let full = usize::try_from(full).map_or(columns, |full| full.min(columns));
+    "█".repeat(full) + &"░".repeat(columns - full)
 }
 
 /// The text behind the bar at `rate` bytes a second: an estimate only where there is one.
@@ -144,108 +164,122 @@ pub(super) fn state(counts: Counts, rate: f64) -> String {
     text
 }
 
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use indicatif::TermLike;
-
     use super::*;
-    use crate::progress::Totals;
 
-    /// A terminal that keeps the lines that are written to it.
-    #[derive(Debug)]
+    /// A terminal of endless rows, which wraps its lines again when it becomes narrower.
     struct Screen {
-        columns: u16,
-        written: Arc<Mutex<Vec<String>>>,
+        rows: Vec<Vec<char>>,
+        at: (usize, usize),
+        columns: usize,
     }
 
-    impl TermLike for Screen {
-        fn width(&self) -> u16 {
-            self.columns
+    impl Screen {
+        fn new(columns: usize) -> Self {
+            Self {
+                rows: vec![Vec::new()],
+                at: (0, 0),
+                columns,
+            }
         }
 
-        fn height(&self) -> u16 {
-            24
+        fn write(&mut self, text: &str) {
+            let mut chars = text.chars();
+            while let Some(c) = chars.next() {
+                let (row, column) = self.at;
+                match c {
+                    '\r' => self.at.1 = 0,
+                    '\n' => {
+                        self.at.0 += 1;
+                        if self.at.0 == self.rows.len() {
+                            self.rows.push(Vec::new());
+                        }
+                    }
+                    '\x1b' => {
+                        let code: String = chars.by_ref().take(2).collect();
+                        match code.as_str() {
+                            "[K" => self.rows[row].truncate(column),
+                            "[J" => {
+                                self.rows[row].truncate(column);
+                                self.rows.truncate(row + 1);
+                            }
+                            up => {
+                                assert_eq!(chars.next(), Some('A'), "{text:?}");
+                                self.at.0 -= up[1..].parse::<usize>().unwrap();
+                            }
+                        }
+                    }
+                    c => {
+                        assert!(column < self.columns, "{text:?}");
+                        self.rows[row].resize(column, ' ');
+                        self.rows[row].push(c);
+                        self.at.1 += 1;
+                    }
+                }
+            }
         }
 
-        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-            Ok(())
+        fn narrow(&mut self, columns: usize) {
+            assert_eq!(self.at.0 + 1, self.rows.len());
+            let wrap = |row: Vec<char>| -> Vec<Vec<char>> {
+                let rows = row.chunks(columns).map(<[char]>::to_vec);
+                rows.chain(row.is_empty().then(Vec::new)).collect()
+            };
+            self.rows = std::mem::take(&mut self.rows)
+                .into_iter()
+                .flat_map(wrap)
+                .collect();
+            self.columns = columns;
+            self.at = (self.rows.len() - 1, self.rows.last().map_or(0, Vec::len));
         }
 
-        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_line(&self, text: &str) -> io::Result<()> {
-            self.write_str(text)
-        }
-
-        fn write_str(&self, text: &str) -> io::Result<()> {
-            lock(&self.written).extend(text.lines().map(str::to_owned));
-            Ok(())
-        }
-
-        fn clear_line(&self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
+        fn text(&self) -> Vec<String> {
+            self.rows.iter().map(|row| row.iter().collect()).collect()
         }
     }
 
     #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        for columns in [20, 40, 80] {
-            let written = Arc::new(Mutex::new(Vec::new()));
-            let screen = Screen {
-                columns,
-                written: Arc::clone(&written),
-            };
-            let bars = Bars::new(ProgressDrawTarget::term_like(Box::new(screen)));
-            let totals = Totals::default();
-            assert!(totals.running().is_empty());
-            let name = |n: u32| format!("ftp://host.example.org/data/目录/long/name-{n:04}");
-            let mut files: Vec<_> = (0..12)
-                .map(|n| totals.running.add(|| name(n), Some(1 << 30)).unwrap())
-                .collect();
-            let columns = usize::from(columns);
-            for found in [0, 12 << 30] {
-                totals.found(Some(found));
-                totals.moved(found / 3);
-                bars.draw(totals.counts(), &totals.running(), (10, columns));
-            }
-            let told = std::mem::take(&mut *lock(&written));
-            for line in &told {
-                assert!(line.width() <= columns, "{columns}: {line:?}");
-            }
-            let has = |told: &[String], text: &str| told.iter().any(|line| line.contains(text));
-            assert!(has(&told, "and 7 more") && has(&told, "0004"), "{told:?}");
-            assert!(!has(&told, "0005"), "{told:?}");
-            files.truncate(1);
-            bars.draw(totals.counts(), &totals.running(), (10, columns));
-            let _before = std::mem::take(&mut *lock(&written));
-            bars.suspend(|| ());
-            let told = std::mem::take(&mut *lock(&written));
-            assert!(has(&told, "0000") && !has(&told, "more"), "{told:?}");
-            bars.clear();
-            lock(&written).clear();
-            bars.suspend(|| ());
-            assert!(!has(&lock(&written), "0000"));
+    fn lines_replace_each_other_and_leave_the_rest_of_the_terminal() {
+        let texts =
+            |all: &[&str]| -> Vec<String> { all.iter().map(|&text| text.to_owned()).collect() };
+        let (mut screen, mut frame) = (Screen::new(40), Frame::default());
+        screen.write("before\r\n");
+        assert_eq!(frame.replace(Vec::new(), 40), "");
+        let mut lines = vec!["a".repeat(39), "b".repeat(9), "c".repeat(20)];
+        screen.write(&frame.replace(lines.clone(), 40));
+        assert_eq!(screen.text()[1..], lines);
+        lines[0] = "short".to_owned();
+        lines.truncate(2);
+        screen.write(&frame.replace(lines, 40));
+        assert_eq!(screen.text(), texts(&["before", "short", "bbbbbbbbb"]));
+        let lines = vec!["d".repeat(39), "e".repeat(39)];
+        screen.write(&frame.replace(lines, 40));
+        screen.narrow(12);
+        assert_eq!(screen.text().len(), 1 + 4 + 4);
+        screen.write(&frame.replace(texts(&["f", "g"]), 12));
+        assert_eq!(screen.text(), texts(&["before", "f", "g"]));
+        screen.write(&frame.replace(Vec::new(), 12));
+        assert_eq!(screen.text(), texts(&["before", ""]));
+    }
+
+    #[test]
+    fn the_totals_have_a_bar_where_there_is_room() {
+        let mut counts = Counts {
+            bytes_found: 4 << 30,
+            bytes_moved: 1 << 30,
+            ..Counts::default()
+        };
+        for width in 0..100 {
+            assert!(total(counts, 1e9, width).width() <= width, "{width}");
         }
+        let text = "1.00 GiB/4.00 GiB 0/0 files";
+        assert_eq!(total(counts, 0.0, 40), format!("███░░░░░░░░░ {text}"));
+        assert_eq!(total(counts, 0.0, 37), text);
+        assert_eq!(total(counts, 0.0, 9), "1.00 GiB/");
+        counts.bytes_found = 0;
+        assert_eq!(total(counts, 0.0, 80), "1.00 GiB 0/0 files");
+        assert_eq!([bar(0, 0, 3), bar(9, 3, 3)], ["░░░", "███"]);
     }
 
     /// `Counts` is made by the library alone.

@@ -46,6 +46,15 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             held,
             size,
         } => part("kept", (source, destination), *held, *size),
+        Event::Incomplete {
+            source,
+            destination,
+            sent,
+            size,
+        } => json!({
+            "event": "incomplete", "source": source, "destination": destination, "sent": sent,
+            "bytes": size,
+        }),
         Event::Finished { .. } => return finished(event),
         Event::Removed { path } => json!({ "event": "deleted", "path": path }),
         Event::Linked {
@@ -299,6 +308,12 @@ mod tests {
                 destination,
                 held,
                 size,
+            },
+            Event::Incomplete {
+                source,
+                destination,
+                sent: held,
+                size: None,
             },
             Event::Finished {
                 source,

@@ -1,19 +1,21 @@
 //! The line of a running file: its name, shortened in the middle, and its progress.
 
+use std::sync::Arc;
+
 use indicatif::HumanBytes;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::running::RunningFile;
 
-/// Lines of files at most.
+/// Files with a line at most.
 const MOST: usize = 8;
 
 /// Columns of a name below which the rate is left out.
 const NAME: usize = 12;
 
 /// The state of a running file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Moving {
+#[derive(Debug)]
+struct Moving {
     name: String,
     bytes: u64,
     size: Option<u64>,
@@ -22,7 +24,7 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    pub(super) fn of(file: &RunningFile) -> Self {
+    fn of(file: &RunningFile) -> Self {
         Self {
             name: file.source().to_owned(),
             bytes: file.bytes(),
@@ -54,15 +56,19 @@ impl Moving {
     }
 }
 
-/// Lines of the files that a terminal of so many rows has room for: half of it.
-pub(super) fn room(rows: usize) -> usize {
-    (rows / 2).clamp(1, MOST)
+/// Number of files with a line on a terminal of so many rows: with the totals and the number of the
+/// others they take half of it.
+fn room(rows: usize) -> usize {
+    (rows.saturating_sub(2) / 2).min(MOST)
 }
 
-/// The lines of `shown` files, and of the number of the others, each of at most `columns` columns.
-pub(super) fn lines(shown: &[Moving], others: usize, columns: usize) -> Vec<String> {
-    let mut lines: Vec<_> = shown.iter().map(|file| file.line(columns)).collect();
-    if others > 0 {
+/// The lines of the first files, and of the number of the others, on a terminal of so many rows, each
+/// of at most `columns` columns.
+pub(super) fn lines(files: &[Arc<RunningFile>], rows: usize, columns: usize) -> Vec<String> {
+    let shown = files.iter().take(room(rows));
+    let mut lines: Vec<_> = shown.map(|file| Moving::of(file).line(columns)).collect();
+    let others = files.len().saturating_sub(lines.len());
+    if others > 0 && !lines.is_empty() {
         lines.push(shorten(&format!("and {others} more"), columns));
     }
     lines
@@ -103,7 +109,10 @@ fn shorten(text: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use super::*;
+    use crate::running::{Attempt, RunningFiles};
 
     fn moving(name: &str, bytes: u64, size: Option<u64>) -> Moving {
         Moving {
@@ -156,9 +165,21 @@ mod tests {
 
     #[test]
     fn half_of_the_terminal_has_files_and_the_others_are_counted() {
-        assert_eq!([0, 3, 10, 50].map(room), [1, 1, 5, 8]);
-        let shown = lines(&[moving("/a", 1, Some(2))], 12, 40);
-        assert_eq!(shown.last().map(String::as_str), Some("and 12 more"));
-        assert_eq!(lines(&[], 0, 40), Vec::<String>::new());
+        assert_eq!([0, 3, 4, 10, 50].map(room), [0, 0, 1, 4, 8]);
+        let running = RunningFiles::default();
+        let add = |n: u32| {
+            let ends = [format!("/{n}"), String::new()];
+            running.add(ends, Some(2), Attempt::new(0, Weak::new(), false))
+        };
+        let files: Vec<_> = (0..12).filter_map(add).collect();
+        let told = lines(&files, 10, 40);
+        assert_eq!(told.len(), 5);
+        assert!(
+            told[0].starts_with("/0 ") && told[3].starts_with("/3 "),
+            "{told:?}"
+        );
+        assert_eq!(told[4], "and 8 more");
+        assert_eq!(lines(&files[..4], 10, 40).len(), 4);
+        assert_eq!(lines(&files, 3, 40), Vec::<String>::new());
     }
 }

@@ -1,7 +1,7 @@
 //! `Report`: output for a person or a program: bars on a terminal, lines or JSON elsewhere.
 
 use std::collections::HashSet;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
-use crate::program::bar::{Bars, state, terminal};
+use crate::program::bar::{Bars, state};
 use crate::program::events::know;
 use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
-use indicatif::{HumanBytes, ProgressDrawTarget};
+use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
 const UNEXPLAINED: &str = "no explanation: it took less than a second, or its data passed between servers that do not tell, or stayed on this machine";
@@ -69,12 +69,10 @@ impl Report {
     /// standard output.
     pub fn of_copies(self, verbose: u8, piped: bool) -> Self {
         let shown = !self.json && !self.quiet && !self.debug;
-        let bars = (shown && std::io::stderr().is_terminal())
-            .then(|| Bars::new(ProgressDrawTarget::stderr_with_hz(8)));
         Self {
             verbose,
             piped: AtomicBool::new(piped),
-            bars,
+            bars: shown.then(Bars::new).flatten(),
             ..self
         }
     }
@@ -109,11 +107,7 @@ impl Report {
     /// Shows the totals, and the running files on a terminal, until it is dropped.
     pub async fn follow(&self, totals: &Totals) {
         let period = match (&self.bars, self.stats) {
-            (Some(_), _) => {
-                // Files are known from the first question on.
-                drop(totals.running());
-                Duration::from_millis(125)
-            }
+            (Some(_), _) => Duration::from_millis(125),
             (None, Some(every)) => every,
             (None, None) => return std::future::pending().await,
         };
@@ -123,17 +117,11 @@ impl Report {
             tick.tick().await;
             let counts = totals.counts();
             match &self.bars {
-                Some(bars) => self.draw(bars, totals),
+                Some(bars) => bars.draw(counts, &totals.running()),
                 None => self.progress(counts, per_second(counts.bytes_moved - before, period)),
             }
             before = counts.bytes_moved;
         }
-    }
-
-    fn draw(&self, bars: &Bars, totals: &Totals) {
-        let files = totals.running();
-        let _apart = self.line.lock();
-        bars.draw(totals.counts(), &files, terminal());
     }
 
     /// Tells the counts of a copy that moves so many bytes a second.
@@ -302,6 +290,12 @@ impl Report {
                     "{destination}: {held} of {size} are kept; the same command goes on with them"
                 ));
             }
+            Event::Incomplete {
+                destination,
+                sent,
+                size,
+                ..
+            } => self.warned(&incomplete(destination, *sent, *size)),
             Event::Finished {
                 source,
                 destination,
@@ -449,6 +443,16 @@ fn per_second(bytes: u64, took: Duration) -> u64 {
 
 fn linked(source: &str, destination: &str, target: &str) -> String {
     format!("{source} -> {destination}: link to {target}")
+}
+
+/// The words on a file of which a part may be at its destination.
+fn incomplete(destination: &str, sent: u64, size: Option<u64>) -> String {
+    let size = size.map_or_else(
+        || "an unknown number of".to_owned(),
+        |size| HumanCount(size).to_string(),
+    );
+    let sent = HumanCount(sent);
+    format!("{destination}: may be incomplete: {sent} of {size} bytes")
 }
 
 fn plural(files: u64, bytes: &str) -> String {

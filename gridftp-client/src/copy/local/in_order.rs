@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use gridftp_dsi::Sink as _;
 use gridftp_dsi_posix::FileSink;
@@ -42,6 +42,7 @@ pub(in crate::copy) async fn copy(
     let copied = async {
         let input = open(shared, job, from).await?;
         let sink = open_sink(shared, job, false).await?;
+        shared.show(job, 0, Weak::new());
         let (size, source) = move_bytes(shared, job, &input, &sink).await?;
         Ok((sink, size, source))
     };
@@ -124,6 +125,6 @@ async fn move_bytes(
         let written = sink.write_at(offset + size, piece.freeze()).await;
         written.map_err(|error| TransferError::local("write", &job.to, error))?;
         size += len as u64;
-        shared.totals.moved(len as u64);
+        shared.count(job, len as u64);
     }
 }

@@ -228,7 +228,7 @@ impl BytesOnTheWay<'_> {
         }
         let held = self.job.held.total();
         let holes = length.saturating_sub(held).saturating_sub(missing.total());
-        self.count(holes);
+        self.shared.count(self.job, holes);
         self.note_all_before(offset + length);
         Ok(algorithm.zip(hasher.map(Hasher::finish)))
     }
@@ -323,15 +323,8 @@ impl BytesOnTheWay<'_> {
 
     /// Notes a written range; the bytes before it are there already, or a hole.
     fn note(&mut self, range: Range64) {
-        self.count(range.len());
+        self.shared.count(self.job, range.len());
         self.note_all_before(range.end());
-    }
-
-    fn count(&self, bytes: u64) {
-        self.shared.totals.moved(bytes);
-        if let Some(running) = &self.job.running {
-            running.add(bytes);
-        }
     }
 
     /// Notes that all bytes before `offset` are at the destination.

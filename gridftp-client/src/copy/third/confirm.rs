@@ -1,6 +1,7 @@
 //! Both servers' word on each file, and the check of the copy.
 
 use std::future::pending;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ftp_wire::command::Command;
@@ -195,7 +196,7 @@ impl Pair<'_> {
             }
         };
         {
-            let stored = self.markers(taken, store, (&told, &data));
+            let stored = self.markers(taken, store, (&told, first, &data));
             let retrieved = async {
                 let reply = retrieve.finish().await?;
                 Ok(Receipt::parse(&reply.text()))
@@ -224,18 +225,23 @@ impl Pair<'_> {
         &self,
         taken: &mut Taken,
         store: &mut Replies,
-        (told, data): (&AtomicU64, &Watch),
+        (told, held, data): (&AtomicU64, u64, &Watch),
     ) -> Result<Option<Receipt>, ControlError> {
+        let mut is_shown = store.has_begun();
+        if is_shown {
+            self.shared.show(taken.file_mut(), held, Weak::new());
+        }
         let note = |reply: &Reply| {
             data.open(false);
+            let job = taken.file_mut();
+            if !std::mem::replace(&mut is_shown, true) {
+                self.shared.show(job, held, Weak::new());
+            }
             match Marker::from_reply(reply) {
-                Some(Ok(Marker::Restart(ranges))) => {
-                    taken.file_mut().hold(&ranges);
-                }
+                Some(Ok(Marker::Restart(ranges))) => job.hold(&ranges),
                 Some(Ok(Marker::Perf(perf))) => {
-                    let job = taken.file_mut();
                     let bytes = job.stripes.note(&perf);
-                    self.shared.show_told(job, bytes);
+                    self.shared.note_moved(job, bytes);
                     let before = told.fetch_max(bytes, Ordering::Relaxed);
                     self.shared.totals.moved(bytes.saturating_sub(before));
                     self.source.moved();
@@ -247,6 +253,8 @@ impl Pair<'_> {
         let told = told.load(Ordering::Relaxed);
         let bytes = self.shared.expected(taken.file()).unwrap_or(told);
         self.shared.totals.moved(bytes.saturating_sub(told));
+        let job = taken.file();
+        self.shared.note_moved(job, bytes.saturating_sub(held));
         Ok(receipt)
     }
 

@@ -283,7 +283,11 @@ impl Relay<'_> {
         let path = shared.name_source(file.taken.file());
         let transfer = (&mut file.retrieve, file.expected);
         let watch = shared.watch(Way::Download);
-        shared.show(file.taken.file_mut(), 0, Arc::downgrade(&watch));
+        let sending = shared.watch(Way::Upload);
+        let job = file.taken.file_mut();
+        let ends = shared.expected(job).zip(file.expected);
+        let held = ends.map_or(0, |(all, rest)| all.saturating_sub(rest));
+        shared.show(job, held, Arc::downgrade(&sending));
         let read = read(
             self.pair.source,
             (self.source, &watch),
@@ -294,13 +298,13 @@ impl Relay<'_> {
         let written = async {
             let mut outlet = Outlet { from, cut: false };
             let plan = SendPlan::new(Mode::Stream, Type::Image, RangeSet::new());
-            let watch = shared.watch(Way::Upload);
-            let data = self.destination.send_chunks(&mut outlet, &plan, &watch);
-            let work = file.store.pass(&watch, Box::pin(data), |_| ());
-            let sent = shared.watched(destination, &watch, work).await;
+            let data = self.destination.send_chunks(&mut outlet, &plan, &sending);
+            let work = file.store.pass(&sending, Box::pin(data), |_| ());
+            let sent = shared.watched(destination, &sending, work).await;
             sent.map_err(|failure| (failure, outlet.cut))
         };
         let (read, written) = tokio::join!(Box::pin(read), Box::pin(written));
+        shared.note_moved(file.taken.file(), sending.bytes());
         let hasher = both(read, written.map(drop))?;
         Ok(algorithm.zip(hasher.map(Hasher::finish)))
     }

@@ -28,6 +28,16 @@ pub(crate) const COPIES: &[Kind] = &[
         PART,
     ),
     kind(
+        "incomplete",
+        "an upload broke off; a part may be under its name",
+        &[
+            ("source", "file"),
+            ("destination", "copy"),
+            ("sent", "bytes that were sent"),
+            ("bytes", "size of the file, in bytes"),
+        ],
+    ),
+    kind(
         "done",
         "a file was copied",
         &[

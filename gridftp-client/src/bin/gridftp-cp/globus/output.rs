@@ -237,6 +237,7 @@ impl Observer for Output {
             Event::Warning(_)
             | Event::Retrying { .. }
             | Event::Gone { .. }
+            | Event::Incomplete { .. }
             | Event::Control { .. } => self.report.event(event),
             _ => {}
         }

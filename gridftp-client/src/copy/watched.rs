@@ -1,0 +1,101 @@
+//! Transfers under watch: counted in the totals of their copy, and listed among its running files.
+
+use std::sync::{Arc, Weak};
+
+use gridftp_data::Watch;
+
+use super::job::FileJob;
+use super::outlive::leaves_bytes;
+use super::state::CopyState;
+use crate::control::Control;
+use crate::error::TransferError;
+use crate::explain::Way;
+use crate::progress::{Observer, Totals};
+use crate::running::Attempt;
+use crate::transfer::Failure;
+
+impl CopyState {
+    /// Lists a file that begins an attempt with `held` bytes, the others of which `watch` counts.
+    pub(crate) fn show(&self, job: &mut FileJob, held: u64, watch: Weak<Watch>) {
+        let is_exposed = self.destination.is_some() && job.hidden.is_none() && !job.kept_apart;
+        let attempt = Attempt::new(held, watch, is_exposed);
+        if let Some(running) = &job.running {
+            return running.begin(attempt);
+        }
+        let ends = [self.name_source(job), self.name_destination(job)];
+        let size = self.expected(job);
+        job.running = self.totals.running.add(ends, size, attempt);
+    }
+
+    /// Notes the bytes of an attempt so far, as a server tells them.
+    pub(crate) fn note_moved(&self, job: &FileJob, bytes: u64) {
+        if let Some(running) = &job.running {
+            running.note(bytes);
+        }
+    }
+
+    /// Counts bytes of a file that no watch counts.
+    pub(crate) fn count(&self, job: &FileJob, bytes: u64) {
+        self.totals.moved(bytes);
+        if let Some(running) = &job.running {
+            running.add(bytes);
+        }
+    }
+
+    /// Tells of a file that has failed for good that a part of it may be under its own name.
+    pub(super) fn tell_incomplete(&self, job: &FileJob, error: &TransferError) {
+        let running = job.running.as_ref().filter(|_| leaves_bytes(error));
+        if let Some(event) = running.and_then(|running| running.incomplete()) {
+            self.observer.event(&event);
+        }
+    }
+
+    /// The watch of a transfer that begins.
+    pub(crate) fn watch(&self, way: Way) -> Arc<Watch> {
+        let watch = Arc::new(Watch::new());
+        if self.options.explain {
+            self.totals.samples.begin(&watch, way);
+        }
+        self.tuning.note(&watch, way);
+        watch
+    }
+
+    /// Runs a transfer until its end, or until its session is left; counts its bytes for the totals
+    /// and the control session meanwhile.
+    pub(crate) async fn watched<T>(
+        &self,
+        control: &Control,
+        watch: &Watch,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let work = async {
+            tokio::select! {
+                biased;
+                done = work => done,
+                () = control.left.cancelled() => Err(Failure::left()),
+            }
+        };
+        let count = |bytes| self.totals.moved(bytes);
+        let done = control.watched(watch, count, work).await;
+        let done = done.map_err(|failure| self.of_stack(control, failure));
+        self.totals.samples.end(watch);
+        self.tuning.note_end(watch);
+        done
+    }
+}
+
+/// Tells, when a copy breaks off, the files of which a part may be under their own names.
+pub(super) struct BrokenOff<'a> {
+    pub(super) totals: &'a Totals,
+    pub(super) observer: &'a dyn Observer,
+}
+
+impl Drop for BrokenOff<'_> {
+    fn drop(&mut self) {
+        for file in self.totals.running.known() {
+            if let Some(event) = file.incomplete() {
+                self.observer.event(&event);
+            }
+        }
+    }
+}
