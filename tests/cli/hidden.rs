@@ -1,9 +1,10 @@
 //! Uploads under a hidden name: the final name holds the whole new file or the old one.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{Finished, Reaction, ScriptedServer, Tree, binary, run};
 
 use crate::{LIMIT, command, cp_in, fails};
@@ -168,6 +169,63 @@ fn a_refused_rename_keeps_data_from_a_pipe() -> Result<()> {
         "{files:?}"
     );
     ensure!(to.bytes("/file") == Some(b"old".to_vec()));
+    Ok(())
+}
+
+/// Begins an upload of 32 MiB under its own name, at a server that reacts so behind the first bytes.
+fn begin_straight(midway: Reaction) -> Result<(ScriptedServer, Tree, Command)> {
+    let to = ScriptedServer::start(move |line| match line {
+        _ if line.starts_with("STOR /.") => Reaction::say("553 no such name here"),
+        _ if line.starts_with("MIDWAY STOR") => midway.clone(),
+        _ => Reaction::Usual,
+    })?;
+    let tree = Tree::new()?;
+    tree.file("up", 32 << 20, 5)?;
+    let command = command(&tree, &["--retries", "0", "up", &to.url("file")])?;
+    Ok((to, tree, command))
+}
+
+/// Checks that the size of a part under the final name is told, once.
+fn tells_incomplete(stderr: &str) -> Result<()> {
+    let told: Vec<_> = stderr
+        .lines()
+        .filter(|line| line.contains("/file: may be incomplete: "))
+        .collect();
+    ensure!(told.len() == 1, "{stderr}");
+    ensure!(told[0].ends_with(" of 33,554,432 bytes"), "{stderr}");
+    // Far less than all of it fits between the ends.
+    ensure!(!told[0].contains(": 33,554,432 of"), "{stderr}");
+    Ok(())
+}
+
+#[test]
+fn a_failed_upload_under_the_final_name_is_told_as_incomplete() -> Result<()> {
+    let midway = Reaction::Reset("426 broken".to_owned());
+    let (_to, _tree, mut command) = begin_straight(midway)?;
+    let finished = run(&mut command, LIMIT)?;
+    fails(&finished, 1, &["426 broken"])?;
+    tells_incomplete(&finished.stderr)
+}
+
+#[test]
+fn a_stopped_upload_under_the_final_name_is_told_as_incomplete() -> Result<()> {
+    for signal in [Signal::INT, Signal::TERM] {
+        let (to, _tree, mut command) = begin_straight(Reaction::Hold)?;
+        let mut stopped = command.stderr(Stdio::piped()).spawn()?;
+        let begun = Instant::now();
+        while to.bytes("/file").is_none_or(|bytes| bytes.is_empty()) {
+            if begun.elapsed() > LIMIT {
+                stopped.kill()?;
+                anyhow::bail!("nothing is stored: {:?}", to.commands());
+            }
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&stopped), signal)?;
+        let ended = stopped.wait_with_output()?;
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        ensure!(ended.status.code() == Some(130), "{signal:?}: {stderr}");
+        tells_incomplete(&stderr)?;
+    }
     Ok(())
 }
 
