@@ -267,6 +267,12 @@ mod tests {
         ];
         events.iter().filter_map(object).collect()
     }
+    const INCOMPLETE: Event<'static> = Event::Incomplete {
+        source: "a",
+        destination: "b",
+        sent: 1,
+        size: None,
+    };
 
     /// Objects of all events, with all fields that they may have.
     fn objects() -> Vec<Value> {
@@ -309,12 +315,7 @@ mod tests {
                 held,
                 size,
             },
-            Event::Incomplete {
-                source,
-                destination,
-                sent: held,
-                size: None,
-            },
+            INCOMPLETE,
             Event::Finished {
                 source,
                 destination,

@@ -314,6 +314,24 @@ impl Report {
                     "{source} -> {destination}: {bytes}{stripes}{proof}"
                 ));
             }
+            Event::Linked {
+                source,
+                destination,
+                target,
+            } if self.verbose > 0 => self.out(&linked(source, destination, target)),
+            Event::Removed { path } if self.verbose > 0 => self.out(&format!("{path}: deleted")),
+            Event::Skipped { source, why } if self.verbose > 0 => {
+                self.out(&format!("{source}: left out, {why}"));
+            }
+            Event::Warning(text) if !self.quiet => self.warned(text),
+            Event::Note(text) if self.verbose > 0 => self.warned(text),
+            _ => self.planned(event),
+        }
+    }
+
+    /// Tells an event of a dry run in a line of text.
+    fn planned(&self, event: &Event<'_>) {
+        match event {
             Event::Planned {
                 source,
                 destination,
@@ -328,23 +346,12 @@ impl Report {
                 source,
                 destination,
             } => self.out(&format!("move {source} to {destination}")),
-            Event::Linked {
-                source,
-                destination,
-                target,
-            } if self.verbose > 0 => self.out(&linked(source, destination, target)),
             Event::PlannedLink {
                 source,
                 destination,
                 target,
             } => self.out(&linked(source, destination, target)),
-            Event::Removed { path } if self.verbose > 0 => self.out(&format!("{path}: deleted")),
             Event::PlannedRemoval { path } => self.out(&format!("delete {path}")),
-            Event::Skipped { source, why } if self.verbose > 0 => {
-                self.out(&format!("{source}: left out, {why}"));
-            }
-            Event::Warning(text) if !self.quiet => self.warned(text),
-            Event::Note(text) if self.verbose > 0 => self.warned(text),
             _ => {}
         }
     }
