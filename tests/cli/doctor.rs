@@ -184,7 +184,7 @@ fn active(port: Reaction, listing: Reaction) -> Result<ScriptedServer> {
             Some("FEAT") => Reaction::say("211-\r\n PARALLEL\r\n211 end"),
             Some("PORT") => port.clone(),
             Some("LIST") if server.count("PORT") > 0 => listing.clone(),
-            Some("EPSV") => Reaction::Execute,
+            Some("EPSV" | "MODE") => Reaction::Execute,
             _ => Reaction::Usual,
         }
     })?)
@@ -253,7 +253,7 @@ fn data_that_stalls_is_told_with_the_packets() -> Result<()> {
     let server = ScriptedServer::with(|server, line| match line.split(' ').next() {
         Some("FEAT") => Reaction::say("211-\r\n PARALLEL\r\n211 end"),
         Some("MIDWAY") if server.count("PORT") > 0 => Reaction::Hold,
-        Some("EPSV") => Reaction::Execute,
+        Some("EPSV" | "MODE") => Reaction::Execute,
         _ => Reaction::Usual,
     })?;
     server.file("/file", "text");
