@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -18,9 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{AbortedBy, Error, NodeFault};
 
-/// Interval of recording an upload without restart markers: at most this much is sent again after
-/// the process is killed.
+/// Interval of recording an upload, whatever that of its restart markers.
 const RECORD: Duration = Duration::from_secs(1);
+
+/// Fewest bytes that are worth a record between two markers: with those of the interval behind them
+/// they are 64 MiB, or the data of one interval where that is more.
+const STEP: u64 = 32 << 20;
 
 /// Longest interval of the signs of life while a file is opened; a client that asks for markers more
 /// often gets signs as often.
@@ -53,8 +56,12 @@ pub(crate) struct Reporter {
     restart: Option<Duration>,
     /// Whether recorded ranges are sent to the client.
     tells: bool,
+    /// Whether uploads of many bytes are recorded between two markers.
+    journals: bool,
     /// Received ranges that are not recorded yet.
     unrecorded: RangeSet,
+    /// Recorded ranges that no marker has named yet.
+    untold: RangeSet,
     started: bool,
     /// Set to report the opening before it begins; the value tells whether connections serve again.
     ahead: Option<bool>,
@@ -93,7 +100,9 @@ impl Reporter {
             perf,
             restart,
             tells: restart.is_some(),
+            journals: false,
             unrecorded: RangeSet::new(),
+            untold: RangeSet::new(),
             started: false,
             ahead: None,
             stripes: None,
@@ -117,10 +126,17 @@ impl Reporter {
         consent
     }
 
+    /// Records an upload each second where it is fast, apart from its markers: after a kill at most the
+    /// data of a second or 64 MiB is sent again, whichever is more.
+    pub(crate) const fn record_between_markers(&mut self) {
+        self.journals = true;
+    }
+
     /// Records no ranges and sends none, since nothing is kept of a failed transfer.
     pub(crate) const fn keep_nothing(&mut self) {
         self.restart = None;
         self.tells = false;
+        self.journals = false;
     }
 
     /// The way of events to the session.
@@ -164,6 +180,7 @@ impl Reporter {
         let mut work = pin!(work);
         let mut perf = self.perf.map(every);
         let mut restart = self.restart.map(every);
+        let mut record = self.journals.then(|| every(RECORD));
         let mut publications = self.publications.take();
         if let Some(reused) = self.ahead.take() {
             self.opened(reused).await;
@@ -186,35 +203,20 @@ impl Reporter {
                     None => drop(agree.send(())),
                     Some(by) => self.stop(by)?,
                 },
-                () = tick(&mut restart), if self.started && self.cancelled.is_none() => {
+                marks = due(&mut restart, &mut record), if self.started && self.cancelled.is_none() => {
                     self.unrecorded.extend(&watch.take_received());
-                    if self.unrecorded.is_empty() {
-                        continue;
-                    }
-                    // Concurrently with the transfer, since saving may wait for a disk.
-                    let mut saving = pin!(kept(self.unrecorded.clone()));
+                    let least = if marks { 1 } else { STEP };
                     let mut ended = None;
-                    let saved = loop {
-                        tokio::select! {
-                            biased;
-                            saved = &mut saving => break Some(saved),
-                            result = &mut work, if ended.is_none() => {
-                                let has_failed = result.is_err();
-                                ended = Some(result);
-                                // The failed upload is recorded as a whole, within a limit.
-                                if has_failed {
-                                    break None;
-                                }
-                            }
-                            by = self.cancellation(), if self.cancelled.is_none() => {
-                                self.stop(by)?;
-                                // The disk may not answer.
-                                break None;
-                            }
+                    if self.unrecorded.total() >= least {
+                        let saving = kept(self.unrecorded.clone());
+                        ended = self.save(saving, work.as_mut(), watch, &mut perf).await?;
+                        // A disk that took long rests as long as one that did not.
+                        if let Some(record) = &mut record {
+                            record.reset();
                         }
-                    };
-                    if let Some(saved) = saved {
-                        self.recorded(saved).await;
+                    }
+                    if marks {
+                        self.mark().await;
                     }
                     if let Some(result) = ended {
                         break result;
@@ -229,6 +231,45 @@ impl Reporter {
             (_, error) if error.is_lost_node() => error,
             (Some(by), _) => Error::Aborted(by),
         })
+    }
+
+    /// Records the unrecorded ranges by `saving`, beside the transfer, since that may wait for a disk;
+    /// returns the result of a transfer that ends meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] as [`run`](Self::run).
+    async fn save<T, E>(
+        &mut self,
+        saving: impl Future<Output = gridftp_dsi::Result<()>>,
+        mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
+        watch: &Watch,
+        perf: &mut Option<Interval>,
+    ) -> Result<Option<Result<T, E>>, Error> {
+        let mut saving = pin!(saving);
+        let mut ended = None;
+        loop {
+            tokio::select! {
+                biased;
+                saved = &mut saving => {
+                    self.recorded(saved);
+                    return Ok(ended);
+                }
+                result = &mut work, if ended.is_none() => {
+                    let has_failed = result.is_err();
+                    ended = Some(result);
+                    // The failed upload is recorded as a whole, within a limit.
+                    if has_failed {
+                        return Ok(ended);
+                    }
+                }
+                by = self.cancellation(), if self.cancelled.is_none() => {
+                    self.stop(by)?;
+                    // The disk may not answer.
+                    return Ok(ended);
+                }
+                () = tick(perf) => self.moved(watch).await,
+            }
+        }
     }
 
     /// Waits for the session to cancel; one that ended without a word lost its client.
@@ -267,7 +308,8 @@ impl Reporter {
             self.moved(watch).await;
         }
         self.unrecorded.extend(&watch.take_received());
-        self.recorded(Ok(())).await;
+        self.recorded(Ok(()));
+        self.mark().await;
     }
 
     /// Returns the side that cancelled, after a chance for the session to cancel.
@@ -338,22 +380,25 @@ impl Reporter {
         }
     }
 
-    /// Reports ranges that were recorded. After a failure to record, which does not end the
-    /// transfer, they wait for the next time.
-    async fn recorded(&mut self, saved: gridftp_dsi::Result<()>) {
+    /// Notes that ranges were recorded. After a failure to record, which does not end the transfer,
+    /// they wait for the next time.
+    fn recorded(&mut self, saved: gridftp_dsi::Result<()>) {
         match saved {
-            Ok(()) => {
-                let recorded = std::mem::take(&mut self.unrecorded);
-                if self.tells && !recorded.is_empty() {
-                    self.send(Event::Received(recorded)).await;
-                }
-            }
+            Ok(()) => self.untold.extend(&std::mem::take(&mut self.unrecorded)),
             Err(error) if !self.tells => {
                 tracing::debug!(%error, "an upload could not be recorded while it goes on");
             }
             Err(error) => {
-                tracing::warn!(%error, "no restart marker: the received ranges could not be recorded")
+                tracing::warn!(%error, "no restart marker: the received ranges could not be recorded");
             }
+        }
+    }
+
+    /// Tells the client of the ranges that were recorded since the last marker.
+    async fn mark(&mut self) {
+        let recorded = std::mem::take(&mut self.untold);
+        if self.tells && !recorded.is_empty() {
+            self.send(Event::Received(recorded)).await;
         }
     }
 
@@ -430,6 +475,15 @@ pub(crate) async fn tick(ticker: &mut Option<Interval>) {
             ticker.tick().await;
         }
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until ranges are to be recorded; says whether a marker is due.
+async fn due(restart: &mut Option<Interval>, record: &mut Option<Interval>) -> bool {
+    tokio::select! {
+        biased;
+        () = tick(restart) => true,
+        () = tick(record) => false,
     }
 }
 

@@ -171,3 +171,94 @@ async fn a_publication_needs_a_client_that_is_still_there() {
         assert_eq!(ended.expect("an end").unwrap(), !leaves);
     }
 }
+
+/// Receives `rate` bytes a second for this time, in pieces of a tenth of a second.
+async fn receive(watch: &Watch, rate: u64, lasting: Duration) -> Result<(), Error> {
+    let tenth = Duration::from_millis(100);
+    let piece = rate / 10;
+    for n in 0..u64::try_from(lasting.as_millis() / tenth.as_millis()).unwrap() {
+        let piece = byte_ranges::Range64::from_len(n * piece, piece);
+        watch.record(&piece.into_iter().collect()).unwrap();
+        time::sleep(tenth).await;
+    }
+    Ok(())
+}
+
+/// Markers keep their interval meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_kill_costs_the_data_of_a_second_or_64_mib() {
+    const MIB: u64 = 1 << 20;
+    for (rate, records) in [(MIB, 3), (40 * MIB, 17), (1024 * MIB, 17)] {
+        let (events, mut told) = mpsc::channel(64);
+        let (_never, cancel) = oneshot::channel();
+        let every = Some(Duration::from_secs(5));
+        let mut reporter = Reporter::at(events, cancel, None, every);
+        reporter.record_between_markers();
+        let watch = Watch::new();
+        watch.open(false);
+        let (mut recorded, mut lost, mut times) = (0, 0, 0);
+        let kept = |new: RangeSet| {
+            lost = lost.max(watch.received().total() - recorded);
+            recorded += new.total();
+            times += 1;
+            std::future::ready(Ok(()))
+        };
+        let work = receive(&watch, rate, Duration::from_millis(17_500));
+        reporter.run(&watch, work, kept).await.unwrap();
+        drop(reporter);
+        lost = lost.max(watch.received().total() - recorded);
+        // The pieces before and behind a second.
+        let most = (64 * MIB).max(rate + 2 * (rate / 10));
+        assert!(lost <= most, "{lost} of {rate} a second");
+        assert_eq!(times, records, "{rate} a second");
+        let mut markers = RangeSet::new();
+        let mut count = 0;
+        while let Some(event) = told.recv().await {
+            if let Event::Received(ranges) = event {
+                markers.extend(&ranges);
+                count += 1;
+            }
+        }
+        assert_eq!(count, 3, "{rate} a second");
+        assert!(markers.total() <= recorded && markers.total() >= 14 * rate);
+    }
+}
+
+/// One record at a time, with a pause behind it, while data and signs of life go on.
+#[tokio::test(start_paused = true)]
+async fn a_slow_disk_holds_up_nothing() {
+    let takes = Duration::from_secs(3);
+    let (events, mut told) = mpsc::channel(128);
+    let (_never, cancel) = oneshot::channel();
+    let second = Some(Duration::from_secs(1));
+    let mut reporter = Reporter::at(events, cancel, second, Some(Duration::from_secs(60)));
+    reporter.record_between_markers();
+    let watch = Watch::new();
+    watch.open(false);
+    let begun = Instant::now();
+    let begins = std::sync::Mutex::new(Vec::new());
+    let kept = |_| {
+        begins.lock().unwrap().push(begun.elapsed());
+        async move {
+            time::sleep(takes).await;
+            Ok(())
+        }
+    };
+    let work = receive(&watch, 1 << 30, Duration::from_millis(15_500));
+    reporter.run(&watch, work, kept).await.unwrap();
+    drop(reporter);
+    assert!(begun.elapsed() <= Duration::from_millis(15_500) + takes);
+    let begins = begins.into_inner().unwrap();
+    assert_eq!(begins.len(), 4, "{begins:?}");
+    for pair in begins.windows(2) {
+        assert!(
+            pair[1] - pair[0] >= takes + Duration::from_secs(1),
+            "{begins:?}"
+        );
+    }
+    let mut signs = 0;
+    while let Some(event) = told.recv().await {
+        signs += u32::from(matches!(event, Event::Moved { .. }));
+    }
+    assert!(signs >= 15, "{signs}");
+}

@@ -9,7 +9,9 @@ use ftp_wire::facts::TimeVal;
 use ftp_wire::receipt::Extent;
 use gridftp_cluster::StoreRules;
 use gridftp_data::{Earlier, ReceivePlan, Received};
-use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User, WriteModel,
+};
 use tokio::time::{Instant, timeout_at};
 
 use super::modules::{hasher, prove};
@@ -214,6 +216,8 @@ impl Store {
         };
         if self.proof.is_some() {
             context.reporter.keep_nothing();
+        } else if self.has_journal(sink) {
+            context.reporter.record_between_markers();
         }
         let result = context.reporter.run(watch, receiving, recorded).await;
         let result = match result {
@@ -304,6 +308,12 @@ impl Store {
     /// it.
     pub(crate) fn is_cut_at_end(&self) -> bool {
         self.into.is_whole() && (!self.rules.in_place || self.held.is_empty())
+    }
+
+    /// Says whether a record of the received ranges is of use, and costs the transfer no wait: where
+    /// bytes are stored in order, as at another server, it may end the transfer there.
+    fn has_journal<S: Sink>(&self, sink: &S) -> bool {
+        self.into.is_whole() && !self.rules.in_place && sink.order() == WriteModel::Random
     }
 
     /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.

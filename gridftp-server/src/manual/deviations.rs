@@ -44,7 +44,9 @@
 //!   that is changed in place is answered `451`.
 //! - `SITE HELD path` is an extension, named `HELD` in `FEAT`: it lists the ranges kept of a broken
 //!   upload, as `213 Range Marker 0-5242880`, in the form of a 111; nothing follows the label where
-//!   nothing is kept. `REST` and `STOR` continue from there, in the same session or another;
+//!   nothing is kept. In a directory of this machine it names more than the last 111 did: an upload
+//!   is recorded each second in which it is fast. `REST` and `STOR` continue from there, in the same
+//!   session or another;
 //!   `SITE DELHELD path` removes the partial file, answered `250`, or `550` where nothing is kept,
 //!   or `450` while an upload writes to it. After `552`, for want of space, nothing is kept.
 //!   Announce the digest of the whole file by `SITE STORATTR x.checksum.sha256=…;` before

@@ -130,7 +130,10 @@
 //!   same directory, or for a small file of known size to one without a name, which gets the final
 //!   name when all data has arrived. This holds for the death of the server at any moment. For a
 //!   crash of the machine or a loss of power it holds with `--sync-writes` only, the default of front
-//!   ends and nodes: without it, the name may reach the disk before the data. The rest of a failed
+//!   ends and nodes: without it, the name may reach the disk before the data, and an upload that was
+//!   cut off begins anew, since its record is valid until the machine restarts. The record of a running
+//!   upload lacks the data of a second or 64 MiB, whichever is more, however seldom the client
+//!   wants markers; with `--sync-writes` one sync at a time precedes it. The rest of a failed
 //!   upload is kept for a restart, under a name that is not listed, until `--partial-expiry` hours have
 //!   passed or `SITE DELHELD` removes it; where the disk is full, nothing is kept. `APPE` and `ESTO`, and
 //!   all uploads with `--in-place`, write to the file itself: an upload whose file has lost its name by

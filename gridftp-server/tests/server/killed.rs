@@ -69,6 +69,42 @@ fn a_killed_server_loses_only_the_data_since_the_last_record() {
     }
 }
 
+/// The server's own interval: a marker would come in an hour.
+#[test]
+fn a_killed_server_has_recorded_what_no_marker_told() {
+    const PIECE: usize = 1_000_003;
+    /// Most bytes that wait for a marker.
+    const STEP: usize = 32 << 20;
+    let file = bytes(PIECE).repeat(81);
+    let sent = 80 * PIECE;
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let (mut ftp, mut watcher) = (daemon.login(), daemon.login());
+    ftp.ok(&format!("ALLO {}", file.len()), 200);
+    ftp.ok("MODE E", 200);
+    ftp.ok("TREV RESTART 3600", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    for from in (0..sent).step_by(PIECE) {
+        data.block(0, from as u64, &file[from..from + PIECE]);
+    }
+    let start = Instant::now();
+    while held(&mut watcher) + STEP < sent {
+        assert!(start.elapsed() < PATIENCE, "it is not recorded");
+        std::thread::yield_now();
+    }
+    drop(daemon);
+    assert!(!root.path().join("f").exists());
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    let there = held(&mut ftp);
+    assert!(there + STEP >= sent, "{there} of {sent} bytes are left");
+    ftp.ok(&format!("REST {there}"), 350);
+    assert_eq!(ftp.store("STOR f", &file[there..]).code, 226);
+    assert!(fs::read(root.path().join("f")).unwrap() == file);
+    assert_eq!(hidden(root.path()), Vec::<String>::new());
+}
+
 #[test]
 fn partial_files_of_a_killed_server_expire() {
     let root = tempfile::tempdir().unwrap();
