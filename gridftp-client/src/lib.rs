@@ -111,7 +111,7 @@
 //! | Transfer | Bytes of the next try |
 //! | --- | --- |
 //! | download | the missing ones: `REST` with ranges in MODE E, with an offset in MODE S |
-//! | upload in MODE E | those beside the server's 111 markers, if the source is unchanged |
+//! | upload in MODE E | those that our server has not recorded, at others those beside the 111 markers, if the source is unchanged |
 //! | upload in MODE S | those behind the proven bytes, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |
 //! | on this machine | the missing ones; all of the source is read again for its digest |
@@ -121,7 +121,8 @@
 //! may be lost. Its bytes may be older, another client's, or hold holes, so they have to be proven:
 //!
 //! - Our own server keeps the bytes apart. `SITE HELD` tells how many (`HELD` in `FEAT`), and
-//!   `SITE STORATTR` tells it the digest of the source, without which it publishes nothing.
+//!   `SITE STORATTR` tells it the digest of the source, without which it publishes nothing. In MODE E
+//!   it is asked so for files of more than 64 MiB: it records more often than it sends markers.
 //! - Any other tells the number of those under the name that is written, by `SIZE`. They count if
 //!   `CKSM` gives the digest that as many bytes of the source have.
 //!

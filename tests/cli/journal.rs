@@ -212,6 +212,22 @@ fn a_server_reads_the_ends_of_ranges_of_a_killed_upload_again() -> Result<()> {
     Ok(())
 }
 
+/// The server records more often than it sends markers, which alone are in the note.
+#[test]
+fn a_killed_upload_goes_on_with_what_no_marker_told() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", SIZE, 7)?;
+    // 32 MB a second: a record comes within two seconds, the first marker in five.
+    let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let args = ["-p", "4", "file", &url];
+    let held = bed.there.path(".file.gridftp-held");
+    kill_midway(&bed.here, &args, || held.exists())?;
+    let (_, said) = reads(&bed, &args)?;
+    ensure!(said.contains("file: continuing at"), "{said}");
+    bed.same("file", "file")
+}
+
 #[test]
 fn a_source_reads_nothing_twice_for_a_copy_between_servers_that_goes_on() -> Result<()> {
     let bed = Bed::new()?;

@@ -1,7 +1,8 @@
 //! The bytes that a server kept of a broken upload, and the proof that they are the source's.
 //!
-//! MODE E has markers, and in MODE S the server is asked; but by now its bytes may be
-//! older, another client's, or hold holes. Two kinds of servers can be believed, and no other:
+//! MODE E has markers, and in MODE S the server is asked, as ours is in both, which records more often
+//! than it sends markers; but by now its bytes may be older, another client's, or hold holes. Two
+//! kinds of servers can be believed, and no other:
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
 //!   digest of the source: the announced one (`SITE STORATTR`), or that of a tagged transfer by a
@@ -13,7 +14,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use byte_ranges::{Range64, RangeSet};
+use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
@@ -23,6 +24,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
 use crate::copy::job::{Agreement, FileJob};
+use crate::copy::pull::resumable;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
@@ -30,6 +32,9 @@ use crate::verify;
 
 /// Time between two signs of life to a server that waits while the other end hashes.
 const AWAKE: Duration = Duration::from_secs(60);
+
+/// Largest file, in bytes, of which the bytes behind the last marker are not worth a question.
+const SMALL: u64 = 64 << 20;
 
 /// An algorithm and the digest it gave.
 pub(crate) type Digest = (ChecksumAlgorithm, String);
@@ -73,6 +78,9 @@ pub(crate) struct Copy<'a> {
     pub(crate) part: (u64, u64),
     /// Whether it is the whole file.
     pub(crate) whole: bool,
+    /// Whether an earlier attempt began, of the same source, which the server did not refuse to go on
+    /// with.
+    pub(crate) goes_on: bool,
     /// Whether the held bytes are those of an earlier run.
     pub(crate) recalled: bool,
     /// The state of the run, with the servers that have no digests.
@@ -133,16 +141,24 @@ impl Copy<'_> {
         })
     }
 
-    /// Has the job of a copy that differed go on with the ranges that the server kept of it: those on
-    /// which both ends agree. As those of an earlier run they have to be proven.
-    pub(crate) async fn take_agreed(&mut self, job: &mut FileJob) {
-        let is_asked = std::mem::take(&mut job.agreement) == Agreement::AtServer;
+    /// Has the job go on with the ranges that the server has recorded: more than those of the last
+    /// marker, or of a copy that differed those on which both ends agree. They may be another upload's,
+    /// so they have to be proven, as those of an earlier run.
+    pub(crate) async fn take_recorded(&mut self, job: &mut FileJob, original: &Original<'_>) {
+        let (_, length) = self.part;
+        let differed = std::mem::take(&mut job.agreement) == Agreement::AtServer;
+        let is_asked =
+            differed || (self.goes_on && length > SMALL && self.algorithm(original).is_some());
         if !is_asked || !self.abilities.held || !self.whole {
             return;
         }
-        let (_, length) = self.part;
-        let held = held(self.ask_held()).await.unwrap_or_default();
-        job.held = Range64::new(0, length).map_or_else(RangeSet::new, |all| held.clip(all));
+        let held = match held(self.ask_held()).await {
+            Some(held) => held,
+            None if differed => RangeSet::new(),
+            // The markers have told some.
+            None => return,
+        };
+        job.held = resumable(held, length);
         job.recalled = !job.held.is_empty();
         self.recalled = job.recalled;
     }
@@ -337,12 +353,57 @@ mod tests {
             path: &path.unwrap(),
             part: (0, 1 << 50),
             whole: true,
+            goes_on: false,
             recalled: false,
             shared: &shared,
         };
         let original = Original::Here(Path::new("/nowhere"));
         let kept = copy.told(&RangeSet::up_to(1 << 49), &original).await;
         assert_eq!(kept.unwrap().after, Some(ChecksumAlgorithm::Md5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_upload_goes_on_with_what_the_server_has_recorded() {
+        let told = "213 Range Marker 0-900";
+        for (length, goes_on, reply, held) in [
+            (SMALL + 1, true, Some(told), 900),
+            (SMALL + 1, true, Some("550 no such file"), 5),
+            (SMALL + 1, true, Some("213 Range Marker"), 0),
+            (SMALL + 1, false, None, 5),
+            (SMALL, true, None, 5),
+        ] {
+            let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+            let abilities = Abilities {
+                held: true,
+                ..Abilities::default()
+            };
+            let path = FtpPath::new(b"/file".to_vec()).unwrap();
+            let shared = CopyState::plain();
+            let mut copy = Copy {
+                control: &control,
+                abilities: &abilities,
+                path: &path,
+                part: (0, length),
+                whole: true,
+                goes_on,
+                recalled: false,
+                shared: &shared,
+            };
+            let mut job = FileJob::new(b"/here".to_vec(), b"/file".to_vec());
+            job.held = RangeSet::up_to(5);
+            let original = Original::Here(Path::new("/here"));
+            let server = async {
+                if let Some(reply) = reply {
+                    let line = lines.next_line().await.unwrap().unwrap();
+                    assert_eq!(line, "SITE HELD /file");
+                    let reply = format!("{reply}\r\n");
+                    replies.write_all(reply.as_bytes()).await.unwrap();
+                }
+            };
+            tokio::join!(copy.take_recorded(&mut job, &original), server);
+            assert_eq!(job.held, RangeSet::up_to(held), "{reply:?}");
+            assert_eq!(job.recalled, reply == Some(told));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ use self::serial::{Channel, Serial};
 
 pub(super) use self::ask::admit;
 pub(crate) use self::land::make_dir;
-pub(crate) use self::resume::{sweep, tell_kept};
+pub(crate) use self::resume::{resumable, sweep, tell_kept};
 
 /// Received files under check or rename, at most.
 const LANDING: usize = 64;

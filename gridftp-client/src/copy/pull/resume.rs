@@ -124,9 +124,9 @@ pub(crate) async fn sweep(shared: &CopyState) {
     }
 }
 
-/// The bytes of a file of `size` bytes that another attempt need not fetch: those that are held, but
+/// The bytes of a file of `size` bytes that another attempt need not move: those that are held, but
 /// for the last ones where all are.
-pub(super) fn resumable(held: RangeSet, size: u64) -> RangeSet {
+pub(crate) fn resumable(held: RangeSet, size: u64) -> RangeSet {
     let Some(all) = Range64::new(0, size) else {
         return RangeSet::new();
     };

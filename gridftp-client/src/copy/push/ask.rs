@@ -97,29 +97,32 @@ impl Asker<'_> {
     ) -> (Option<Kept>, Option<Earlier>) {
         let shared = self.shared;
         let (whole, extended) = (!shared.is_partial(), self.mode == Mode::Extended);
+        let goes_on = source.is_same && job.begun && !job.anew && !shared.through_layers();
+        let from = job.from.clone();
+        let original = Original::Here(local(&from));
         let mut copy = Copy {
             control: self.control,
             abilities: self.abilities,
             path: to,
             part: source.part,
             whole,
+            goes_on,
             recalled: job.recalled,
             shared,
         };
         if extended {
-            copy.take_agreed(job).await;
+            copy.take_recorded(job, &original).await;
         }
         let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
         let earlier = match proves {
             true => job.earlier(&source.file).await,
             false => None,
         };
-        let original = Original::Here(local(&job.from));
         let kept = if earlier.as_ref().is_some_and(Earlier::is_known) {
             Kept::of_proven(&job.held)
         } else if extended {
             copy.told(&job.held, &original).await
-        } else if source.is_same && job.begun && !job.anew && !shared.through_layers() {
+        } else if goes_on {
             copy.kept(&original).await
         } else {
             None

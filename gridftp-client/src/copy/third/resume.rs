@@ -22,7 +22,8 @@ pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
 }
 
 impl Pair<'_> {
-    /// The bytes of a file that the destination has: by its markers, or by its reply.
+    /// The bytes that the destination has of a file whose source is the same: by its markers, or by its
+    /// reply.
     pub(super) async fn kept(
         &self,
         job: &mut FileJob,
@@ -38,6 +39,7 @@ impl Pair<'_> {
                 self.shared.expected(job)?,
             ),
             whole: !self.shared.is_partial(),
+            goes_on: true,
             recalled: job.recalled,
             shared: self.shared,
         };
@@ -46,13 +48,13 @@ impl Pair<'_> {
         // mismatch, or without a told digest, the digest is announced.
         let tells = job.agreement != Agreement::AtServer;
         let tells = tells && self.tags.is_some() && self.shared.extent() == Extent::Whole;
+        let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {
-            copy.take_agreed(job).await;
+            copy.take_recorded(job, &original).await;
         }
         if tells && copy.whole && self.abilities.1.held {
             return Kept::of_proven(&job.held);
         }
-        let original = Original::There(self.source, self.abilities.0, from);
         if self.mode == Mode::Extended {
             copy.told(&job.held, &original).await
         } else {
