@@ -1,23 +1,28 @@
-//! Copies a file or a tree and tells the progress, `copy_with_progress SOURCE DEST`.
+//! Copies a file or a tree, and tells the progress and each file, `copy_with_progress SOURCE DEST`.
 //!
 //! ```text
 //! copy_with_progress run7/ ftp://dtn.example.org:2811/data/run7/
 //! ```
-use std::io::{Write, stderr};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridftp_client::{CopyOptions, Event, Location, Observer, Totals, copy};
+use gridftp_client::results::Outcome;
+use gridftp_client::{CopyOptions, FileResult, Location, Results, Totals, copy};
 
-/// Tells failures; all other events are in the counts.
-struct Failures;
+/// Most results between two looks at them.
+const MOST: usize = 100_000;
 
-impl Observer for Failures {
-    fn event(&self, event: &Event<'_>) {
-        if let Event::Failed { source, error, .. } = event {
-            // Whoever has closed it wants no more of it.
-            let _gone = writeln!(stderr(), "{source}: {error}");
+/// Tells the end of one file.
+fn tell(out: &mut impl Write, file: &FileResult) -> std::io::Result<()> {
+    let source = &file.source;
+    match (&file.outcome, &file.digest) {
+        (Outcome::Copied(_), Some((algorithm, digest))) => {
+            let bytes = file.bytes.unwrap_or_default();
+            writeln!(out, "{source}: {bytes} bytes, {algorithm} {digest}")
         }
+        (Outcome::Failed { message, .. }, _) => writeln!(out, "{source}: {message}"),
+        (outcome, _) => writeln!(out, "{source}: {outcome:?}"),
     }
 }
 
@@ -29,12 +34,12 @@ pub(crate) async fn run(
     let options = CopyOptions::default().recursive(true);
     let sources = [Location::parse(source)?];
     let destination = Location::parse(destination)?;
-    let totals = Arc::new(Totals::default());
+    let (results, totals) = (Arc::new(Results::new(MOST)), Arc::new(Totals::default()));
     let copying = copy(
         &sources,
         &destination,
         options,
-        Arc::new(Failures),
+        results.clone(),
         Arc::clone(&totals),
     );
     tokio::pin!(copying);
@@ -46,9 +51,14 @@ pub(crate) async fn run(
                 let now = totals.counts();
                 let (moved, found) = (now.bytes_moved, now.bytes_found);
                 writeln!(out, "{moved} of {found} bytes in {} files", now.files_found)?;
+                results.take().iter().try_for_each(|file| tell(&mut out, file))?;
             }
         }
     };
+    results
+        .take()
+        .iter()
+        .try_for_each(|file| tell(&mut out, file))?;
     let counts = summary.counts;
     writeln!(
         out,

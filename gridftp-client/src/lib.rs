@@ -33,6 +33,7 @@
 //! | [`partials`] | what copies that broke off have left |
 //! | [`doctor`] | the steps to a server, one by one, with a finding for each |
 //! | [`progress`] | events and counts |
+//! | [`results`] | one result a file, by an observer that is ready |
 //! | [`error`] | failures: site, operation, path, code and remedy |
 //! | [`netrc`] | accounts from a `.netrc` |
 //! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
@@ -410,6 +411,7 @@ pub mod program;
 pub mod progress;
 mod rate_limit;
 pub mod remote;
+pub mod results;
 mod running;
 mod setup;
 mod silence;
@@ -431,5 +433,6 @@ pub use filter::Filter;
 pub use manner::{Compare, Manner};
 pub use options::{ConnectOptions, CopyOptions};
 pub use progress::{Event, Observer, Silent, Totals};
+pub use results::{FileResult, Results};
 pub use running::RunningFile;
 pub use url::{Location, Site};

@@ -158,6 +158,8 @@ pub enum Event<'a> {
     Skipped {
         /// Where from.
         source: &'a str,
+        /// The destination; `None` where a choice left it out before it had one.
+        destination: Option<&'a str>,
         /// Why.
         why: &'a str,
     },
@@ -182,6 +184,8 @@ pub enum Event<'a> {
     Failed {
         /// Where from.
         source: &'a str,
+        /// The destination; `None` where it failed before it was work, or is no file.
+        destination: Option<&'a str>,
         /// Its name below the destination; empty where the failure is of no one name.
         name: &'a [u8],
         /// The failure.

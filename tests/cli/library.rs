@@ -4,7 +4,11 @@ use std::io::{Read as _, Write};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, ensure};
-use gridftp_client::{Location, Silent, Totals, blocking};
+use gridftp_client::progress::Verification;
+use gridftp_client::results::Outcome;
+use gridftp_client::{
+    Choice, CopyOptions, FileResult, Location, Results, Silent, Totals, blocking,
+};
 use workspace_tests::{Break, Relay};
 
 use crate::Bed;
@@ -55,6 +59,8 @@ fn a_tree_is_copied_with_progress_and_verified() -> Result<()> {
     well(wait(copy_with_progress::run(&from, &to, &mut told)))?;
     let told = String::from_utf8(told)?;
     ensure!(told.contains("2 files, 300008 bytes, 0 failed"), "{told}");
+    let of_file = format!("{from}sub/b: 7 bytes, BLAKE3 ");
+    ensure!(told.contains(&of_file), "{told}");
     bed.same("tree/sub/b", "copy/sub/b")?;
     let check = |out: &mut Vec<u8>| wait(walk_and_verify::run(&dir, &bed.url("copy"), out));
     ensure!(well(check(&mut Vec::new()))? == 0);
@@ -66,6 +72,60 @@ fn a_tree_is_copied_with_progress_and_verified() -> Result<()> {
     ensure!(
         told.contains("a: differs") && told.contains("sub/b: "),
         "{told}"
+    );
+    Ok(())
+}
+
+#[test]
+fn each_file_of_a_tree_has_one_result() -> Result<()> {
+    let bed = Bed::new()?;
+    for (name, size) in [("good", 300_001), ("large", 400_000), ("bad", 10)] {
+        bed.here.file(&format!("tree/{name}"), size, 3)?;
+    }
+    // A directory is in the place of its copy.
+    bed.there.file("copy/bad/x", 1, 1)?;
+    let from = format!("{}/", bed.here.path("tree").display());
+    let ends = [Location::parse(&from)?, Location::parse(&bed.url("copy/"))?];
+    let [source, destination] = &ends;
+    let options = CopyOptions::default()
+        .recursive(true)
+        .choice(Choice::default().max_size(350_000_u64));
+    let (results, totals) = (Arc::new(Results::new(10)), Arc::new(Totals::default()));
+    let sources = std::slice::from_ref(source);
+    let summary = blocking::copy(sources, destination, options, results.clone(), totals)?;
+    let mut told = results.take();
+    told.sort_by(|a, b| a.source.cmp(&b.source));
+    ensure!(
+        summary.counts.files_failed == 1 && told.len() == 3,
+        "{told:?}"
+    );
+    ensure!(results.missed() == 0 && results.take().is_empty());
+    let [bad, good, large] = told.as_slice() else {
+        anyhow::bail!("{told:?}");
+    };
+    ensure!(
+        bad.source.ends_with("/tree/bad") && bad.bytes.is_none(),
+        "{bad:?}"
+    );
+    let place = |file: &FileResult| file.destination.clone().unwrap_or_default();
+    ensure!(place(bad) == bed.url("copy/bad"), "{bad:?}");
+    let Outcome::Failed { message, .. } = &bad.outcome else {
+        anyhow::bail!("{bad:?}");
+    };
+    ensure!(!message.is_empty(), "{bad:?}");
+    ensure!(
+        good.outcome == Outcome::Copied(Verification::Digest),
+        "{good:?}"
+    );
+    ensure!(good.bytes == Some(300_001) && place(good) == bed.url("copy/good"));
+    let digest = good.digest.as_ref();
+    ensure!(
+        digest.is_some_and(|(name, digest)| name == "BLAKE3" && digest.len() == 64),
+        "{good:?}"
+    );
+    ensure!(
+        matches!(large.outcome, Outcome::Skipped { .. }),
+        "{large:?}"
     );
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::job::{Facts, Item};
+use super::job::{Facts, FileJob, Item};
 use super::kept::Digest;
 use super::pull::tell_kept;
 use super::queue::Taken;
@@ -78,7 +78,8 @@ impl CopyState {
                 return;
             };
             self.totals.ended(job.found, job.counted);
-            self.note_left_out(&self.name_source(&job), why);
+            self.totals.skipped();
+            self.tell_skipped(&job, why);
         });
     }
 
@@ -90,20 +91,27 @@ impl CopyState {
             };
             self.totals.same();
             self.totals.ended(job.found, job.counted);
-            let source = &self.name_source(&job);
-            self.observer.event(&Event::Skipped { source, why });
+            self.tell_skipped(&job, why);
         });
     }
 
     /// Leaves a source out on purpose that was not counted before.
     pub(crate) fn leave_out(&self, source: &str, why: &str) {
         self.totals.found(None);
-        self.note_left_out(source, why);
+        self.totals.skipped();
+        self.observer.event(&Event::Skipped {
+            source,
+            destination: None,
+            why,
+        });
     }
 
-    fn note_left_out(&self, source: &str, why: &str) {
-        self.totals.skipped();
-        self.observer.event(&Event::Skipped { source, why });
+    fn tell_skipped(&self, job: &FileJob, why: &str) {
+        self.observer.event(&Event::Skipped {
+            source: &self.name_source(job),
+            destination: Some(&self.name_destination(job)),
+            why,
+        });
     }
 
     /// Notes a failed attempt; the job is tried again after a pause when that may help.
@@ -213,7 +221,9 @@ impl CopyState {
         match item {
             Item::File(job) => {
                 self.totals.ended(job.found, job.counted);
-                self.give_up(&name, self.below(&job.from, &job.to), error);
+                let destination = self.name_destination(job);
+                let below = self.below(&job.from, &job.to);
+                self.end_failed((name.as_str(), Some(destination.as_str())), below, error);
                 self.tell_incomplete(job, error);
             }
             // Directories count only where they fail.
@@ -225,7 +235,8 @@ impl CopyState {
     pub(crate) fn leave_untried(&self, item: &Item) {
         if let Item::File(job) = item {
             self.totals.ended(job.found, job.counted);
-            self.note_left_out(&self.name_item(item), UNTRIED);
+            self.totals.skipped();
+            self.tell_skipped(job, UNTRIED);
         }
     }
 
@@ -253,6 +264,16 @@ impl CopyState {
 
     /// Counts and tells a failure for good, of an object with this name below the destination.
     pub(crate) fn give_up(&self, source: &str, name: &[u8], error: &TransferError) {
+        self.end_failed((source, None), name, error);
+    }
+
+    /// As [`give_up`](Self::give_up), of a file whose places are known.
+    fn end_failed(
+        &self,
+        (source, destination): (&str, Option<&str>),
+        name: &[u8],
+        error: &TransferError,
+    ) {
         if self.options.fail_fast {
             self.stopped.cancel();
         }
@@ -265,6 +286,7 @@ impl CopyState {
         drop(worst);
         self.observer.event(&Event::Failed {
             source,
+            destination,
             name,
             error,
         });

@@ -62,7 +62,9 @@ pub(super) fn object(event: &Event<'_>) -> Option<Value> {
             destination,
             target,
         } => link("linked", source, destination, target),
-        Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
+        Event::Skipped { source, why, .. } => {
+            json!({ "event": "skip", "source": source, "why": why })
+        }
         Event::Warning(text) => json!({ "event": "warning", "text": text }),
         Event::Note(text) => json!({ "event": "note", "text": text }),
         _ => return planned(event),
@@ -291,6 +293,7 @@ mod tests {
             },
             Event::Failed {
                 source,
+                destination: Some(destination),
                 name: b"a",
                 error,
             },
@@ -333,7 +336,11 @@ mod tests {
                 destination,
                 target,
             },
-            Event::Skipped { source, why: "why" },
+            Event::Skipped {
+                source,
+                destination: Some(destination),
+                why: "why",
+            },
             Event::Warning("text"),
             Event::Note("text"),
         ];

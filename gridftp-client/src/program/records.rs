@@ -235,6 +235,7 @@ mod tests {
             let records = records.with_fail_fast(fail_fast);
             records.event(&Event::Failed {
                 source: "b",
+                destination: None,
                 name: b"b",
                 error,
             });

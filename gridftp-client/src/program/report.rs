@@ -320,7 +320,7 @@ impl Report {
                 target,
             } if self.verbose > 0 => self.out(&linked(source, destination, target)),
             Event::Removed { path } if self.verbose > 0 => self.out(&format!("{path}: deleted")),
-            Event::Skipped { source, why } if self.verbose > 0 => {
+            Event::Skipped { source, why, .. } if self.verbose > 0 => {
                 self.out(&format!("{source}: left out, {why}"));
             }
             Event::Warning(text) if !self.quiet => self.warned(text),

@@ -293,7 +293,12 @@ impl CopyState {
                 self.totals.found(None);
                 self.totals.same();
                 let why = "its copy is the same";
-                self.observer.event(&Event::Skipped { source, why });
+                let destination = Some(destination.as_str());
+                self.observer.event(&Event::Skipped {
+                    source,
+                    destination,
+                    why,
+                });
             }
             Ok(Fate::Skipped(why)) => self.leave_out(source, why),
             Err(error) => self.fail_link(link, &error),

@@ -231,7 +231,7 @@ impl Observer for Output {
                 self.tell_ends(first);
                 self.tell(error);
             }
-            Event::Skipped { source, why } if *why == UNTRIED => {
+            Event::Skipped { source, why, .. } if *why == UNTRIED => {
                 self.leave_source(source);
             }
             Event::Warning(_)
