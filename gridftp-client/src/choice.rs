@@ -7,7 +7,8 @@ use crate::filter::{Filter, Verdict};
 /// The files to copy, among those of the sources; all of them by default.
 ///
 /// Names are relative to the source directory, or to the directory of a source that is a file or has
-/// wildcards. A file of which the server tells no size or no time is copied.
+/// wildcards. A file of which the server tells no size or no time is copied; a warning tells once that
+/// files have no time.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Choice {
@@ -107,6 +108,11 @@ impl Choice {
         time.is_some_and(|(modified, oldest)| modified < oldest)
             .then_some("it is older than --max-age")
     }
+
+    /// Says whether a time is chosen by that a file does not have.
+    pub(crate) fn lacks_time(&self, modified: Option<(i64, u32)>) -> bool {
+        self.not_before.is_some() && modified.is_none()
+    }
 }
 
 /// Components of a path.
@@ -154,6 +160,8 @@ mod tests {
             assert_eq!(choice.refusal(size, now), None, "{size:?}");
             assert_eq!(choice.refusal(size, None), None, "{size:?}");
         }
+        assert!(choice.lacks_time(None) && !choice.lacks_time(now));
+        assert!(!Choice::default().lacks_time(None));
         for (size, time) in [(4, (100, 0)), (11, (100, 0)), (7, (99, 999_999_999))] {
             assert!(choice.refusal(Some(size), Some(time)).is_some(), "{size}");
         }

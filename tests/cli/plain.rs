@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Result, ensure};
 use workspace_tests::{Break, Finished, Reaction, Relay, ScriptedServer, Tree};
 
+use crate::sibling::gridftp_in;
 use crate::{Bed, cp_in, fails};
 
 /// Starts a server with `reaction` to commands that begin with `start`.
@@ -281,6 +282,41 @@ fn a_tree_is_copied_from_a_server_without_mlsd() -> Result<()> {
         let lines = listed.stdout.lines().count();
         ensure!(lines == 2 + usize::from(hidden), "{}", listed.report());
     }
+    Ok(())
+}
+
+#[test]
+fn files_of_unknown_age_are_copied_with_one_warning() -> Result<()> {
+    let server = ScriptedServer::usual()?;
+    server.file("/dir/a", "abc");
+    server.file("/dir/sub/b", "abcd");
+    let tree = Tree::new()?;
+    let args = ["-r", "--max-age", "1d", &server.url("dir/"), "in/"];
+    let said = cp_in(&tree, &args)?.ok()?;
+    let warnings = said.stderr.matches("--max-age leaves out no such file");
+    ensure!(warnings.count() == 1, "{}", said.report());
+    ensure!(tree.names("in")?.len() == 2, "{}", said.report());
+    // Of a file that is named itself the server is asked for the time.
+    let said = cp_in(&tree, &["-v", "--max-age", "1d", &server.url("dir/a"), "c"])?.ok()?;
+    ensure!(said.stdout.contains("older than"), "{}", said.report());
+    Ok(())
+}
+
+#[test]
+fn a_comparison_says_that_it_leaves_times_out() -> Result<()> {
+    let server = ScriptedServer::usual()?;
+    let tree = Tree::new()?;
+    tree.dir("dir")?;
+    for (name, text) in [("a", "abc"), ("b", "abcd")] {
+        server.file(&format!("/dir/{name}"), text);
+        std::fs::write(tree.path(&format!("dir/{name}")), text)?;
+    }
+    let url = server.url("dir");
+    gridftp_in(&tree, &["check", "dir", &url])?.ok()?;
+    let said = gridftp_in(&tree, &["check", "--times", "dir", &url])?;
+    fails(&said, 1, &["it tells no time of 2 files", "--checksum"])?;
+    let told = "no difference, times of 2 files not compared";
+    ensure!(said.stdout.contains(told), "{}", said.report());
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use workspace_tests::{Finished, Host, Tree, binary, run, sha256};
 
 use crate::{Bed, LIMIT, fails};
 
-fn gridftp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
+pub(super) fn gridftp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
     let mut command = Command::new(binary("gridftp")?);
     command
         .current_dir(tree.root())

@@ -1,6 +1,7 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -64,6 +65,8 @@ pub(crate) struct CopyState {
     pub(super) third_party: Mutex<ThirdParty>,
     pub(super) undigested: Undigested,
     pub(super) unkept: Unkept,
+    /// Whether it was told that files have no time to be chosen by.
+    ageless: AtomicBool,
     /// While a server is gone and waited for.
     gone: Mutex<Option<Outage>>,
     pub(crate) hiding: HiddenNames,
@@ -119,6 +122,7 @@ impl CopyState {
             third_party: Mutex::default(),
             undigested: Undigested::default(),
             unkept: Unkept::default(),
+            ageless: AtomicBool::new(false),
             gone: Mutex::default(),
             hiding: HiddenNames::default(),
             links: LinkState::default(),
@@ -258,6 +262,12 @@ impl CopyState {
         let Facts { size, modified, .. } = job.facts;
         if let Some(why) = self.options.choice.refusal(size, modified) {
             return self.leave_out(&self.name_source(&job), why);
+        }
+        if self.options.choice.lacks_time(modified) && !self.ageless.swap(true, Ordering::Relaxed) {
+            self.warn(&format!(
+                "{}: the listing has no time of it; --max-age leaves out no such file",
+                self.name_source(&job)
+            ));
         }
         let offset = self.options.offset.unwrap_or(0);
         if let Some(size) = job.facts.size.filter(|size| offset > *size) {

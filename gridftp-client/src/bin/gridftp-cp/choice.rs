@@ -58,7 +58,8 @@ struct ChoiceArgs {
     #[arg(long, value_name = "BYTES", value_parser = size)]
     min_size: Option<u64>,
 
-    /// Leave out files that were modified longer ago, in seconds, or as 90m, 12h or 7d
+    /// Leave out files that were modified longer ago, in seconds, or as 90m, 12h or 7d; files of which
+    /// the server tells no time are copied, with a warning
     #[arg(long, value_name = "AGE", value_parser = age)]
     max_age: Option<Duration>,
 

@@ -43,7 +43,7 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "DEST", value_hint = ValueHint::AnyPath)]
     destination: OsString,
 
-    /// Compare modification times too, to the second
+    /// Compare modification times too, to the second; it is a failure that an end does not tell them
     #[arg(short, long)]
     times: bool,
 
@@ -67,6 +67,10 @@ struct Check<'a, 'w> {
     dirs: u64,
     differences: u64,
     failed: u64,
+    /// Files whose times are not compared.
+    untimed: u64,
+    /// Whether it is the source that tells none.
+    timeless_source: bool,
 }
 
 /// Compares two trees.
@@ -91,6 +95,8 @@ pub(crate) async fn check(args: &CheckArgs, work: &mut Work<'_>) -> anyhow::Resu
         dirs: 0,
         differences: 0,
         failed: 0,
+        untimed: 0,
+        timeless_source: false,
     };
     check.run().await;
     let Check {
@@ -126,17 +132,19 @@ impl Check<'_, '_> {
         while let Some(dir) = waiting.pop() {
             self.dir(&dir, &mut waiting).await;
         }
+        self.tell_untimed();
         let Self {
             files,
             dirs,
             differences,
             failed,
+            untimed,
             ..
         } = *self;
         if self.args.common.json {
             self.work.report.emit(&json!({
                 "event": "end", "files": files, "directories": dirs, "differences": differences,
-                "failed": failed,
+                "failed": failed, "untimed": untimed,
             }));
         } else if !self.args.common.quiet {
             let mut text = format!("{files} files and {dirs} directories compared: ");
@@ -147,6 +155,9 @@ impl Check<'_, '_> {
             });
             if failed > 0 {
                 text.push_str(&format!(", {failed} failed"));
+            }
+            if untimed > 0 {
+                text.push_str(&format!(", times of {untimed} files not compared"));
             }
             self.work.report.out(&text);
         }
@@ -209,15 +220,41 @@ impl Check<'_, '_> {
         {
             return self.differ(path, "size", &here.to_string(), &there.to_string());
         }
-        if let (true, Some(here), Some(there)) = (self.args.times, a.modified(), b.modified())
-            && here.whole() != there.whole()
-        {
-            let (here, there) = (here.whole().to_string(), there.whole().to_string());
-            self.differ(path, "time", &here, &there);
+        if self.args.times {
+            self.times(path, a, b);
         }
         if let Some(wanted) = self.args.checksum {
             Box::pin(self.digests(path, wanted)).await;
         }
+    }
+
+    fn times(&mut self, path: &[u8], a: &Object, b: &Object) {
+        let (Some(here), Some(there)) = (a.modified(), b.modified()) else {
+            self.untimed += 1;
+            self.timeless_source = a.modified().is_none();
+            return;
+        };
+        if here.whole() != there.whole() {
+            let (here, there) = (here.whole().to_string(), there.whole().to_string());
+            self.differ(path, "time", &here, &there);
+        }
+    }
+
+    /// Tells, once, that times were not compared.
+    fn tell_untimed(&mut self) {
+        if self.untimed == 0 {
+            return;
+        }
+        let place = match self.timeless_source {
+            true => &self.source.0,
+            false => &self.destination.0,
+        };
+        let error = TransferError::Source {
+            path: place.url(),
+            what: format!("it tells no time of {} files", self.untimed),
+            remedy: "leave out --times, or compare the content with --checksum",
+        };
+        self.work.fail(place, &error);
     }
 
     async fn digests(&mut self, path: &[u8], wanted: Option<ChecksumAlgorithm>) {

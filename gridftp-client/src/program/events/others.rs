@@ -153,6 +153,7 @@ pub(crate) const OTHERS: &[Kind] = &[
             ("directories", "directories"),
             ("differences", "differences, of a comparison"),
             ("failed", "objects that failed, of a comparison"),
+            ("untimed", "files whose times were not compared (--times)"),
         ],
     ),
 ];
