@@ -1,5 +1,8 @@
 //! Flags from the configuration file and the environment, and named places.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Tree, binary, run};
 
@@ -92,6 +95,28 @@ fn the_command_line_wins_over_the_environment_a_place_and_the_defaults() -> Resu
     ensure!(off.stdout.contains("\"checksum\":null"), "{}", off.report());
     let on = cp(&bed.here, &[("GRIDFTP_NO_VERIFY", "0")], &json)?.ok()?;
     ensure!(on.stdout.contains("\"algorithm\""), "{}", on.report());
+    Ok(())
+}
+
+#[test]
+fn a_variable_holds_the_bytes_of_a_path_or_is_a_mistake() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("up", 100, 1)?;
+    let to = bed.url("file");
+    let with = |variable: &str, value: &[u8], flags: &[&str]| -> Result<Finished> {
+        let mut program = command(&bed.here, &[flags, &["up", &to]].concat())?;
+        program.env(variable, OsStr::from_bytes(value));
+        run(&mut program, LIMIT)
+    };
+    with("GRIDFTP_LOG_FILE", b"log\xff", &[])?.ok()?;
+    let log = bed.here.root().join(OsStr::from_bytes(b"log\xff"));
+    ensure!(std::fs::read_to_string(log)?.contains("\"done\""));
+    for variable in ["GRIDFTP_RETRIES", "GRIDFTP_VERIFY", "GRIDFTP_NO_VERIFY"] {
+        let told = format!("{variable}: its value is not UTF-8");
+        fails(&with(variable, b"1\xff", &[])?, 2, &[&told])?;
+    }
+    // The command line leaves nothing open.
+    with("GRIDFTP_RETRIES", b"1\xff", &["--retries", "1"])?.ok()?;
     Ok(())
 }
 

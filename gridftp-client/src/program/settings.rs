@@ -1,5 +1,6 @@
 //! Settings of the configuration file and the environment, as words of the command line.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
@@ -14,7 +15,7 @@ use toml::{Table, Value};
 
 use super::exit::Status;
 use super::report::Report;
-use crate::url::Location;
+use crate::url::{Location, show};
 
 /// Flags of `gridftp` beside those of connections. The file is that of both programs, and
 /// `gridftp-cp` takes no flag of the other one for a mistake.
@@ -26,7 +27,7 @@ pub const SIBLING: &str = "algorithm all bytes checksum compare depth force huma
 const LARGEST: u64 = 1 << 20;
 
 /// Values of flags by long name.
-type Values = BTreeMap<String, Vec<String>>;
+type Values = BTreeMap<String, Vec<OsString>>;
 
 /// Command line of a program with its settings in it.
 #[derive(Debug)]
@@ -242,10 +243,17 @@ fn words(command: &Command, given: Vec<OsString>) -> anyhow::Result<Words> {
             if taken.contains(arg.get_id().as_str()) || conflicts(inner, arg, &taken) {
                 continue;
             }
+            let is_text = values.iter().all(|value| value.to_str().is_some());
+            ensure!(
+                is_text || takes_bytes(arg),
+                "{}: its value is not UTF-8, and --{name} takes text",
+                variable(name)
+            );
             now.push(arg.get_id().as_str());
             for word in (values.iter()).flat_map(|value| spelled(arg, name, value)) {
-                words.settings.push(format!("{word} ({origin})"));
-                words.all.insert(at, word.into());
+                let shown = show(word.as_bytes());
+                words.settings.push(format!("{shown} ({origin})"));
+                words.all.insert(at, word);
                 at += 1;
             }
         }
@@ -266,7 +274,7 @@ fn expand(
         .filter_map(|arg| matches.try_get_raw(arg.get_id().as_str()).ok().flatten())
         .flatten()
         .collect();
-    let mut named: HashMap<&str, (&str, &Vec<String>)> = HashMap::new();
+    let mut named: HashMap<&str, (&str, &Vec<OsString>)> = HashMap::new();
     for word in words.iter_mut().skip(1) {
         let (flag, value) = value_of(word.as_bytes());
         let value = OsStr::from_bytes(value);
@@ -286,7 +294,8 @@ fn expand(
         }
         *word = OsString::from_vec([flag, url.as_bytes()].concat());
     }
-    let owned = |(flag, (_, values)): (&str, (_, &Vec<String>))| (flag.to_owned(), values.clone());
+    let owned =
+        |(flag, (_, values)): (&str, (_, &Vec<OsString>))| (flag.to_owned(), values.clone());
     Ok(named.into_iter().map(owned).collect())
 }
 
@@ -304,11 +313,21 @@ pub(super) fn value_of(word: &[u8]) -> (&[u8], &[u8]) {
 fn environment(command: &Command) -> Values {
     let read = |arg: &Arg| {
         let name = arg.get_long()?;
-        let variable = format!("GRIDFTP_{}", name.to_ascii_uppercase().replace('-', "_"));
-        let value = std::env::var(variable).ok()?;
+        let value = std::env::var_os(variable(name))?;
         Some((name.to_owned(), vec![value]))
     };
     command.get_arguments().filter_map(read).collect()
+}
+
+/// The variable of a flag.
+fn variable(flag: &str) -> String {
+    format!("GRIDFTP_{}", flag.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// Returns whether the value of a flag is a path or a name, which may have any bytes.
+fn takes_bytes(arg: &Arg) -> bool {
+    let value = arg.get_value_parser().type_id();
+    value == TypeId::of::<PathBuf>() || value == TypeId::of::<OsString>()
 }
 
 /// Names of the flags of a command, and of those in it, that settings may give.
@@ -354,31 +373,38 @@ fn conflicts(command: &Command, arg: &Arg, taken: &HashSet<&str>) -> bool {
 }
 
 /// The words for one value of a flag: none where the value turns the flag off.
-fn spelled(arg: &Arg, name: &str, value: &str) -> Vec<String> {
-    let alone = format!("--{name}");
+fn spelled(arg: &Arg, name: &str, value: &OsStr) -> Vec<OsString> {
+    let alone = OsString::from(format!("--{name}"));
     let may_stand_alone = arg
         .get_num_args()
         .is_some_and(|number| number.min_values() == 0);
-    match (arg.get_action(), value) {
-        (ArgAction::Count, number) if number.parse::<u8>().is_ok() => {
+    match (arg.get_action(), value.to_str()) {
+        (ArgAction::Count, Some(number)) if number.parse::<u8>().is_ok() => {
             vec![alone; usize::from(number.parse::<u8>().unwrap_or(0))]
         }
-        (ArgAction::SetTrue, "0") => Vec::new(),
-        (ArgAction::SetTrue, "" | "1") => vec![alone],
-        (_, "true") if may_stand_alone => vec![alone],
-        (_, "false") if may_stand_alone => Vec::new(),
-        (_, value) => vec![format!("{alone}={value}")],
+        (ArgAction::SetTrue, Some("0")) => Vec::new(),
+        (ArgAction::SetTrue, Some("" | "1")) => vec![alone],
+        (_, Some("true")) if may_stand_alone => vec![alone],
+        (_, Some("false")) if may_stand_alone => Vec::new(),
+        _ => {
+            let mut word = alone;
+            word.push("=");
+            word.push(value);
+            vec![word]
+        }
     }
 }
 
 /// The values of a table, as they would be written on a command line.
 fn values(table: Table) -> anyhow::Result<Values> {
-    let text = |key: &str, value: Value| match value {
-        Value::String(text) => Ok(text),
-        Value::Integer(number) => Ok(number.to_string()),
-        Value::Float(number) => Ok(number.to_string()),
-        Value::Boolean(on) => Ok(on.to_string()),
-        _ => bail!("{key}: write a text, a number, true, false, or a list of them"),
+    let text = |key: &str, value: Value| {
+        Ok(OsString::from(match value {
+            Value::String(text) => text,
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            Value::Boolean(on) => on.to_string(),
+            _ => bail!("{key}: write a text, a number, true, false, or a list of them"),
+        }))
     };
     (table.into_iter())
         .map(|(key, value)| {
