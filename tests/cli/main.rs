@@ -8,6 +8,7 @@ mod complete;
 mod copies;
 mod delete;
 mod doctor;
+mod dos;
 mod downloads;
 mod events;
 mod extended;
