@@ -28,7 +28,7 @@ pub struct Abilities {
     pub durable: bool,
     /// `SITE WAITS` tells where the time of transfers went there.
     pub waits: bool,
-    /// Files have extended attributes (`SITE XATTR`).
+    /// Files and directories have extended attributes (`SITE XATTR`).
     pub xattrs: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,

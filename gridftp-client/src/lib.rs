@@ -363,7 +363,7 @@
 //! other 65,536 at a time. Two things grow with a copy: some eight bytes a file where there are
 //! several sources, of which no two may have one destination, or names are deleted at the
 //! destination, and the directories of a copy with
-//! [`CopyOptions::preserve`], which get their times at its end. Of the names at a destination that is
+//! [`CopyOptions::preserve`] or `xattrs`, which get times and attributes at its end. Of the names at a destination that is
 //! compared at most 262,144 are kept, some 20 MB; those of larger directories are asked for one by
 //! one. Names to be deleted are at most a million.
 //!

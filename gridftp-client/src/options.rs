@@ -215,7 +215,8 @@ pub struct CopyOptions {
     pub no_clobber: bool,
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
-    /// Whether extended attributes of files are carried over, those of the namespace `user.`.
+    /// Whether extended attributes of files and directories are carried over, those of the namespace
+    /// `user.`.
     pub xattrs: bool,
     /// Whether a file written here, name included, is synced to the medium before it counts as copied.
     /// Warns about uploads to servers that do not do that.

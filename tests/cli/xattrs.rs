@@ -1,4 +1,4 @@
-//! `--xattrs`: extended attributes of files, in every direction.
+//! `--xattrs`: extended attributes of files and directories, in every direction.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -92,6 +92,70 @@ fn attributes_are_carried_in_every_direction() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+#[test]
+fn attributes_of_directories_are_carried_in_every_direction() -> Result<()> {
+    let (bed, far) = (Bed::new()?, Tree::new()?);
+    if !keeps(&bed.here)? {
+        return Ok(());
+    }
+    let other = Host::ours(far.root())?;
+    bed.here.file("source/sub/a", 100, 7)?;
+    for dir in ["source", "source/sub"] {
+        set(&bed.here.path(dir), "user.one", VALUE)?;
+    }
+    for (n, flags) in [&["--xattrs"][..], &["--xattrs", "--preserve"], &[]]
+        .into_iter()
+        .enumerate()
+    {
+        let to = format!("to{n}/");
+        let (near, beyond) = (bed.url(&to), other.url(&to));
+        let (back, here) = (format!("back-{to}"), format!("here-{to}"));
+        for (from, to) in [
+            ("source/", &near),
+            (&near, &beyond),
+            (&beyond, &back),
+            ("source/", &here),
+        ] {
+            let args = [&["-r"], flags, &[from, to]].concat();
+            bed.cp(&args)?.ok().with_context(|| format!("{args:?}"))?;
+        }
+        let wanted = (!flags.is_empty()).then(|| VALUE.to_vec());
+        for (tree, root) in [
+            (&bed.there, &to),
+            (&far, &to),
+            (&bed.here, &back),
+            (&bed.here, &here),
+        ] {
+            for dir in [root.clone(), format!("{root}sub")] {
+                let one = get(&tree.path(&dir), "user.one");
+                ensure!(one == wanted, "{flags:?}, {dir}: {one:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_attribute_that_a_directory_does_not_get_is_a_failure() -> Result<()> {
+    let tree = Tree::new()?;
+    if !keeps(&tree)? {
+        return Ok(());
+    }
+    tree.file("source/a", 100, 7)?;
+    set(&tree.path("source"), "user.one", VALUE)?;
+    let server = ScriptedServer::start(|line| match line {
+        "FEAT" => Reaction::say("211-\r\n XATTR\r\n211 end"),
+        line if line.starts_with("SITE SETXATTR") => Reaction::say("552 no room for it"),
+        _ => Reaction::Usual,
+    })?;
+    let to = server.url("copy/");
+    let said = cp_in(&tree, &["-r", "--retries", "0", "--xattrs", "source/", &to])?;
+    let whole = "the copy is whole and stays, without its attribute user.one";
+    fails(&said, 1, &[whole, "552 no room for it"])?;
+    ensure!(server.files() == ["/copy/a"], "{:?}", server.files());
     Ok(())
 }
 

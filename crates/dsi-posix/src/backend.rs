@@ -347,7 +347,7 @@ impl Dsi for Posix {
     async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
         self.on(user, Work::Brief, "read attributes", path, |root, path| {
             visible(path)?;
-            attributes::all(root.get_file(path, OFlags::RDONLY)?.0)
+            attributes::all(root.get_file_or_dir(path)?)
         })
         .await
     }
@@ -360,7 +360,7 @@ impl Dsi for Posix {
             path,
             move |root, path| {
                 visible(path)?;
-                attributes::set(root.get_file(path, OFlags::RDONLY)?.0, &attribute)
+                attributes::set(root.get_file_or_dir(path)?, &attribute)
             },
         )
         .await

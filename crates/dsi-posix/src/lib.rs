@@ -56,6 +56,7 @@ pub mod error;
 pub mod file;
 pub mod sink;
 
+pub use attributes::{dir_attributes, set_dir_attribute};
 pub use backend::Posix;
 pub use file::FileSource;
 pub use group_file::GroupFile;

@@ -90,6 +90,16 @@ impl Root {
         must_be_file(self.get(path, flags, Mode::empty())?)
     }
 
+    /// Opens the regular file or the directory at `path` to read it.
+    pub(crate) fn get_file_or_dir(&self, path: &DsiPath) -> Outcome<OwnedFd> {
+        match self.get_file(path, OFlags::RDONLY) {
+            Err(Fault::Rule(ErrorKind::IsDirectory, _)) => {
+                Ok(self.get(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
+            }
+            file => file.map(|(file, _)| file),
+        }
+    }
+
     /// Opens the directory that contains `path` and returns the name in it.
     pub(crate) fn parent<'p>(&self, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
         let name = path.parts().next_back().ok_or(ROOT_ITSELF)?;

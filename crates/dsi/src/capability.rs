@@ -152,7 +152,7 @@ pub struct Capabilities {
     pub durable: bool,
     /// Whether it tells its free space: [`Dsi::free_space`](crate::Dsi::free_space).
     pub tells_space: bool,
-    /// Whether files have extended attributes: [`Dsi::attributes`](crate::Dsi::attributes).
+    /// Whether files and directories have extended attributes: [`Dsi::attributes`](crate::Dsi::attributes).
     pub attributes: bool,
 }
 
@@ -280,7 +280,7 @@ impl Capabilities {
         self
     }
 
-    /// Sets whether files have extended attributes.
+    /// Sets whether files and directories have extended attributes.
     #[must_use]
     pub fn with_attributes(mut self, attributes: bool) -> Self {
         self.attributes = attributes;

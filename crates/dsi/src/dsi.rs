@@ -173,7 +173,7 @@ pub trait Dsi: Send + Sync + 'static {
         meta: Meta,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// The extended attributes of a file, those of the namespace `user.`: at most
+    /// The extended attributes of a file or a directory, those of the namespace `user.`: at most
     /// [`MAX_ATTRIBUTES`](crate::types::MAX_ATTRIBUTES), each of at most
     /// [`MAX_VALUE`](crate::types::MAX_VALUE) bytes.
     ///
@@ -190,7 +190,7 @@ pub trait Dsi: Send + Sync + 'static {
         std::future::ready(Err(error))
     }
 
-    /// Sets one extended attribute of a file.
+    /// Sets one extended attribute of a file or a directory.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] in another namespace; [`ErrorKind::Unsupported`] as by

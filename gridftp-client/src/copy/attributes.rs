@@ -19,14 +19,14 @@ use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
 /// Name of the attributes of a source that tells none of them.
-const ALL: &str = "extended attributes";
+pub(super) const ALL: &str = "extended attributes";
 
 /// Longest arguments of a command that a server takes, in bytes.
 const LONGEST_LINE: usize = 8000;
 
 /// A command that sets an attribute, a time or a mode of a copy.
 #[derive(Debug)]
-struct Setting {
+pub(super) struct Setting {
     /// The attribute, the time or the mode.
     part: String,
     replies: Replies,
@@ -49,14 +49,14 @@ pub(crate) struct Settings {
 
 /// The parts of its source that a whole copy lacks.
 #[derive(Debug, Default)]
-struct Lacks {
+pub(super) struct Lacks {
     parts: Vec<String>,
     /// The first failure, or that of a session that is gone.
     cause: Option<TransferError>,
 }
 
 impl Lacks {
-    fn add(&mut self, part: String, cause: TransferError) {
+    pub(super) fn add(&mut self, part: String, cause: TransferError) {
         self.parts.push(part);
         if self.cause.is_none() || cause.is_gone() {
             self.cause = Some(cause);
@@ -64,7 +64,7 @@ impl Lacks {
     }
 
     /// The failure of the copy at `path`, if it lacks anything; a session that is gone has its own.
-    fn done(self, path: impl FnOnce() -> String) -> Result<(), TransferError> {
+    pub(super) fn done(self, path: impl FnOnce() -> String) -> Result<(), TransferError> {
         match self.cause {
             None => Ok(()),
             Some(cause) if cause.is_gone() => Err(cause),
@@ -144,15 +144,25 @@ impl CopyState {
         });
         for (name, value) in told {
             let part = describe(&name);
-            match sink.set_attributes(vec![(name, value)]).await {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    self.warn_unkept("the file system here");
-                }
-                Err(error) => lacks.add(part, TransferError::local("set attributes", to, error)),
+            if let Err(error) = sink.set_attributes(vec![(name, value)]).await {
+                self.note_unset((part, to), error, &mut lacks);
             }
         }
         lacks.done(|| show(to))
+    }
+
+    /// Notes that an attribute of the copy at `to` was not set here.
+    pub(super) fn note_unset(
+        &self,
+        (part, to): (String, &[u8]),
+        error: gridftp_dsi::Error,
+        lacks: &mut Lacks,
+    ) {
+        match error.kind() {
+            // A file system that keeps none is no failure.
+            ErrorKind::Unsupported => self.warn_unkept("the file system here"),
+            _ => lacks.add(part, TransferError::local("set attributes", to, error)),
+        }
     }
 
     /// Reads the attributes of a local source.
@@ -173,14 +183,7 @@ impl CopyState {
         source: (&FileSource, &[u8]),
         (server, to): (Server<'_>, &[u8]),
     ) -> Result<Vec<Attribute>, TransferError> {
-        let all = self.source_attributes(source).await?.into_iter();
-        let all: Option<Vec<_>> = all
-            .map(|(name, value)| Attribute::new(name, value))
-            .collect();
-        let all =
-            all.ok_or_else(|| uncarried(to, "an attribute has a name that no command has"))?;
-        must_fit(&all, server, to)?;
-        Ok(all)
+        carried(self.source_attributes(source).await?, (server, to))
     }
 
     /// Sends the commands that give the copy at `to` the attributes, the mode and the time of its
@@ -217,18 +220,24 @@ impl CopyState {
 
     /// Reads the replies to the commands that set attributes; those of the mode and the time follow.
     pub(crate) async fn settle_attributes(&self, job: &FileJob, settings: &mut Settings) {
-        for Setting { part, mut replies } in std::mem::take(&mut settings.attributes) {
+        let sent = std::mem::take(&mut settings.attributes);
+        self.settle_sent(sent, &mut settings.lacks).await;
+        if settings.meta.is_none() {
+            self.send_meta(job, settings);
+        }
+    }
+
+    /// Reads the replies to commands that set attributes.
+    pub(super) async fn settle_sent(&self, sent: Vec<Setting>, lacks: &mut Lacks) {
+        for Setting { part, mut replies } in sent {
             match replies.finish().await {
                 Ok(_) => {}
                 // A file system that keeps none is no failure.
                 Err(error) if error.kind() == Some(FailureKind::Unsupported) => {
                     self.warn_unkept("the file system of the server");
                 }
-                Err(error) => settings.lacks.add(part, error.into()),
+                Err(error) => lacks.add(part, error.into()),
             }
-        }
-        if settings.meta.is_none() {
-            self.send_meta(job, settings);
         }
     }
 
@@ -266,7 +275,7 @@ impl CopyState {
     }
 
     /// Sends the commands that set attributes of the copy at `to`.
-    fn send_attributes(
+    pub(super) fn send_attributes(
         &self,
         server: Server<'_>,
         attributes: &[Attribute],
@@ -318,8 +327,21 @@ impl CopyState {
 }
 
 /// The name of an attribute, made safe to print.
-fn describe(name: &[u8]) -> String {
+pub(super) fn describe(name: &[u8]) -> String {
     format!("attribute {}", show(name))
+}
+
+/// Attributes of a file as commands have them, for the server of the copy at `to`.
+pub(super) fn carried(
+    all: Vec<FileAttribute>,
+    (server, to): (Server<'_>, &[u8]),
+) -> Result<Vec<Attribute>, TransferError> {
+    let all: Option<Vec<_>> = (all.into_iter())
+        .map(|(name, value)| Attribute::new(name, value))
+        .collect();
+    let all = all.ok_or_else(|| uncarried(to, "an attribute has a name that no command has"))?;
+    must_fit(&all, server, to)?;
+    Ok(all)
 }
 
 /// Refuses attributes with a command too long for the server of the copy at `to`.

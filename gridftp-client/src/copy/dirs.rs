@@ -1,4 +1,4 @@
-//! Gives copied directories their times and modes, when all is in them.
+//! Gives copied directories their attributes, times and modes, when all is in them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -9,35 +9,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::admission::{Ends, Server};
+use super::blocking;
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts};
 use super::state::CopyState;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 
-/// Sets times and modes of every directory that was copied, the deepest first.
+/// Sets attributes, times and modes of every directory that was copied, the deepest first.
 pub(crate) async fn settle(shared: &Arc<CopyState>) {
-    let dirs = shared.take_dirs();
-    if dirs.is_empty() {
+    let mut left = VecDeque::from(shared.take_dirs());
+    if left.is_empty() {
         return;
     }
-    if shared.destination.is_none() {
-        let work = tokio::task::spawn_blocking(move || {
-            dirs.into_iter()
-                .filter_map(|dir| Some((local(&dir).err()?, dir)))
-                .collect::<Vec<_>>()
-        });
-        for (error, dir) in work.await.unwrap_or_default() {
-            tell(
-                shared,
-                &dir,
-                &TransferError::local("set time and mode of", &dir.to, error),
-            );
-        }
-        return;
-    }
-    let mut left = VecDeque::from(dirs);
-    let work = async |left: &mut VecDeque<DirJob>| there(shared, left).await;
+    let work = async |left: &mut VecDeque<DirJob>| all(shared, left).await;
     if let Err(error) = shared.insist(&mut left, work).await {
         left.iter().for_each(|dir| tell(shared, dir, &error));
     }
@@ -71,35 +57,84 @@ impl CopyState {
     }
 }
 
-/// Sets them at a server, over one session, and keeps in `left` the directories behind its end.
-async fn there(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
-    let client = match engine::connect(shared).await? {
-        Session::Push(client) | Session::Third(_, client) => client,
-        Session::Pull(_) | Session::Local => return Ok(()),
+/// Sets them, over one session with each server that takes part, and keeps in `left` the directories
+/// behind its end.
+async fn all(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
+    let asks = shared.source.is_some() && shared.carries_attributes();
+    let session = match shared.destination.is_some() || asks {
+        true => engine::connect(shared).await?,
+        false => Session::Local,
+    };
+    let (source, destination): Clients<'_> = match &session {
+        Session::Push(client) => (None, Some(client)),
+        Session::Pull(client) => (Some(client), None),
+        Session::Third(source, destination) => (Some(source), Some(destination)),
+        Session::Local => (None, None),
     };
     while let Some(dir) = left.front() {
-        match remote(&client, dir).await {
+        match Box::pin(one(shared, dir, (source, destination))).await {
             Ok(()) => {}
             Err(lost @ TransferError::Control(ControlError::Lost { .. })) => return Err(lost),
             Err(error) => tell(shared, dir, &error),
         }
         left.pop_front();
     }
-    client.close().await;
+    match session {
+        Session::Push(client) | Session::Pull(client) => client.close().await,
+        Session::Third(source, destination) => {
+            tokio::join!(source.close(), destination.close());
+        }
+        Session::Local => {}
+    }
     Ok(())
 }
 
-/// Counts a failure: with --preserve, a directory has to have its time and its mode.
+/// The servers of a copy: of its sources and of its destination.
+type Clients<'a> = (Option<&'a Client>, Option<&'a Client>);
+
+/// Sets those of one directory.
+async fn one(
+    shared: &CopyState,
+    dir: &DirJob,
+    (source, destination): Clients<'_>,
+) -> Result<(), TransferError> {
+    let ends = Ends {
+        source: source.map(server),
+        destination: destination.map(server),
+    };
+    // A mode may take the permission to set attributes.
+    let carried = shared.carry_dir_attributes(dir, ends).await;
+    let is_gone = carried.as_ref().is_err_and(TransferError::is_gone);
+    if is_gone || !shared.options.preserve {
+        return carried;
+    }
+    match destination {
+        Some(client) => remote(client, dir).await?,
+        None => {
+            let (to, facts) = (dir.to.clone(), dir.facts);
+            let set = blocking(move || local(&to, &facts)).await;
+            set.map_err(|error| TransferError::local("set time and mode of", &dir.to, error))?;
+        }
+    }
+    carried
+}
+
+fn server(client: &Client) -> Server<'_> {
+    (&client.control, &client.abilities)
+}
+
+/// Counts a failure: a directory has to have its time and its mode with --preserve, and its attributes
+/// with --xattrs.
 fn tell(shared: &CopyState, dir: &DirJob, error: &TransferError) {
     shared.give_up_found(&shared.describe_source(&dir.from), b"", error);
 }
 
-fn local(dir: &DirJob) -> std::io::Result<()> {
-    let open = File::open(Path::new(OsStr::from_bytes(&dir.to)))?;
-    if let Some(mode) = dir.facts.mode {
+fn local(dir: &[u8], facts: &Facts) -> std::io::Result<()> {
+    let open = File::open(Path::new(OsStr::from_bytes(dir)))?;
+    if let Some(mode) = facts.mode {
         open.set_permissions(Permissions::from_mode(mode))?;
     }
-    match time(&dir.facts) {
+    match time(facts) {
         Some(time) => open.set_times(FileTimes::new().set_modified(time)),
         None => Ok(()),
     }

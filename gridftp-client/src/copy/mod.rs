@@ -4,6 +4,7 @@ mod admission;
 mod algorithm;
 mod attributes;
 mod digests;
+mod dir_attributes;
 mod dirs;
 mod done_record;
 mod ending;

@@ -396,9 +396,10 @@ impl CopyState {
         self.describe(self.source.as_ref(), path)
     }
 
-    /// Notes a directory that is done, for its time and mode at the end.
+    /// Notes a directory that is done, for its attributes, time and mode at the end.
     pub(crate) fn note_dir(&self, job: DirJob) {
-        if self.options.preserve && !self.options.dry_run && job.is_made() {
+        let settles = self.options.preserve || self.carries_attributes();
+        if settles && !self.options.dry_run && job.is_made() {
             lock(&self.dirs).push(job);
         }
     }

@@ -67,8 +67,8 @@
 //!   it, as front ends do by default, and one over an object store; one with `--in-place` has not.
 //! - `SITE XATTR path` and `SITE SETXATTR attribute path` are an extension, named `XATTR` in `FEAT`
 //!   where every storage of the tree has them: directories of this machine and of data nodes do, and
-//!   processes may. They list and set extended attributes of files, those of the namespace `user.`
-//!   alone, at most 64 of at most 4 KiB each; of a file with more, and on a file system without any,
+//!   processes may. They list and set extended attributes of files and directories, those of the
+//!   namespace `user.` alone, at most 64 of at most 4 KiB each; of a file with more, and on a file system without any,
 //!   they are answered `552` and `504`. An attribute is `user.NAME=VALUE`, the name percent-encoded and
 //!   the value in base64, and the list is a `250` of one line each. Users who may only read set none.
 //! - `AVBL path`, of a draft, is answered `213` and the bytes that are free where `path` is, and named

@@ -89,8 +89,11 @@ pub(super) async fn attributes_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome
     assert_eq!(all, [of("user.one", b"\0\xff"), of("user.two", b"")]);
     let trusted = dsi.set_attribute(user, &path, of("trusted.one", b"")).await;
     refused(trusted, &[ErrorKind::Denied]);
-    let dir = dsi.attributes(user, &bench.dir).await;
-    refused(dir, &[ErrorKind::IsDirectory]);
+    let dir = bench.at("dir");
+    dsi.make_dir(user, &dir).await?;
+    let three = of("user.three", b"of a directory");
+    dsi.set_attribute(user, &dir, three.clone()).await?;
+    assert_eq!(dsi.attributes(user, &dir).await?, [three]);
     let absent = dsi.attributes(user, &bench.at("absent")).await;
     refused(absent, &[ErrorKind::NotFound]);
     let mut reader = user.clone();

@@ -177,8 +177,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
-    /// Carry over extended attributes of whole files, those named user.*, at most 64 of at most 4 KiB
-    /// each; a server that keeps none is warned about
+    /// Carry over extended attributes of whole files and of directories, those named user.*, at most
+    /// 64 of at most 4 KiB each; a server that keeps none is warned about
     #[arg(long)]
     pub(crate) xattrs: bool,
 
