@@ -298,9 +298,8 @@ impl PartialFile {
         self.file.as_fd()
     }
 
-    /// Records that `held` is written; with `durable` the bytes are on the medium, and then the
-    /// record as well.
-    pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
+    /// Refuses a record of a file that is never continued: one with a unique name, or without space.
+    pub(crate) fn must_be_recordable(&self) -> Outcome<()> {
         // A file with a unique name is never continued: a client that got a marker for it would
         // continue behind the bytes of the other upload.
         if self.once.is_some() {
@@ -315,6 +314,13 @@ impl PartialFile {
                 "there is no space for the whole file, so its partial file is removed",
             ));
         }
+        Ok(())
+    }
+
+    /// Records that `held` is written; with `durable` the bytes are on the medium, and then the
+    /// record as well.
+    pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
+        self.must_be_recordable()?;
         let place = (self.dir.as_fd(), &*self.names.sums, self.stat.st_ino);
         self.without_sums(self.sums.record(place, held, durable))?;
         let record = Record {

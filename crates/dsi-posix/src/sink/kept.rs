@@ -1,5 +1,8 @@
-//! The part of a `FileSink` that outlives it: its source, its fate when the sink is dropped, and the
-//! values of its groups.
+//! The part of a `FileSink` that outlives it: its source, its fate when the sink is dropped, its
+//! record, and the values of its groups.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use byte_ranges::RangeSet;
 use gridftp_dsi::GroupValue;
@@ -7,6 +10,7 @@ use gridftp_dsi::GroupValue;
 use super::{FileSink, Inner, Way};
 use crate::error::Outcome;
 use crate::journal::Origin;
+use crate::late;
 
 impl FileSink {
     /// Says whether a partial file of another source, or of another version of the source, was
@@ -43,6 +47,49 @@ impl FileSink {
 }
 
 impl Inner {
+    /// Writes the record with this number.
+    pub(super) fn checkpoint(&self, number: u64, held: &RangeSet, durable: bool) -> Outcome<()> {
+        let recorded = self.record(number, held, durable);
+        if let (Err(_), true, Way::Whole(whole)) = (&recorded, held.is_empty(), &self.way) {
+            // An earlier record would name bytes that are to be forgotten.
+            whole.give_up();
+        }
+        recorded
+    }
+
+    fn record(&self, number: u64, held: &RangeSet, durable: bool) -> Outcome<()> {
+        self.settle_holes()?;
+        let _open = self.enter()?;
+        // A checkpoint with a dropped future may still run, and both would write the same record.
+        let mut last = self
+            .recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if number < *last {
+            // The later record may be of fewer bytes, where some of them are not as they should be.
+            return Ok(());
+        }
+        *last = number;
+        self.catch_up()?;
+        if let Way::Whole(whole) = &self.way {
+            // Before a sync that would be in vain.
+            whole.partial()?.must_be_recordable()?;
+        }
+        if durable
+            && !matches!(self.way, Way::InOrder(..))
+            && let Err(errno) = crate::uninterrupted::fdatasync(self.file()?)
+        {
+            self.lost.store(true, Ordering::Relaxed);
+            return Err(errno.into());
+        }
+        match &self.way {
+            Way::Whole(whole) => whole.partial()?.checkpoint(held, durable),
+            // The owner's sync does not report errors of this machine.
+            Way::Joined(joined) if !durable => Ok(late::settle(joined.file(), false)?),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
+        }
+    }
+
     /// Forgets the recorded values of bytes that a write changes.
     pub(super) fn changes(&self, offset: u64, length: usize) -> Outcome<()> {
         match &self.way {

@@ -8,7 +8,7 @@ mod open;
 
 pub use self::from_file::TakeError;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use byte_ranges::RangeSet;
@@ -56,8 +56,10 @@ struct Inner {
     /// Whether the medium lost bytes: the kernel reports that once, and the next sync succeeds.
     lost: AtomicBool,
     first: FirstBlock,
-    /// Locked while a record is written.
-    recording: Mutex<()>,
+    /// Locked while a record is written; the number of the last one.
+    recording: Mutex<u64>,
+    /// Number of the records that were asked for.
+    records: AtomicU64,
     /// Set once the upload is shared.
     mark: OnceLock<Mark>,
     /// Set where zeros are left out.
@@ -210,36 +212,6 @@ impl Inner {
         Ok(splice_all(pipe, to, offset, len)?)
     }
 
-    fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
-        let recorded = self.record(held, durable);
-        if let (Err(_), true, Way::Whole(whole)) = (&recorded, held.is_empty(), &self.way) {
-            // An earlier record would name bytes that are to be forgotten.
-            whole.give_up();
-        }
-        recorded
-    }
-
-    fn record(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
-        self.settle_holes()?;
-        let _open = self.enter()?;
-        // A checkpoint with a dropped future may still run, and both would write the same record.
-        let _turn = self.recording.lock();
-        self.catch_up()?;
-        if durable
-            && !matches!(self.way, Way::InOrder(..))
-            && let Err(errno) = crate::uninterrupted::fdatasync(self.file()?)
-        {
-            self.lost.store(true, Ordering::Relaxed);
-            return Err(errno.into());
-        }
-        match &self.way {
-            Way::Whole(whole) => whole.partial()?.checkpoint(held, durable),
-            // The owner's sync does not report errors of this machine.
-            Way::Joined(joined) if !durable => Ok(late::settle(joined.file(), false)?),
-            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
-        }
-    }
-
     /// The ranges that are not holes. Network file systems, those that store zeros as holes, and
     /// files without their zeros tell only the end.
     fn data(&self) -> Outcome<Option<RangeSet>> {
@@ -387,8 +359,9 @@ impl Sink for FileSink {
 
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
         let (inner, held) = (Arc::clone(&self.inner), held.clone());
+        let number = inner.records.fetch_add(1, Ordering::Relaxed);
         run(Work::Long, "record", move || {
-            inner.with_room("record", || inner.checkpoint(&held, durable))
+            inner.with_room("record", || inner.checkpoint(number, &held, durable))
         })
         .await
     }

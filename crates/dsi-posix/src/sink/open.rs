@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use byte_ranges::RangeSet;
@@ -168,7 +168,8 @@ impl FileSink {
                 closed,
                 lost,
                 first: FirstBlock::default(),
-                recording: Mutex::new(()),
+                recording: Mutex::new(0),
+                records: AtomicU64::new(0),
                 mark: OnceLock::new(),
                 holes: OnceLock::new(),
             }),

@@ -210,3 +210,23 @@ async fn holes_before_data_lock_out_no_write() {
     let ended = ended.recv_timeout(std::time::Duration::from_secs(10));
     assert_eq!(ended, Ok(true));
 }
+
+/// A checkpoint goes on when its future is dropped, as that of a transfer that fails meanwhile.
+#[tokio::test]
+async fn a_late_record_does_not_replace_one_of_fewer_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let how = Create::Whole { size: None };
+    let name = dir.path().join("file");
+    let sink = FileSink::create(&name, how, false).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"bytes"))
+        .await
+        .unwrap();
+    for (number, held) in [(0, 4), (2, 1), (1, 5)] {
+        let held = RangeSet::up_to(held);
+        sink.inner.checkpoint(number, &held, false).unwrap();
+    }
+    drop(sink);
+    let how = Create::Resume { size: None };
+    let sink = FileSink::create(&name, how, false).await.unwrap();
+    assert_eq!(sink.held(), RangeSet::up_to(1));
+}
