@@ -209,11 +209,10 @@ impl Reporter {
                     let mut ended = None;
                     if self.unrecorded.total() >= least {
                         let saving = kept(self.unrecorded.clone());
-                        ended = self.save(saving, work.as_mut(), watch, &mut perf).await?;
+                        ended = self.save(saving, work.as_mut(), watch, &mut perf, marks).await?;
                         // A disk that took long rests as long as one that did not.
-                        if let Some(record) = &mut record {
-                            record.reset();
-                        }
+                        record.iter_mut().for_each(Interval::reset);
+                        restart.iter_mut().filter(|_| marks).for_each(Interval::reset);
                     }
                     if marks {
                         self.mark().await;
@@ -234,7 +233,7 @@ impl Reporter {
     }
 
     /// Records the unrecorded ranges by `saving`, beside the transfer, since that may wait for a disk;
-    /// returns the result of a transfer that ends meanwhile.
+    /// returns the result of a transfer that ends meanwhile. `marks` says whether a marker is due.
     ///
     /// # Errors
     /// [`Error::Aborted`] as [`run`](Self::run).
@@ -244,6 +243,7 @@ impl Reporter {
         mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
         watch: &Watch,
         perf: &mut Option<Interval>,
+        marks: bool,
     ) -> Result<Option<Result<T, E>>, Error> {
         let mut saving = pin!(saving);
         let mut ended = None;
@@ -251,7 +251,7 @@ impl Reporter {
             tokio::select! {
                 biased;
                 saved = &mut saving => {
-                    self.recorded(saved);
+                    self.recorded(saved, marks);
                     return Ok(ended);
                 }
                 result = &mut work, if ended.is_none() => {
@@ -308,7 +308,7 @@ impl Reporter {
             self.moved(watch).await;
         }
         self.unrecorded.extend(&watch.take_received());
-        self.recorded(Ok(()));
+        self.recorded(Ok(()), true);
         self.mark().await;
     }
 
@@ -382,10 +382,10 @@ impl Reporter {
 
     /// Notes that ranges were recorded. After a failure to record, which does not end the transfer,
     /// they wait for the next time.
-    fn recorded(&mut self, saved: gridftp_dsi::Result<()>) {
+    fn recorded(&mut self, saved: gridftp_dsi::Result<()>, marks: bool) {
         match saved {
             Ok(()) => self.untold.extend(&std::mem::take(&mut self.unrecorded)),
-            Err(error) if !self.tells => {
+            Err(error) if !self.tells || !marks => {
                 tracing::debug!(%error, "an upload could not be recorded while it goes on");
             }
             Err(error) => {

@@ -227,11 +227,18 @@ async fn a_kill_costs_the_data_of_a_second_or_64_mib() {
 /// One record at a time, with a pause behind it, while data and signs of life go on.
 #[tokio::test(start_paused = true)]
 async fn a_slow_disk_holds_up_nothing() {
+    // Also where each record has a marker.
+    for markers in [60, 1].map(Duration::from_secs) {
+        record_slowly(markers).await;
+    }
+}
+
+async fn record_slowly(markers: Duration) {
     let takes = Duration::from_secs(3);
     let (events, mut told) = mpsc::channel(128);
     let (_never, cancel) = oneshot::channel();
     let second = Some(Duration::from_secs(1));
-    let mut reporter = Reporter::at(events, cancel, second, Some(Duration::from_secs(60)));
+    let mut reporter = Reporter::at(events, cancel, second, Some(markers));
     reporter.record_between_markers();
     let watch = Watch::new();
     watch.open(false);
