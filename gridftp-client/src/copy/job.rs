@@ -1,5 +1,6 @@
 //! Jobs: one file or one directory to copy, with its facts and its received bytes.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ const DEEPEST: usize = 512;
 
 /// Pieces of a file that a restart may leave out.
 const MOST_RANGES: usize = 65_536;
+
+/// Longest text of the ranges of a `REST`, in bytes: our server ends the session at a line of more
+/// than 8 KiB.
+const LONGEST_REST: usize = 8000;
 
 /// One piece of work.
 #[derive(Debug)]
@@ -204,6 +209,20 @@ impl FileJob {
         }
     }
 
+    /// Holds no more ranges than one `REST` names, the longest ones: the others are moved again.
+    pub(crate) fn hold_nameable(&mut self) {
+        let mut ranges: Vec<_> = self.held.iter().collect();
+        ranges.sort_unstable_by_key(|range| Reverse(range.len()));
+        let mut room = LONGEST_REST;
+        for range in ranges {
+            let text = range.to_string().len() + 1;
+            match room.checked_sub(text) {
+                Some(rest) => room = rest,
+                None => self.held.remove(range),
+            }
+        }
+    }
+
     /// Whether the source, of which `now` is known, has become smaller since an attempt began to
     /// write: it may be the destination itself, and the rest of it is not the file.
     pub(crate) fn has_shrunk(&self, now: &Facts) -> bool {
@@ -371,6 +390,27 @@ mod tests {
             job.hold(&pieces.collect());
         }
         assert!(job.held.len() < MOST_RANGES + 4096);
+    }
+
+    /// Blocks of several connections leave holes between them.
+    #[test]
+    fn held_ranges_that_one_line_cannot_name_are_moved_again() {
+        let range = |start, len| Range64::from_len(start, len).unwrap();
+        let blocks = (1 << 20..)
+            .step_by(512)
+            .map(|at| range(at << 20, 256 << 10));
+        let mut job = FileJob::new(b"/a".to_vec(), Vec::new());
+        job.held = blocks.take(5000).collect();
+        job.held.insert(range(0, 1 << 39));
+        job.held.insert(range(u64::MAX - 1, 1));
+        job.hold_nameable();
+        let text = job.held.to_string();
+        assert!(text.len() <= LONGEST_REST && text.len() > LONGEST_REST - 64);
+        assert_eq!(job.held.first_hole(), 1 << 39);
+        assert!(!job.held.contains(u64::MAX - 1));
+        let before = job.held.clone();
+        job.hold_nameable();
+        assert_eq!(job.held, before);
     }
 
     #[test]

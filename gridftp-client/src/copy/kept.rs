@@ -145,6 +145,11 @@ impl Copy<'_> {
     /// marker, or of a copy that differed those on which both ends agree. They may be another upload's,
     /// so they have to be proven, as those of an earlier run.
     pub(crate) async fn take_recorded(&mut self, job: &mut FileJob, original: &Original<'_>) {
+        self.ask_recorded(job, original).await;
+        job.hold_nameable();
+    }
+
+    async fn ask_recorded(&mut self, job: &mut FileJob, original: &Original<'_>) {
         let (_, length) = self.part;
         let differed = std::mem::take(&mut job.agreement) == Agreement::AtServer;
         let is_asked =

@@ -228,6 +228,7 @@ fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
         return None;
     }
     if mode == Mode::Extended {
+        job.hold_nameable();
         return Some(Restart::Ranges(job.held.clone()));
     }
     match job.held.first_hole() {
