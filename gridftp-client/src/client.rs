@@ -409,9 +409,12 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub async fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), ControlError> {
-        self.ask(Command::Site(SiteCommand::Chmod(mode, self.path(path)?)))
-            .await
-            .map(drop)
+        self.send_mode(path, mode)?.finish().await.map(drop)
+    }
+
+    pub(crate) fn send_mode(&self, path: &[u8], mode: u32) -> Result<Replies, ControlError> {
+        let chmod = SiteCommand::Chmod(mode, self.path(path)?);
+        Ok(self.control.send(Command::Site(chmod)))
     }
 
     /// Sets the modification time.

@@ -216,7 +216,7 @@ pub struct CopyOptions {
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
     /// Whether extended attributes of files and directories are carried over, those of the namespace
-    /// `user.`.
+    /// `user.`. A directory that is there before keeps its other ones.
     pub xattrs: bool,
     /// Whether a file written here, name included, is synced to the medium before it counts as copied.
     /// Warns about uploads to servers that do not do that.

@@ -159,6 +159,39 @@ fn an_attribute_that_a_directory_does_not_get_is_a_failure() -> Result<()> {
     Ok(())
 }
 
+/// The mode of a copied directory may take the permission to set them once more.
+#[test]
+fn an_attribute_that_a_directory_has_already_is_not_set_again() -> Result<()> {
+    let tree = Tree::new()?;
+    if !keeps(&tree)? {
+        return Ok(());
+    }
+    tree.file("source/a", 100, 7)?;
+    for (value, status) in [(b"x", 0), (b"y", 1)] {
+        set(&tree.path("source"), "user.one", value)?;
+        let server = ScriptedServer::start(|line| match line {
+            "FEAT" => Reaction::say("211-\r\n XATTR\r\n211 end"),
+            line if line.starts_with("SITE XATTR") => {
+                Reaction::say("250-Attributes\r\n user.one=eA==\r\n250 End.")
+            }
+            line if line.starts_with("SITE SETXATTR") => Reaction::say("550 permission denied"),
+            _ => Reaction::Usual,
+        })?;
+        let to = server.url("copy/");
+        let said = cp_in(&tree, &["-r", "--retries", "0", "--xattrs", "source/", &to])?;
+        if status == 0 {
+            said.ok()?;
+        } else {
+            fails(
+                &said,
+                status,
+                &["attribute user.one", "550 permission denied"],
+            )?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn data_nodes_keep_attributes() -> Result<()> {
     let (here, there) = (Tree::new()?, Tree::new()?);

@@ -4,37 +4,48 @@ use ftp_wire::attribute::Attribute;
 use gridftp_dsi::types::Attribute as FileAttribute;
 use gridftp_dsi_posix::{dir_attributes, set_dir_attribute};
 
-use super::admission::{Ends, Server};
+use super::admission::Server;
 use super::attributes::{ALL, Lacks, carried, describe};
 use super::job::DirJob;
 use super::pull::local;
 use super::state::CopyState;
+use crate::control::Replies;
 use crate::error::TransferError;
 
+/// A request for the attributes of a directory at a server, where they are to be carried over.
+pub(super) type AttributesQuery = Result<Option<Replies>, TransferError>;
+
 impl CopyState {
-    /// Gives a copied directory the attributes of its source, where they are to be carried over.
+    /// Gives a copied directory the attributes of its source, where they are to be carried over: those
+    /// that a server was `asked` for, else those of a directory of this machine.
     ///
     /// # Errors
     /// [`TransferError::Unset`] names those that it lacks; a session that is gone has its own.
     pub(super) async fn carry_dir_attributes(
         &self,
         dir: &DirJob,
-        ends: Ends<'_>,
+        asked: Option<AttributesQuery>,
+        destination: Option<Server<'_>>,
     ) -> Result<(), TransferError> {
         if !self.carries_attributes() {
             return Ok(());
         }
         let mut lacks = Lacks::default();
-        let told = match ends.source {
-            Some(server) => self.ask_dir(server, &dir.from).await,
+        let told = match asked {
+            Some(asked) => self.told_of_dir(asked).await,
             None => (dir_attributes(local(&dir.from)).await)
                 .map_err(|error| TransferError::local("read", &dir.from, error)),
         };
-        let told = told.unwrap_or_else(|error| {
+        let mut told = told.unwrap_or_else(|error| {
             lacks.add(ALL.to_owned(), error);
             Vec::new()
         });
-        match ends.destination {
+        if !told.is_empty() {
+            let there = self.attributes_there(&dir.to, destination).await;
+            told.retain(|one| !there.contains(one));
+        }
+        match destination {
+            _ if told.is_empty() => {}
             Some(server) => self.send_to_dir(told, (server, &dir.to), &mut lacks).await,
             None => self.set_of_dir(told, &dir.to, &mut lacks).await,
         }
@@ -42,16 +53,32 @@ impl CopyState {
     }
 
     /// Asks a server for the attributes of a directory.
-    async fn ask_dir(
+    pub(super) fn ask_dir(&self, server: Server<'_>, path: &[u8]) -> AttributesQuery {
+        let sent = server.0.path(path);
+        let sent = sent.ok_or_else(|| TransferError::unsendable(path))?;
+        Ok(self.ask_attributes(server, sent))
+    }
+
+    async fn told_of_dir(
         &self,
-        server: Server<'_>,
-        from: &[u8],
+        asked: AttributesQuery,
     ) -> Result<Vec<FileAttribute>, TransferError> {
-        let path = server.0.path(from);
-        let path = path.ok_or_else(|| TransferError::unsendable(from))?;
-        let asked = self.ask_attributes(server, path);
-        let told = self.told_attributes(asked).await?;
+        let told = self.told_attributes(asked?).await?;
         Ok(told.into_iter().map(Attribute::into_parts).collect())
+    }
+
+    /// The attributes that the copy at `to` has before, as far as they are known. One that a run before
+    /// has made may lack the permission to set them again.
+    async fn attributes_there(
+        &self,
+        to: &[u8],
+        destination: Option<Server<'_>>,
+    ) -> Vec<FileAttribute> {
+        let there = match destination {
+            Some(server) => self.told_of_dir(self.ask_dir(server, to)).await.ok(),
+            None => dir_attributes(local(to)).await.ok(),
+        };
+        there.unwrap_or_default()
     }
 
     /// Has a server set attributes of the directory at `to`.

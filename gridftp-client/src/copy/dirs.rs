@@ -9,13 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::admission::{Ends, Server};
+use super::admission::Server;
 use super::blocking;
+use super::dir_attributes::AttributesQuery;
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts};
 use super::state::CopyState;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
+
+/// Directories whose attributes are asked for at once.
+const AHEAD: usize = 16;
 
 /// Sets attributes, times and modes of every directory that was copied, the deepest first.
 pub(crate) async fn settle(shared: &Arc<CopyState>) {
@@ -71,8 +75,14 @@ async fn all(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), Tran
         Session::Third(source, destination) => (Some(source), Some(destination)),
         Session::Local => (None, None),
     };
+    let mut asked = VecDeque::new();
     while let Some(dir) = left.front() {
-        match Box::pin(one(shared, dir, (source, destination))).await {
+        if let Some(source) = source {
+            for next in left.iter().take(AHEAD).skip(asked.len()) {
+                asked.push_back(shared.ask_dir(server(source), &next.from));
+            }
+        }
+        match Box::pin(one(shared, dir, asked.pop_front(), destination)).await {
             Ok(()) => {}
             Err(lost @ TransferError::Control(ControlError::Lost { .. })) => return Err(lost),
             Err(error) => tell(shared, dir, &error),
@@ -96,14 +106,12 @@ type Clients<'a> = (Option<&'a Client>, Option<&'a Client>);
 async fn one(
     shared: &CopyState,
     dir: &DirJob,
-    (source, destination): Clients<'_>,
+    asked: Option<AttributesQuery>,
+    destination: Option<&Client>,
 ) -> Result<(), TransferError> {
-    let ends = Ends {
-        source: source.map(server),
-        destination: destination.map(server),
-    };
+    let carried = shared.carry_dir_attributes(dir, asked, destination.map(server));
     // A mode may take the permission to set attributes.
-    let carried = shared.carry_dir_attributes(dir, ends).await;
+    let carried = carried.await;
     let is_gone = carried.as_ref().is_err_and(TransferError::is_gone);
     if is_gone || !shared.options.preserve {
         return carried;
@@ -153,11 +161,15 @@ fn time(facts: &Facts) -> Option<SystemTime> {
 }
 
 async fn remote(client: &Client, dir: &DirJob) -> Result<(), TransferError> {
-    if let Some(mode) = dir.facts.mode {
-        client.set_mode(&dir.to, mode).await?;
-    }
-    if let Some(time) = dir.facts.time_val() {
-        client.set_modified(&dir.to, time).await?;
+    let (mode, time) = (dir.facts.mode, dir.facts.time_val());
+    let mode = mode
+        .map(|mode| client.send_mode(&dir.to, mode))
+        .transpose()?;
+    let time = time
+        .map(|time| client.send_modified(&dir.to, time))
+        .transpose()?;
+    for mut replies in mode.into_iter().chain(time) {
+        replies.finish().await?;
     }
     Ok(())
 }
