@@ -144,6 +144,8 @@ async fn directories_lead_to_the_mount_points() {
             "{dir}"
         );
         assert_eq!(names(&tree, dir).await.unwrap(), [below]);
+        let attributes = tree.attributes(&user(), &path(dir)).await;
+        assert_eq!(attributes.unwrap(), [], "{dir}");
     }
     for missing in ["/x", "/a/x", "/a/b/x"] {
         let error = tree.stat(&user(), &path(missing)).await.unwrap_err();

@@ -414,9 +414,20 @@ impl Dsi for Mounts {
     }
 
     async fn attributes(&self, user: &User, path: &DsiPath) -> Result<Vec<Attribute>> {
-        let place = self.place(user, path, "read attributes")?;
-        let storage = &place.mount.storage;
-        told(storage.attributes_dyn(&place.user, &place.path).await, path)
+        let found = match self.place(user, path, "read attributes") {
+            Ok(place) => {
+                let storage = &place.mount.storage;
+                storage.attributes_dyn(&place.user, &place.path).await
+            }
+            Err(error) => Err(error),
+        };
+        match found {
+            // A directory that only leads to a mount point has none.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.above.contains(path) => {
+                Ok(Vec::new())
+            }
+            found => told(found, path),
+        }
     }
 
     async fn set_attribute(&self, user: &User, path: &DsiPath, attribute: Attribute) -> Result<()> {
