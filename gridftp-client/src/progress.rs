@@ -184,7 +184,7 @@ pub enum Event<'a> {
     Failed {
         /// Where from.
         source: &'a str,
-        /// The destination; `None` where it failed before it was work, or is no file.
+        /// The destination; `None` where it failed before it was work, or is neither a file nor a link.
         destination: Option<&'a str>,
         /// Its name below the destination; empty where the failure is of no one name.
         name: &'a [u8],

@@ -11,7 +11,8 @@ use crate::progress::{Event, Observer, Verification};
 /// Keeps the result of each file of a copy, for a caller that asks by name.
 ///
 /// Pass it to [`copy()`](crate::copy()) as the observer. [`take`](Self::take) may be called at the end,
-/// or from time to time while the copy runs. A result is some 400 bytes and two names.
+/// or from time to time while the copy runs. A result is some 400 bytes and two names. Names that a
+/// filter leaves out of a tree have none.
 ///
 /// # Examples
 ///

@@ -99,17 +99,19 @@ impl CopyState {
     pub(crate) fn leave_out(&self, source: &str, why: &str) {
         self.totals.found(None);
         self.totals.skipped();
-        self.observer.event(&Event::Skipped {
-            source,
-            destination: None,
-            why,
-        });
+        self.tell_left((source, None), why);
     }
 
     fn tell_skipped(&self, job: &FileJob, why: &str) {
+        let (source, destination) = (self.name_source(job), self.name_destination(job));
+        self.tell_left((&source, Some(&destination)), why);
+    }
+
+    /// Tells that a file or a link is left as it is.
+    pub(super) fn tell_left(&self, (source, destination): (&str, Option<&str>), why: &str) {
         self.observer.event(&Event::Skipped {
-            source: &self.name_source(job),
-            destination: Some(&self.name_destination(job)),
+            source,
+            destination,
             why,
         });
     }
@@ -267,8 +269,8 @@ impl CopyState {
         self.end_failed((source, None), name, error);
     }
 
-    /// As [`give_up`](Self::give_up), of a file whose places are known.
-    fn end_failed(
+    /// As [`give_up`](Self::give_up), of a file or a link whose places are known.
+    pub(super) fn end_failed(
         &self,
         (source, destination): (&str, Option<&str>),
         name: &[u8],

@@ -292,22 +292,23 @@ impl CopyState {
             Ok(Fate::Same) => {
                 self.totals.found(None);
                 self.totals.same();
-                let why = "its copy is the same";
-                let destination = Some(destination.as_str());
-                self.observer.event(&Event::Skipped {
-                    source,
-                    destination,
-                    why,
-                });
+                self.tell_left((source, Some(destination)), "its copy is the same");
             }
-            Ok(Fate::Skipped(why)) => self.leave_out(source, why),
+            Ok(Fate::Skipped(why)) => {
+                self.totals.found(None);
+                self.totals.skipped();
+                self.tell_left((source, Some(destination)), why);
+            }
             Err(error) => self.fail_link(link, &error),
         }
     }
 
     fn fail_link(&self, link: &LinkJob, error: &TransferError) {
+        let source = self.describe_source(&link.from);
+        let destination = self.describe_destination(&link.to);
         let below = self.below(&link.from, &link.to);
-        self.give_up_found(&self.describe_source(&link.from), below, error);
+        self.totals.found(None);
+        self.end_failed((&source, Some(&destination)), below, error);
     }
 
     /// A name beside `path` that no other run takes.
