@@ -1,5 +1,6 @@
 //! Runs as scripts use them: the first failure, lists of failures, logs, addresses and ports.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
@@ -222,7 +223,7 @@ fn addresses_are_of_the_family_that_was_asked_for() -> Result<()> {
 }
 
 /// Runs a download with these flags and this range in the environment, and tells its conversation.
-fn download(bed: &Bed, flags: &[&str], range: &str) -> Result<Finished> {
+fn download(bed: &Bed, flags: &[&str], range: impl AsRef<OsStr>) -> Result<Finished> {
     let url = bed.url("a");
     let args = [&["--debug", "--mode", "extended"], flags, &[&url, "a"]].concat();
     let mut command = command(&bed.here, &args)?;
@@ -245,11 +246,10 @@ fn data_connections_come_to_a_port_of_the_range() -> Result<()> {
         said.ok()?;
         bed.same("a", "a")?;
     }
-    fails(
-        &download(&bed, &[], "many")?,
-        2,
-        &["GLOBUS_TCP_PORT_RANGE: many"],
-    )?;
+    for (range, told) in [(&b"many"[..], "many"), (b"5000,500\xff", "5000,500")] {
+        let said = download(&bed, &[], OsStr::from_bytes(range))?;
+        fails(&said, 2, &[&format!("GLOBUS_TCP_PORT_RANGE: {told}")])?;
+    }
     let stack = download(&bed, &["--data-ports", "5000-5001", "--stack", "udt"], "")?;
     fails(&stack, 2, &["--data-ports are of tcp"])
 }

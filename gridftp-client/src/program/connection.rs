@@ -138,7 +138,8 @@ impl ConnectionFlags {
             (false, false) => None,
         };
         let globus = || -> anyhow::Result<_> {
-            let text = std::env::var("GLOBUS_TCP_PORT_RANGE").unwrap_or_default();
+            let text = std::env::var_os("GLOBUS_TCP_PORT_RANGE").unwrap_or_default();
+            let text = text.to_string_lossy();
             let range = text.trim().replace(' ', ",");
             let bad = |why| anyhow::anyhow!("GLOBUS_TCP_PORT_RANGE: {text}: {why}");
             let named = Some(&*range).filter(|range| !range.is_empty());
