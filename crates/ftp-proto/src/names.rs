@@ -44,7 +44,7 @@ pub enum Names {
     Held(FtpPath),
     /// Remove the partial file of a broken upload.
     DropHeld(FtpPath),
-    /// The extended attributes of a file. Answered by [`Outcome::Attributes`].
+    /// The extended attributes of a file or a directory. Answered by [`Outcome::Attributes`].
     Attributes(FtpPath),
     /// Set an extended attribute of a file.
     SetAttribute(FtpPath, Attribute),

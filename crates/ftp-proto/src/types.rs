@@ -369,7 +369,7 @@ pub enum Outcome {
     Held(RangeSet),
     /// Where the time of the transfers went.
     Waits(Box<Waits>),
-    /// The extended attributes of a file.
+    /// The extended attributes of a file or a directory.
     Attributes(Vec<Attribute>),
     /// Free space, in bytes.
     Free(u64),

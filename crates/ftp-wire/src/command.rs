@@ -192,7 +192,7 @@ pub enum SiteCommand {
     Stage(u64, FtpPath),
     /// `SITE TRNC length path`.
     Trnc(u64, FtpPath),
-    /// `SITE XATTR path`, ours: list the extended attributes of a file.
+    /// `SITE XATTR path`, ours: list the extended attributes of a file or a directory.
     Xattr(FtpPath),
     /// `SITE SETXATTR attribute path`, ours: set one of them.
     SetXattr(Attribute, FtpPath),

@@ -46,7 +46,7 @@ pub struct Settings {
     pub durable: bool,
     /// Whether free space is told (`AVBL`).
     pub space: bool,
-    /// Whether files have extended attributes (`SITE XATTR`).
+    /// Whether files and directories have extended attributes (`SITE XATTR`).
     pub attributes: bool,
     /// The most stripes of a transfer, of a server whose data connections are on several hosts:
     /// `SPAS` lists up to that many addresses, and `StripeLayout` takes effect. `None` for a server
