@@ -304,7 +304,8 @@ async fn add(
             if meta.is_dir() {
                 let contents = source.means_contents();
                 let here = contents || names::last(bytes) == b"." || names::last(bytes) == b"..";
-                return add_tree(shared, names::trim_slashes(bytes), here, &object, to).await;
+                let root = tree(shared, names::trim_slashes(bytes), here, &object, to)?;
+                return walk_tree(shared, root, to).await;
             }
             if !meta.is_file() {
                 return Err(TransferError::local(
@@ -336,13 +337,15 @@ async fn add_remote(
         Ok(told) => told,
         // Not all servers tell of objects that they list.
         Err(error @ ControlError::Refused { .. }) if contents && !error.is_not_found() => {
-            return add_dir(shared, path, true, &Object::named(path), to).await;
+            let object = Object::named(path);
+            return list_tree(shared, tree(shared, path, true, &object, to)?, to).await;
         }
         Err(error) => return Err(error.into()),
     };
     let object = Object::of_entry(path, &entry, known);
     if is_dir(entry.kind) {
-        return add_dir(shared, path, contents, &object, to).await;
+        let root = tree(shared, path, contents, &object, to)?;
+        return list_tree(shared, root, to).await;
     }
     if contents {
         let what = format!("source: {remote}: is a file");
@@ -442,13 +445,14 @@ async fn add_file(
     add_chosen(shared, root, facts, to).await
 }
 
-/// The directory that a directory is copied to.
-fn target(
+/// A directory, and the one that it is copied to.
+fn tree<'a>(
     shared: &CopyState,
-    from: &[u8],
+    from: &'a [u8],
     contents: bool,
+    object: &'a Object,
     to: &Destination,
-) -> Result<Vec<u8>, TransferError> {
+) -> Result<Root<'a>, TransferError> {
     if !shared.options.recursive {
         let from = shared.describe_source(from);
         let what = format!("source: {from}: is a directory");
@@ -456,47 +460,18 @@ fn target(
     }
     not_a_directory(to.exists && !to.dir, &to.path)?;
     let base = names::trim_slashes(&to.path);
-    if contents {
-        return Ok(base.to_vec());
-    }
-    let name = names::last(from);
-    names::check(name)?;
-    Ok(names::join(base, name))
-}
-
-async fn add_dir(
-    shared: &CopyState,
-    from: &[u8],
-    contents: bool,
-    object: &Object,
-    to: &Destination,
-) -> Result<(), TransferError> {
-    let target = target(shared, from, contents, to)?;
+    let target = if contents {
+        base.to_vec()
+    } else {
+        let name = names::last(from);
+        names::check(name)?;
+        names::join(base, name)
+    };
     let relative = b"";
-    let root = Root {
+    Ok(Root {
         from,
         relative,
         target,
         object,
-    };
-    list_tree(shared, root, to).await
-}
-
-/// Adds a local tree.
-async fn add_tree(
-    shared: &Arc<CopyState>,
-    from: &[u8],
-    contents: bool,
-    object: &Object,
-    to: &Destination,
-) -> Result<(), TransferError> {
-    let target = target(shared, from, contents, to)?;
-    let relative = b"";
-    let root = Root {
-        from,
-        relative,
-        target,
-        object,
-    };
-    walk_tree(shared, root, to).await
+    })
 }
