@@ -15,10 +15,13 @@ use crate::running::RunningFile;
 /// Columns of a bar at least; without them the text stands alone.
 const BAR: usize = 10;
 
-/// The line of the totals, and those of the running files below it.
+/// The line of the totals, and those of the running files below it. They are drawn by hand: indicatif
+/// fills rows with blanks in place of line ends, so that a terminal of another width joins them, and
+/// the next draw erases output above.
 #[derive(Debug)]
 pub(super) struct Bars {
-    frame: Mutex<Frame>,
+    /// The lines on the terminal, with the cursor behind the last one.
+    shown: Mutex<Vec<String>>,
     /// Averages the rate, and draws nothing.
     rate: ProgressBar,
 }
@@ -29,69 +32,73 @@ impl Bars {
     pub(super) fn new() -> Option<Self> {
         let moves = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         (moves && std::io::stderr().is_terminal()).then(|| Self {
-            frame: Mutex::default(),
+            shown: Mutex::default(),
             rate: ProgressBar::hidden(),
         })
     }
 
-    /// Shows the counts and the files.
+    /// Shows the counts and the files, unless the terminal is another's now. Before a file is found,
+    /// `ssh` may ask for a passphrase.
     pub(super) fn draw(&self, counts: Counts, files: &[Arc<RunningFile>]) {
         self.rate.set_position(counts.bytes_moved);
-        let (rows, columns) = terminal();
-        // The cursor stays in front of the last column: behind it, terminals differ.
-        let width = columns.saturating_sub(1);
-        let total = total(counts, self.rate.per_sec(), width);
-        let all = std::iter::once(total).chain(lines(files, rows, width));
-        let mut frame = lock(&self.frame);
-        put(&frame.replace(all.collect(), columns));
+        let mut shown = lock(&self.shown);
+        if !is_foreground() {
+            shown.clear();
+        } else if counts.files_found > 0 {
+            let (rows, columns) = terminal();
+            // The cursor stays in front of the last column: behind it, terminals differ.
+            let width = columns.saturating_sub(1);
+            let total = total(counts, self.rate.per_sec(), width);
+            let all = std::iter::once(total).chain(lines(files, rows, width));
+            let all = all.collect::<Vec<_>>();
+            put(&replace(&shown, &all, columns));
+            *shown = all;
+        }
     }
 
     /// Writes something else while the lines are away.
     pub(super) fn suspend(&self, write: impl FnOnce()) {
-        let mut frame = lock(&self.frame);
+        let mut shown = lock(&self.shown);
         let columns = terminal().1;
-        let lines = frame.lines.clone();
-        put(&frame.replace(Vec::new(), columns));
+        put(&replace(&shown, &[], columns));
         write();
         // Those that no longer fit come back at the next draw.
-        if lines.iter().all(|line| line.width() < columns) {
-            put(&frame.replace(lines, columns));
+        if shown.iter().any(|line| line.width() >= columns) {
+            shown.clear();
         }
+        put(&replace(&[], &shown, columns));
+    }
+
+    /// Leaves the lines on the terminal, where others have written behind them.
+    pub(super) fn leave(&self) {
+        lock(&self.shown).clear();
     }
 
     /// Takes the lines away for good.
     pub(super) fn clear(&self) {
-        let mut frame = lock(&self.frame);
-        put(&frame.replace(Vec::new(), terminal().1));
+        let shown = std::mem::take(&mut *lock(&self.shown));
+        put(&replace(&shown, &[], terminal().1));
     }
 }
 
-/// Lines on a terminal, with the cursor behind the last one.
-#[derive(Debug, Default)]
-struct Frame {
-    lines: Vec<String>,
+/// The text that replaces the lines `shown` on a terminal of so many columns now.
+fn replace(shown: &[String], lines: &[String], columns: usize) -> String {
+    if shown.is_empty() && lines.is_empty() {
+        return String::new();
+    }
+    // A terminal that has become narrower has wrapped them.
+    let rows = |line: &String| line.width().div_ceil(columns.max(1)).max(1);
+    let up = match shown.iter().map(rows).sum::<usize>() {
+        0 | 1 => String::new(),
+        rows => format!("\x1b[{}A", rows - 1),
+    };
+    format!("\r{up}\x1b[J{}", lines.join("\r\n"))
 }
 
-impl Frame {
-    /// Replaces the lines; gives the text for that, on a terminal of so many columns now.
-    fn replace(&mut self, lines: Vec<String>, columns: usize) -> String {
-        // A terminal that has become narrower has wrapped them.
-        let rows = |line: &String| line.width().div_ceil(columns.max(1)).max(1);
-        let rows: usize = self.lines.iter().map(rows).sum();
-        let mut text = match rows {
-            0 if lines.is_empty() => return String::new(),
-            0 => String::new(),
-            1 => "\r".to_owned(),
-            rows => format!("\r\x1b[{}A", rows - 1),
-        };
-        for (n, line) in lines.iter().enumerate() {
-            text.push_str(if n > 0 { "\r\n\x1b[K" } else { "\x1b[K" });
-            text.push_str(line);
-        }
-        text.push_str("\x1b[J");
-        self.lines = lines;
-        text
-    }
+/// Whether this process is in the foreground of its terminal.
+fn is_foreground() -> bool {
+    let group = rustix::termios::tcgetpgrp(std::io::stderr());
+    group.map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 fn put(text: &str) {
@@ -168,99 +175,19 @@ pub(super) fn state(counts: Counts, rate: f64) -> String {
 mod tests {
     use super::*;
 
-    /// A terminal of endless rows, which wraps its lines again when it becomes narrower.
-    struct Screen {
-        rows: Vec<Vec<char>>,
-        at: (usize, usize),
-        columns: usize,
-    }
-
-    impl Screen {
-        fn new(columns: usize) -> Self {
-            Self {
-                rows: vec![Vec::new()],
-                at: (0, 0),
-                columns,
-            }
-        }
-
-        fn write(&mut self, text: &str) {
-            let mut chars = text.chars();
-            while let Some(c) = chars.next() {
-                let (row, column) = self.at;
-                match c {
-                    '\r' => self.at.1 = 0,
-                    '\n' => {
-                        self.at.0 += 1;
-                        if self.at.0 == self.rows.len() {
-                            self.rows.push(Vec::new());
-                        }
-                    }
-                    '\x1b' => {
-                        let code: String = chars.by_ref().take(2).collect();
-                        match code.as_str() {
-                            "[K" => self.rows[row].truncate(column),
-                            "[J" => {
-                                self.rows[row].truncate(column);
-                                self.rows.truncate(row + 1);
-                            }
-                            up => {
-                                assert_eq!(chars.next(), Some('A'), "{text:?}");
-                                self.at.0 -= up[1..].parse::<usize>().unwrap();
-                            }
-                        }
-                    }
-                    c => {
-                        assert!(column < self.columns, "{text:?}");
-                        self.rows[row].resize(column, ' ');
-                        self.rows[row].push(c);
-                        self.at.1 += 1;
-                    }
-                }
-            }
-        }
-
-        fn narrow(&mut self, columns: usize) {
-            assert_eq!(self.at.0 + 1, self.rows.len());
-            let wrap = |row: Vec<char>| -> Vec<Vec<char>> {
-                let rows = row.chunks(columns).map(<[char]>::to_vec);
-                rows.chain(row.is_empty().then(Vec::new)).collect()
-            };
-            self.rows = std::mem::take(&mut self.rows)
-                .into_iter()
-                .flat_map(wrap)
-                .collect();
-            self.columns = columns;
-            self.at = (self.rows.len() - 1, self.rows.last().map_or(0, Vec::len));
-        }
-
-        fn text(&self) -> Vec<String> {
-            self.rows.iter().map(|row| row.iter().collect()).collect()
-        }
-    }
-
     #[test]
     fn lines_replace_each_other_and_leave_the_rest_of_the_terminal() {
-        let texts =
-            |all: &[&str]| -> Vec<String> { all.iter().map(|&text| text.to_owned()).collect() };
-        let (mut screen, mut frame) = (Screen::new(40), Frame::default());
-        screen.write("before\r\n");
-        assert_eq!(frame.replace(Vec::new(), 40), "");
-        let mut lines = vec!["a".repeat(39), "b".repeat(9), "c".repeat(20)];
-        screen.write(&frame.replace(lines.clone(), 40));
-        assert_eq!(screen.text()[1..], lines);
-        lines[0] = "short".to_owned();
-        lines.truncate(2);
-        screen.write(&frame.replace(lines, 40));
-        assert_eq!(screen.text(), texts(&["before", "short", "bbbbbbbbb"]));
-        let lines = vec!["d".repeat(39), "e".repeat(39)];
-        screen.write(&frame.replace(lines, 40));
-        screen.narrow(12);
-        assert_eq!(screen.text().len(), 1 + 4 + 4);
-        screen.write(&frame.replace(texts(&["f", "g"]), 12));
-        assert_eq!(screen.text(), texts(&["before", "f", "g"]));
-        screen.write(&frame.replace(Vec::new(), 12));
-        assert_eq!(screen.text(), texts(&["before", ""]));
+        let lines = |all: &[&str]| -> Vec<String> { all.iter().map(|&line| line.into()).collect() };
+        let three = lines(&["total", "a", ""]);
+        assert_eq!(replace(&[], &[], 40), "");
+        assert_eq!(replace(&[], &three, 40), "\r\x1b[Jtotal\r\na\r\n");
+        assert_eq!(replace(&three, &three[..1], 40), "\r\x1b[2A\x1b[Jtotal");
+        assert_eq!(replace(&three[..1], &[], 40), "\r\x1b[J");
+        // Of 39, 24 and 2 columns.
+        let wrapped = ["a".repeat(39), "b".repeat(24), "数".to_owned()];
+        assert_eq!(replace(&wrapped, &[], 40), "\r\x1b[2A\x1b[J");
+        assert_eq!(replace(&wrapped, &[], 12), "\r\x1b[6A\x1b[J");
+        assert_eq!(replace(&wrapped, &[], 0), "\r\x1b[64A\x1b[J");
     }
 
     #[test]

@@ -16,8 +16,12 @@ use crate::progress::{Counts, Event, Observer, Totals};
 use crate::url::show;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 const UNEXPLAINED: &str = "no explanation: it took less than a second, or its data passed between servers that do not tell, or stayed on this machine";
+
+/// Delay of a draw by which the process was stopped: the shell has written to the terminal meanwhile.
+const STOPPED: Duration = Duration::from_secs(1);
 
 /// The amount and the form of the output.
 #[derive(Debug)]
@@ -112,12 +116,19 @@ impl Report {
             (None, None) => return std::future::pending().await,
         };
         let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+        // After a stop of the process there is no more to tell than after a period.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut before = 0;
         loop {
-            tick.tick().await;
+            let is_late = tick.tick().await.elapsed() > STOPPED;
             let counts = totals.counts();
             match &self.bars {
-                Some(bars) => bars.draw(counts, &totals.running()),
+                Some(bars) => {
+                    if is_late {
+                        bars.leave();
+                    }
+                    bars.draw(counts, &totals.running());
+                }
                 None => self.progress(counts, per_second(counts.bytes_moved - before, period)),
             }
             before = counts.bytes_moved;
