@@ -79,15 +79,21 @@ impl RunningFile {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// The event of a file that breaks off now; `None` where no part of it is under its own name.
+    /// The event of a file that breaks off now, once; `None` where no part of it is under its own
+    /// name.
     pub(crate) fn incomplete(&self) -> Option<Event<'_>> {
-        let is_exposed = lock(&self.attempt).is_exposed;
-        is_exposed.then(|| Event::Incomplete {
+        self.end_exposure().then(|| Event::Incomplete {
             source: &self.source,
             destination: &self.destination,
             sent: self.bytes(),
             size: self.size,
         })
+    }
+
+    /// Notes that no part of it is under its own name any more, or that it has been told; says whether
+    /// one may have been.
+    pub(crate) fn end_exposure(&self) -> bool {
+        std::mem::take(&mut lock(&self.attempt).is_exposed)
     }
 
     /// Bytes that the attempt has moved; those of a watch that is gone were read before.
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_its_own_name_breaks_off_incomplete() {
+    fn a_file_under_its_own_name_breaks_off_incomplete_once() {
         let files = RunningFiles::default();
         let file = add(&files, "/a").unwrap();
         file.add(7);
@@ -228,6 +234,7 @@ mod tests {
             size: Some(100),
         };
         assert_eq!(told, Some(format!("{expected:?}")));
+        assert!(file.incomplete().is_none());
         file.begin(Attempt::new(0, Weak::new(), false));
         assert!(file.incomplete().is_none());
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::job::{Facts, FileJob, Item};
 use super::kept::Digest;
+use super::outlive::leaves_bytes;
 use super::pull::tell_kept;
 use super::queue::Taken;
 use super::state::CopyState;
@@ -226,7 +227,10 @@ impl CopyState {
                 let destination = self.name_destination(job);
                 let below = self.below(&job.from, &job.to);
                 self.end_failed((name.as_str(), Some(destination.as_str())), below, error);
-                self.tell_incomplete(job, error);
+                if !leaves_bytes(error) {
+                    job.leaves_no_part();
+                }
+                self.tell_incomplete(job);
             }
             // Directories count only where they fail.
             Item::Dir(job) => self.give_up_found(&name, self.below_root(&job.to), error),
@@ -239,6 +243,7 @@ impl CopyState {
             self.totals.ended(job.found, job.counted);
             self.totals.skipped();
             self.tell_skipped(job, UNTRIED);
+            self.tell_incomplete(job);
         }
     }
 

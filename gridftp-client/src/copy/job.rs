@@ -200,6 +200,13 @@ impl FileJob {
         }
     }
 
+    /// Notes that its own name has the whole file, or nothing of the last attempt.
+    pub(crate) fn leaves_no_part(&self) {
+        if let Some(running) = &self.running {
+            running.end_exposure();
+        }
+    }
+
     /// Notes the ranges that the server holds; pieces beyond a number are not noted, and are
     /// sent again.
     pub(crate) fn hold(&mut self, ranges: &RangeSet) {

@@ -320,6 +320,7 @@ async fn put(
     let at = hidden.as_ref().unwrap_or(&to);
     let proven = match (stored, &client) {
         (Ok(bytes), Some(client)) => {
+            job.leaves_no_part();
             let offset = shared.options.offset;
             let part = (offset, offset.map(|_| bytes));
             let verified = hash.compare((client, shared), remote, at, part).await;

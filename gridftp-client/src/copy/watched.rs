@@ -5,10 +5,8 @@ use std::sync::{Arc, Weak};
 use gridftp_data::Watch;
 
 use super::job::FileJob;
-use super::outlive::leaves_bytes;
 use super::state::CopyState;
 use crate::control::Control;
-use crate::error::TransferError;
 use crate::explain::Way;
 use crate::progress::{Observer, Totals};
 use crate::running::Attempt;
@@ -42,10 +40,9 @@ impl CopyState {
         }
     }
 
-    /// Tells of a file that has failed for good that a part of it may be under its own name.
-    pub(super) fn tell_incomplete(&self, job: &FileJob, error: &TransferError) {
-        let running = job.running.as_ref().filter(|_| leaves_bytes(error));
-        if let Some(event) = running.and_then(|running| running.incomplete()) {
+    /// Tells of a file that is given up that a part of it may be under its own name.
+    pub(super) fn tell_incomplete(&self, job: &FileJob) {
+        if let Some(event) = job.running.as_ref().and_then(|file| file.incomplete()) {
             self.observer.event(&event);
         }
     }
@@ -97,5 +94,57 @@ impl Drop for BrokenOff<'_> {
                 self.observer.event(&event);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::copy::job::Item;
+    use crate::copy::lock;
+    use crate::progress::Event;
+    use crate::url::Site;
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Observer for Told {
+        fn event(&self, event: &Event<'_>) {
+            if let Event::Incomplete { destination, .. } = event {
+                lock(&self.0).push((*destination).to_owned());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_part_under_a_final_name_is_told_once() {
+        let told = Arc::new(Told::default());
+        let mut shared = CopyState::plain();
+        shared.observer = Arc::clone(&told) as Arc<dyn Observer>;
+        shared.destination = Some(Site::new("host", 21));
+        let begin = |name: &str, kept_apart| {
+            let name = name.as_bytes().to_vec();
+            let mut job = FileJob::new(name.clone(), name);
+            job.kept_apart = kept_apart;
+            shared.show(&mut job, 0, Weak::new());
+            job
+        };
+        let untried = begin("/untried", false);
+        let whole = begin("/whole", false);
+        whole.leaves_no_part();
+        let _apart = begin("/apart", true);
+        let _broken_off = begin("/broken", false);
+        // A caller may keep files that have ended.
+        let kept = shared.totals.running();
+        shared.leave_untried(&Item::File(Box::new(untried)));
+        drop(BrokenOff {
+            totals: &shared.totals,
+            observer: &*shared.observer,
+        });
+        assert_eq!(kept.len(), 4);
+        let name = |path: &[u8]| shared.describe(shared.destination.as_ref(), path);
+        assert_eq!(*lock(&told.0), [name(b"/untried"), name(b"/broken")]);
     }
 }

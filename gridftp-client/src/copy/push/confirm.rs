@@ -132,7 +132,8 @@ pub(super) async fn confirm_one(
 fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> {
     let shared = asker.shared;
     let (mut store, error) = (file.store, failure.error.control());
-    store.taken.file_mut().note_unplaced(error);
+    let job = store.taken.file_mut();
+    job.note_unplaced(error);
     // A server that knows data by its tag keeps the connections; any other drops them.
     let of_data = file.receipt.is_none() || error.is_some_and(lacks_channel);
     let session = match (error, of_data) {
@@ -141,6 +142,9 @@ fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> 
         (_, false) => SessionState::Reusable,
     };
     let midway = store.transfer.has_begun();
+    if !midway && matches!(error, Some(ControlError::Refused { .. })) && job.retries == 0 {
+        job.leaves_no_part();
+    }
     let failure = Failure {
         session,
         midway,
@@ -268,6 +272,7 @@ pub(super) async fn settle_following(
             let copy = || shared.name_destination(job);
             sized |= verify::stored(&mut replies, size..=size, copy).await?;
         }
+        job.leaves_no_part();
         let digest = match checksum {
             Some(asked) => compare_digests(shared, job, size, asked).await?,
             None => verified,

@@ -270,6 +270,7 @@ impl Pair<'_> {
             _under_way,
         } = file;
         let job = taken.file();
+        job.leaves_no_part();
         let bytes = shared.expected(job).unwrap_or(0);
         let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
         let servers = (
