@@ -5,16 +5,23 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{FtpServer, Host, Peer, is_root};
+
+/// Longest wait for the port of a server that was killed, and the time between two attempts.
+const TAKEN: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Program {
     Ours,
-    /// `globus-gridftp-server`.
+    /// `globus-gridftp-server`: its sessions are killed, and never its listener, which does not
+    /// take its port again at once.
     Globus,
     /// `vsftpd`: its sessions are killed, and never its listener.
     Vsftpd,
@@ -97,21 +104,32 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// Kills it, or its sessions.
     pub(super) fn kill(&mut self) -> Result<()> {
         match self.running()? {
+            Running::Host(host) if self.program == Program::Globus => kill_children(host.pid())?,
             Running::Host(_) => self.running = None,
             Running::Vsftpd(server) => server.signal(Signal::KILL)?,
         }
         Ok(())
     }
 
-    /// Starts it again, unless it listens still.
+    /// Starts it again, unless it listens still. Another socket may have its port for a while.
     pub(super) fn restart(&mut self) -> Result<()> {
-        if self.running.is_some() {
-            return Ok(());
+        let started = Instant::now();
+        while self.running.is_none() {
+            match self.run() {
+                Ok(running) => self.running = Some(running),
+                Err(_) if self.port > 0 && started.elapsed() < TAKEN => thread::sleep(PAUSE),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
+    }
+
+    fn run(&self) -> Result<Running> {
         let port = self.port.to_string();
-        self.running = Some(match self.program {
+        Ok(match self.program {
             Program::Ours => {
                 let mut command = Command::new(self.folder.join("gridftp-server"));
                 command
@@ -135,7 +153,17 @@ impl<'a> Server<'a> {
                 let server = FtpServer::vsftpd_over(&self.root)?;
                 Running::Vsftpd(server.context("no vsftpd")?)
             }
-        });
-        Ok(())
+        })
     }
+}
+
+/// Kills the processes that a process has started, one for each session of a server.
+fn kill_children(parent: u32) -> Result<()> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+    let children = children.split_whitespace();
+    for child in children.filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
+        // It may have ended in between.
+        let _ = kill_process(child, Signal::KILL);
+    }
+    Ok(())
 }
