@@ -28,7 +28,8 @@ usage: cargo xtask CHORE
        [--striped]           over a front end and three data nodes, one of which is killed
   test [NAME...]             installs missing peers if possible, then runs all tests
   chaos [--rounds N] [--seed N] [--with ours|globus|vsftpd]
-                             injects random faults into random copies and checks every file
+                             kills, stalls and resets the ends of random copies, and checks every
+                             file, the bytes sent again and leftovers; large files without --with
   bench [--quick] [--only NAME] [--runs N]
                              ratios against the Globus programs; `bench stack` measures layers
   tidy                       checks ranks, manifests, licences, file lengths and the README's map
