@@ -204,15 +204,15 @@ fn a_server_that_cannot_connect_to_us_is_told_with_the_ports() -> Result<()> {
     tells(&examine(&usual, &[])?, &[listed, connects])?;
 
     // As behind a firewall here.
-    let shut = active(Reaction::Usual, Reaction::say("425 no connection"))?;
+    let shut = || active(Reaction::Usual, Reaction::say("425 no connection"));
     let any = "FAIL  data: active: no connection from the server to 127.0.0.1:..., a port of any\
                ...MODE E...425 no connection; name ports by --data-ports LOW-HIGH...--mode stream";
-    tells(&examine(&shut, &[])?, &[listed, any])?;
+    tells(&examine(&shut()?, &[])?, &[listed, any])?;
     let range = "50000-51000";
     let named = "FAIL  data: active: ...a port of the data ports 50000-51000...from 127.0.0.1 to \
                  ports 50000-51000 through; --mode stream";
-    tells(&examine(&shut, &["--data-ports", range])?, &[listed, named])?;
-    let told = examine(&shut, &["--json"])?;
+    tells(&examine(&shut()?, &["--data-ports", range])?, &[listed, named])?;
+    let told = examine(&shut()?, &["--json"])?;
     let failed = told
         .stdout
         .lines()
