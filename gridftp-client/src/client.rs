@@ -409,10 +409,10 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub async fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), ControlError> {
-        self.send_mode(path, mode)?.finish().await.map(drop)
+        self.send_permissions(path, mode)?.finish().await.map(drop)
     }
 
-    pub(crate) fn send_mode(&self, path: &[u8], mode: u32) -> Result<Replies, ControlError> {
+    pub(crate) fn send_permissions(&self, path: &[u8], mode: u32) -> Result<Replies, ControlError> {
         let chmod = SiteCommand::Chmod(mode, self.path(path)?);
         Ok(self.control.send(Command::Site(chmod)))
     }

@@ -211,7 +211,10 @@ fn a_server_that_cannot_connect_to_us_is_told_with_the_ports() -> Result<()> {
     let range = "50000-51000";
     let named = "FAIL  data: active: ...a port of the data ports 50000-51000...from 127.0.0.1 to \
                  ports 50000-51000 through; --mode stream";
-    tells(&examine(&shut()?, &["--data-ports", range])?, &[listed, named])?;
+    tells(
+        &examine(&shut()?, &["--data-ports", range])?,
+        &[listed, named],
+    )?;
     let told = examine(&shut()?, &["--json"])?;
     let failed = told
         .stdout

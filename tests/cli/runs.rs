@@ -115,7 +115,7 @@ fn a_list_outlives_a_run_that_does_not_end() -> Result<()> {
 #[test]
 fn names_of_any_bytes_come_back_from_the_list() -> Result<()> {
     let bed = Bed::new()?;
-    let name = std::ffi::OsStr::from_bytes(b"odd \xff\n name");
+    let name = OsStr::from_bytes(b"odd \xff\n name");
     fs::create_dir(bed.here.path("tree"))?;
     std::os::unix::fs::symlink("nowhere", bed.here.path("tree").join(name))?;
     std::os::unix::fs::symlink("nowhere", bed.here.path("tree/plain"))?;

@@ -163,7 +163,7 @@ fn time(facts: &Facts) -> Option<SystemTime> {
 async fn remote(client: &Client, dir: &DirJob) -> Result<(), TransferError> {
     let (mode, time) = (dir.facts.mode, dir.facts.time_val());
     let mode = mode
-        .map(|mode| client.send_mode(&dir.to, mode))
+        .map(|mode| client.send_permissions(&dir.to, mode))
         .transpose()?;
     let time = time
         .map(|time| client.send_modified(&dir.to, time))
