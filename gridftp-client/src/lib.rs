@@ -291,7 +291,7 @@
 //! the tree removes the record, and the next copy of any tree one that is a week old. The sources, the
 //! destination and the options by which copies differ have to be the same. There is none of a single
 //! file, of parts, through a disk stack, with [`Resume::Never`](options::Resume::Never), in a dry run,
-//! and where a copy compares what is there by itself ([`Manner`], [`CopyOptions::no_clobber`]). With
+//! and for a copy that compares the files itself ([`Manner`], [`CopyOptions::no_clobber`]). With
 //! [`Manner::backup_dir`] a finished file is not moved there by the next run.
 //!
 //! [`CopyOptions::notes`]: options::CopyOptions::notes

@@ -5,7 +5,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use crate::copy::Facts;
 use crate::names;
 
-/// What becomes of files that are at their destination already; by default all are replaced but
+/// Treatment of files that are at their destination already; by default all are replaced but
 /// those that the same copy finished in a run which did not complete its tree.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -189,7 +189,7 @@ pub struct CopyOptions {
     pub links: Links,
     /// The files to copy, among those of the sources.
     pub choice: Choice,
-    /// What becomes of files that are at their destination already.
+    /// Treatment of files that are at their destination already.
     pub manner: Manner,
     /// First byte to copy.
     pub offset: Option<u64>,

@@ -1,4 +1,4 @@
-//! `RunningFile`: a file whose bytes move, for progress and for the word on those that break off.
+//! `RunningFile`: a file that is being copied, for progress and for the report of incomplete uploads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -111,7 +111,7 @@ impl RunningFile {
         *attempt = next;
     }
 
-    /// Ends the attempt, whose bytes stay known.
+    /// Ends the attempt; its bytes stay known.
     pub(crate) fn pause(&self) {
         let mut attempt = lock(&self.attempt);
         self.moved(&attempt);

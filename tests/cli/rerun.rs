@@ -1,5 +1,5 @@
-//! A copy of a tree that was killed, and is started again by the same command: finished files stay, and
-//! what has changed at either end since is copied again.
+//! A copy of a tree that was killed, and is started again by the same command: finished files stay;
+//! files that have changed at either end since are copied again.
 
 use std::path::{Path, PathBuf};
 

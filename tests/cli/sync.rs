@@ -220,7 +220,7 @@ fn a_dry_run_tells_the_directories_and_the_moves_of_the_copy() -> Result<()> {
             "{end}"
         );
         ensure!(route.target.names("to")? == ["3", "gone"]);
-        // The copy does what was told.
+        // The copy does as the dry run said.
         route.copy(bed, &flags)?.ok()?;
         for dir in dirs {
             let name = dir.strip_prefix(&route.to).context("elsewhere")?;

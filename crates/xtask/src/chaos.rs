@@ -1,5 +1,5 @@
-//! Random faults during random copies: no fault may leave a wrong file, a false success, bytes to
-//! be sent again that were safe, or anything behind the next copy but what was copied.
+//! Random faults during random copies: no fault may leave a wrong file, a false success, or remains
+//! behind the next copy, or have bytes sent again that were on stable storage.
 
 use std::collections::BTreeMap;
 use std::path::Path;

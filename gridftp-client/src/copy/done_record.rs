@@ -112,7 +112,7 @@ struct Waiting {
 type Changes = [Option<(i64, i64)>; 2];
 
 impl DoneRecord {
-    /// The record of the copy of a tree; `None` where each run begins anew, compares what is there, or
+    /// The record of the copy of a tree; `None` where each run begins anew, compares the files, or
     /// copies parts.
     pub(super) async fn of_run(
         sources: &[Location],
@@ -341,7 +341,7 @@ impl CopyState {
             Err(error) => {
                 // The copy does not depend on it.
                 done.is_blind.store(true, Ordering::Relaxed);
-                let what = "files of the run before are copied again";
+                let what = "the finished files of the last run are copied again";
                 self.note(&format!("{what}: {error}"));
                 false
             }

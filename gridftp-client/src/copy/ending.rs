@@ -84,7 +84,7 @@ impl CopyState {
         });
     }
 
-    /// Leaves a file whose copy is the same: `why` tells the proof.
+    /// Leaves a file with an equal copy out: `why` tells the proof.
     pub(crate) fn leave_same(&self, taken: Taken, why: &str) {
         taken.done(|item| {
             let Item::File(job) = item else {
@@ -274,7 +274,7 @@ impl CopyState {
         self.end_failed((source, None), name, error);
     }
 
-    /// As [`give_up`](Self::give_up), of a file or a link whose places are known.
+    /// As [`give_up`](Self::give_up), of a file or a link with a known source and destination.
     pub(super) fn end_failed(
         &self,
         (source, destination): (&str, Option<&str>),

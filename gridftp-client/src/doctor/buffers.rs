@@ -232,7 +232,7 @@ mod tests {
         let remedy = far.remedy.unwrap();
         let line = "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\"";
         assert!(remedy.contains(line), "{remedy}");
-        // What it names is enough.
+        // The maximum of the remedy is enough.
         let then = of("4096 131072 33554432", None, None, 100);
         assert_eq!(then.verdict, Verdict::Ok, "{then}");
     }

@@ -260,7 +260,7 @@ impl Report {
         self.failure("failed", source, error);
     }
 
-    /// Writes an object, whose event and fields the help has.
+    /// Writes an object with an event and fields that the help has.
     pub fn emit(&self, value: &Value) {
         debug_assert!(know(value), "no help has {value}");
         self.out(&value.to_string());

@@ -1,4 +1,4 @@
-//! What has to hold of both ends behind a copy.
+//! The rules for the files of both ends after a copy.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

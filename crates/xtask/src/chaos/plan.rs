@@ -290,7 +290,7 @@ impl Plan {
         }
     }
 
-    /// The files of the source, and what is there at the destination.
+    /// The files of the source and of the destination before the copy.
     pub(super) fn files(&self, noise: &mut Noise) -> Vec<Planned> {
         let sizes = [0, 1, 70_001, 1 << 20, BIG, BIG, BIG, BIG];
         match self.shape {
@@ -395,7 +395,7 @@ mod tests {
             }
             assert!(
                 !plan.gives_up || plan.fault.kills_a_server(),
-                "a client waits for what is there: {plan:?}"
+                "a client gives up though no server is killed: {plan:?}"
             );
             if plan.fault == Fault::Refuse {
                 assert!(plan.exists && plan.shape == Shape::Tree, "{plan:?}");

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::{Args, ValueHint};
 use gridftp_client::{Compare, Manner};
 
-/// What becomes of files that are at their destination already.
+/// Treatment of files that are at their destination already.
 #[derive(Debug, Args)]
 pub(crate) struct MannerFlags {
     /// Leave files that have the same size and time at their destination as they are; copies get the
