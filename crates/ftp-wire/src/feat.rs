@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::facts::FactSet;
+use crate::memory::MemoryLimits;
 use crate::reply::{Code, Reply};
 
 /// One feature of a server.
@@ -43,6 +44,9 @@ pub enum Feature {
     Loss(String),
     /// `MDTM` (RFC 3659).
     Mdtm,
+    /// `MEMORY Bytes=n;Seconds=n;`, ours: `ERET memory=` and `ESTO memory=` move bytes from and to
+    /// memory, for measurements within these bounds.
+    Memory(MemoryLimits),
     /// `MFMT`.
     Mfmt,
     /// `MLSC`: a listing on the control channel.
@@ -108,6 +112,10 @@ impl Feature {
             ("LANG", _) => Self::Lang(params.to_owned()),
             ("LOSS", _) => Self::Loss(params.to_owned()),
             ("MDTM", _) => Self::Mdtm,
+            ("MEMORY", _) => match MemoryLimits::from_feat(params) {
+                Some(limits) => Self::Memory(limits),
+                None => Self::Other(text),
+            },
             ("MFMT", _) => Self::Mfmt,
             ("MLSC", _) => Self::Mlsc,
             ("MLSR", _) => Self::Mlsr,
@@ -175,6 +183,7 @@ impl fmt::Display for Feature {
             Self::Dsi(name) => return write!(f, "DSI {name}"),
             Self::Lang(tags) => return write!(f, "LANG {tags}"),
             Self::Loss(means) => return write!(f, "LOSS {means}"),
+            Self::Memory(limits) => return write!(f, "MEMORY {limits}"),
             Self::Mlst(facts) => return write!(f, "MLST {}", facts.feat()),
             Self::Other(text) => text,
             Self::Dcau => "DCAU",
@@ -340,6 +349,16 @@ mod tests {
         );
         let all = [Feature::RestStream, Feature::StorTagged, Feature::Epsv];
         assert_eq!(features, all.into_iter().collect());
+    }
+
+    #[test]
+    fn the_limits_of_memory_are_read_and_written() {
+        let line = "MEMORY Bytes=5;Seconds=7;";
+        let feature = Feature::parse(line.as_bytes());
+        assert_eq!(feature, Feature::Memory(MemoryLimits::new(5, 7)));
+        assert_eq!(feature.to_string(), line);
+        let other = Feature::parse(b"MEMORY plenty");
+        assert_eq!(other, Feature::Other("MEMORY plenty".into()));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub mod glob;
 pub mod line;
 mod listing;
 pub mod marker;
+pub mod memory;
 pub mod module;
 pub mod opts;
 pub mod parse;
