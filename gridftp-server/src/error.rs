@@ -100,6 +100,9 @@ pub(crate) enum Error {
     /// The action was stopped before its end.
     #[error("transfer: {0}")]
     Aborted(AbortedBy),
+    /// A measurement goes on behind its time.
+    #[error("measurement: its data goes on long after its time, it is ended")]
+    Overtime,
     /// This server's storage has no such checksum.
     #[error("checksum: unknown algorithm, FEAT lists the supported ones")]
     NoSuchChecksum,

@@ -115,6 +115,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "bounds sessions, and the data connections of a transfer",
     ),
     (
+        "gridftp-server --config server.toml --max-measurement 10",
+        "lets users measure the path to this server's memory for 10 seconds at a time, not for a minute",
+    ),
+    (
         "gridftp-server --config server.toml --max-unauthenticated 100 --max-per-address 20",
         "bounds connections that have not logged in, of all addresses and of each",
     ),

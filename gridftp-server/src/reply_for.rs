@@ -99,7 +99,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             (Code::of::<426>(), CHANNEL)
         }
         Error::Unproven { .. } => (Code::of::<550>(), Some("INCORRECT_CHECKSUM")),
-        Error::Aborted(_) => (Code::of::<426>(), None),
+        Error::Aborted(_) | Error::Overtime => (Code::of::<426>(), None),
         Error::NoSuchChecksum => (Code::of::<504>(), None),
     }
 }
@@ -205,6 +205,7 @@ mod tests {
         assert_reply(&Error::RestartBeyondEnd { held: 2, length: 1 }, 554, None);
         assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
         assert_reply(&Error::Aborted(AbortedBy::Client), 426, None);
+        assert_reply(&Error::Overtime, 426, None);
         let full = gridftp_data::Descriptors::new(0).take(1).unwrap_err();
         let class = Some("DATA_CHANNEL_COMMUNICATION_FAILURE");
         assert_reply(&full.into(), 425, class);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ftp_proto::security::{Demands, Mechanism};
 use ftp_proto::server::{Limits, ServerSession, Settings};
+use ftp_wire::memory::MemoryLimits;
 use gridftp_cluster::Open;
 use gridftp_data::{Descriptors, Options, PartMemory};
 use gridftp_dsi::Dsi;
@@ -46,6 +47,9 @@ const AHEAD: usize = 16 << 10;
 
 /// Most separate ranges of the blocks of one upload.
 const RANGES: usize = 2048;
+
+/// Most bytes of a measurement from or to memory.
+const MEASURED: u64 = 1 << 40;
 
 /// Interval of returning memory of the pool to the kernel.
 const TRIM: Duration = Duration::from_secs(2);
@@ -470,6 +474,9 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) 
     // On nodes the kernel may be another.
     settings.udt = config.front.is_none() && offers_udt(&config.net_stacks);
     settings.adapts = stacks.adapts();
+    // The data connections of a front end are on nodes.
+    let measured = policy.max_measurement.filter(|_| config.front.is_none());
+    settings.memory = measured.map(|most| MemoryLimits::new(MEASURED, most.as_secs()));
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

@@ -18,6 +18,8 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
         },
         TransferKind::RetrieveBy { path, .. } => ("ERET", path),
         TransferKind::StoreBy { path, .. } => ("ESTO", path),
+        TransferKind::RetrieveMemory { path, .. } => ("ERET memory", path),
+        TransferKind::StoreMemory { path, .. } => ("ESTO memory", path),
         TransferKind::Store { into, path, .. } => match into {
             Placement::Whole | Placement::New => ("STOR", path),
             Placement::End => ("APPE", path),
@@ -95,5 +97,25 @@ impl Drop for Unfinished<'_> {
         if !self.written {
             self.line(self.watch.bytes(), "session ended");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_wire::memory::MemoryLimits;
+    use ftp_wire::path::FtpPath;
+
+    use super::*;
+
+    #[test]
+    fn a_measurement_is_told_from_a_file() {
+        let (path, most) = (FtpPath::root(), MemoryLimits::new(1, 1));
+        let down = TransferKind::RetrieveMemory {
+            path: path.clone(),
+            most,
+        };
+        assert_eq!(about(&down), ("ERET memory", b"/".as_slice()));
+        let up = TransferKind::StoreMemory { path, most };
+        assert_eq!(about(&up), ("ESTO memory", b"/".as_slice()));
     }
 }

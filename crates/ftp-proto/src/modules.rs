@@ -1,5 +1,6 @@
 //! The modules of ERET and ESTO beside `P` and `A`: names, syntax and arguments.
 
+use ftp_wire::memory::MemoryLimits;
 use ftp_wire::module::ModuleCall;
 
 use crate::server::Settings;
@@ -34,6 +35,15 @@ pub enum StoreModule {
     },
 }
 
+/// The call of a module.
+#[derive(Debug)]
+pub(crate) enum Called<M> {
+    /// Of one that works on the path.
+    By(M),
+    /// Of the one that moves bytes of memory, within these bounds and those of the settings.
+    Memory(MemoryLimits),
+}
+
 /// A row of the table of modules.
 pub(crate) struct Row<M> {
     /// The name on the wire.
@@ -41,7 +51,7 @@ pub(crate) struct Row<M> {
     /// The syntax, for HELP.
     pub(crate) syntax: &'static str,
     is_offered: fn(&Settings) -> bool,
-    parse: fn(&str, &Settings) -> Option<M>,
+    parse: fn(&str, &Settings) -> Option<Called<M>>,
 }
 
 /// The modules of `ERET`.
@@ -57,36 +67,53 @@ pub(crate) const RETRIEVE: &[Row<RetrieveModule>] = &[
                 length => (number(offset)?, Some(number(length)?)),
             };
             offset.checked_add(length.unwrap_or(0))?;
-            Some(RetrieveModule::Checksum {
+            Some(Called::By(RetrieveModule::Checksum {
                 algorithm,
                 offset,
                 length,
-            })
+            }))
         },
     },
     Row {
         name: "tar",
         syntax: "ERET <sp> tar=\"\" <sp> path",
         is_offered: |_| true,
-        parse: |arguments, _| arguments.is_empty().then_some(RetrieveModule::Tar),
+        parse: |arguments, _| {
+            let tar = Called::By(RetrieveModule::Tar);
+            arguments.is_empty().then_some(tar)
+        },
+    },
+    Row {
+        name: "memory",
+        syntax: "ERET <sp> memory=\"bytes <sp> seconds\" <sp> path",
+        is_offered: |settings| settings.memory.is_some() && !settings.denies("RETR"),
+        parse: memory,
     },
 ];
 
 /// The modules of `ESTO`.
-pub(crate) const STORE: &[Row<StoreModule>] = &[Row {
-    name: "checksum",
-    syntax: "ESTO <sp> checksum=\"algorithm <sp> digest <sp> offset\" <sp> path",
-    is_offered: has_checksums,
-    parse: |arguments, settings| {
-        let (algorithm, [digest, offset]) = fields(arguments, settings)?;
-        let is_digest = !digest.is_empty() && digest.bytes().all(|b| b.is_ascii_hexdigit());
-        Some(StoreModule::Checksum {
-            algorithm,
-            digest: is_digest.then(|| digest.to_ascii_lowercase())?,
-            offset: number(offset)?,
-        })
+pub(crate) const STORE: &[Row<StoreModule>] = &[
+    Row {
+        name: "checksum",
+        syntax: "ESTO <sp> checksum=\"algorithm <sp> digest <sp> offset\" <sp> path",
+        is_offered: has_checksums,
+        parse: |arguments, settings| {
+            let (algorithm, [digest, offset]) = fields(arguments, settings)?;
+            let is_digest = !digest.is_empty() && digest.bytes().all(|b| b.is_ascii_hexdigit());
+            Some(Called::By(StoreModule::Checksum {
+                algorithm,
+                digest: is_digest.then(|| digest.to_ascii_lowercase())?,
+                offset: number(offset)?,
+            }))
+        },
     },
-}];
+    Row {
+        name: "memory",
+        syntax: "ESTO <sp> memory=\"bytes <sp> seconds\" <sp> path",
+        is_offered: |settings| settings.memory.is_some() && !settings.denies("STOR"),
+        parse: memory,
+    },
+];
 
 /// The reason why a module cannot be called.
 #[derive(Debug)]
@@ -99,7 +126,11 @@ pub(crate) enum BadModule {
 
 impl<M> Row<M> {
     /// Finds a module by the text of the command, and reads its arguments.
-    pub(crate) fn call(table: &[Self], text: &str, settings: &Settings) -> Result<M, BadModule> {
+    pub(crate) fn call(
+        table: &[Self],
+        text: &str,
+        settings: &Settings,
+    ) -> Result<Called<M>, BadModule> {
         let call = ModuleCall::parse(text).ok_or(BadModule::Unknown)?;
         let mut offered = Self::offered(table, settings);
         let row = offered.find(|row| row.name.eq_ignore_ascii_case(call.name));
@@ -114,6 +145,12 @@ impl<M> Row<M> {
     ) -> impl Iterator<Item = &'t Self> {
         table.iter().filter(|row| (row.is_offered)(settings))
     }
+}
+
+/// The arguments of `memory`, cut to the bounds of the settings.
+fn memory<M>(arguments: &str, settings: &Settings) -> Option<Called<M>> {
+    let asked = MemoryLimits::from_arguments(arguments)?;
+    Some(Called::Memory(asked.within(settings.memory?)))
 }
 
 fn has_checksums(settings: &Settings) -> bool {

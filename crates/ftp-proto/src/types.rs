@@ -8,6 +8,7 @@ use byte_ranges::{Layout, RangeSet};
 use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Tag, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
+use ftp_wire::memory::MemoryLimits;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
@@ -158,11 +159,14 @@ impl Transfer {
         }
     }
 
-    /// Says whether the data is made from a file or a directory, or made into one, by a module.
+    /// Says whether a module makes the data, or takes it.
     pub const fn is_of_module(&self) -> bool {
         matches!(
             self.kind,
-            TransferKind::RetrieveBy { .. } | TransferKind::StoreBy { .. }
+            TransferKind::RetrieveBy { .. }
+                | TransferKind::StoreBy { .. }
+                | TransferKind::RetrieveMemory { .. }
+                | TransferKind::StoreMemory { .. }
         )
     }
 
@@ -180,6 +184,7 @@ impl Transfer {
             self.kind,
             TransferKind::Retrieve { .. }
                 | TransferKind::RetrieveBy { .. }
+                | TransferKind::RetrieveMemory { .. }
                 | TransferKind::List { .. }
         )
     }
@@ -227,6 +232,20 @@ pub enum TransferKind {
         module: StoreModule,
         /// Expected number of bytes (`ALLO`).
         size: Option<u64>,
+    },
+    /// Bytes of memory, to the peer, until one of the bounds is reached.
+    RetrieveMemory {
+        /// The object to which a user without access is refused.
+        path: FtpPath,
+        /// The bounds.
+        most: MemoryLimits,
+    },
+    /// Bytes from the peer that are discarded, within these bounds.
+    StoreMemory {
+        /// The object to which a user without access is refused.
+        path: FtpPath,
+        /// The bounds.
+        most: MemoryLimits,
     },
     /// A directory listing to the peer.
     List {

@@ -295,6 +295,12 @@ pub struct Options {
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub drain_timeout: Option<u32>,
 
+    /// Longest measurement from or to memory (`gridftp speed`), which moves bytes in the way of a
+    /// transfer and touches no storage; 0 for none [default: 60].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
+    pub max_measurement: Option<u32>,
+
     /// The options of a front end or a data node; flags of `front` and `node`.
     #[arg(skip)]
     pub cluster: Option<ClusterOptions>,
@@ -362,7 +368,7 @@ impl Options {
             require_anonymous_data require_from require_user in_place sync_writes partial_expiry partial_index block_size part_memory anonymous users
             login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
             max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
-            cluster log_format log_level
+            max_measurement cluster log_format log_level
         }
     }
 }

@@ -115,6 +115,8 @@ pub struct Policy {
     pub connect_timeout: Duration,
     /// Time without a byte before a transfer fails.
     pub stall_timeout: Duration,
+    /// Longest measurement from or to memory; `None` for none of them.
+    pub max_measurement: Option<Duration>,
     /// Delay of the answer to a refused login.
     pub login_delay: Duration,
     /// Refused logins before a lockout; 0 for none.
@@ -326,6 +328,7 @@ impl Policy {
             idle_timeout: wait("idle-timeout", options.idle_timeout, 600)?,
             connect_timeout: wait("connect-timeout", options.connect_timeout, 60)?,
             stall_timeout: wait("stall-timeout", options.stall_timeout, 300)?,
+            max_measurement: Some(seconds(options.max_measurement, 60)).filter(|t| !t.is_zero()),
             login_delay: seconds(options.login_delay, 1),
             login_attempts: options.login_attempts.unwrap_or(5),
             lockout: wait("lockout", options.lockout, 300)?,

@@ -2,6 +2,7 @@
 
 mod disk;
 mod keep;
+mod memory;
 mod modules;
 mod mover;
 mod protect;

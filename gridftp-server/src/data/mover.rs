@@ -99,7 +99,9 @@ impl<'a, D: Dsi> Mover<'a, D> {
         let _file = take_file(self.side.channel.descriptors())?;
         if matches!(
             kind,
-            TransferKind::Store { .. } | TransferKind::StoreBy { .. }
+            TransferKind::Store { .. }
+                | TransferKind::StoreBy { .. }
+                | TransferKind::StoreMemory { .. }
         ) {
             self.side.set_draining(drains);
         }
@@ -109,6 +111,12 @@ impl<'a, D: Dsi> Mover<'a, D> {
             }
             TransferKind::RetrieveBy { path, module } => {
                 return self.retrieve_by(&dsi_path(&path)?, module).await;
+            }
+            TransferKind::RetrieveMemory { path, most } => {
+                self.retrieve_memory(&dsi_path(&path)?, most).await
+            }
+            TransferKind::StoreMemory { path, most } => {
+                self.store_memory(&dsi_path(&path)?, most).await
             }
             TransferKind::List { path, form } => self.list(&dsi_path(&path)?, form).await,
             TransferKind::Store {

@@ -115,8 +115,8 @@
 //!   next store goes on. Bytes written into a file in place (`digest=n,A`, `digest=n,E`, `in-place`)
 //!   stay there. Where the server does not know its own digest, as after a restart without the
 //!   values of earlier bytes, it reads the file and compares it with the sender's.
-//! - `ERET` and `ESTO` have the modules `checksum` and `tar`, see [modules](super::modules), and
-//!   `FEAT` lists them. Another module is answered `504`; the Globus server answers `500`.
+//! - `ERET` and `ESTO` have the modules `checksum`, `tar` and `memory`, see [modules](super::modules),
+//!   and `FEAT` lists them; its line `MEMORY Bytes=n;Seconds=n;` tells the bounds of the last one. Another module is answered `504`; the Globus server answers `500`.
 //! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage
 //!   the answer is `250`.
 //! - MODE E blocks that overlap are compared with the stored bytes: a store whose blocks differ at

@@ -1,4 +1,4 @@
-//! Modules of `ERET` and `ESTO`: archives of directories, and regions with a digest.
+//! Modules of `ERET` and `ESTO`: archives of directories, regions with a digest, and measurements.
 //!
 //! A module makes the bytes of a download, or takes those of an upload. A client names it before
 //! the path, with its arguments in quotes, as `globus-url-copy -mn NAME -mp ARGUMENTS` does. `FEAT`
@@ -9,6 +9,8 @@
 //! | `ERET P 5 10 path` | sends the 10 bytes from offset 5; a length of -1 means to the end |
 //! | `ERET checksum="MD5 5 10" path` | sends the same, and the `226` ends with the digest of the bytes: `Bytes=10;MD5=…;` |
 //! | `ERET tar="" path` | sends a directory and all below it as a tar archive |
+//! | `ERET memory="bytes seconds" path` | sends bytes of this server's memory, see below |
+//! | `ESTO memory="bytes seconds" path` | takes bytes and discards them |
 //! | `ESTO A 5 path` | writes from offset 5 on, visible at once |
 //! | `ESTO checksum="MD5 digest 5" path` | writes from offset 5 on, and changes the file only if all bytes sent have this digest, else `550` |
 //!
@@ -27,3 +29,20 @@
 //! The archive is made while it is sent, so that it takes neither disk nor much memory, and its
 //! length is not known ahead. Entries are sorted by name. A file that changes or cannot be read
 //! ends the transfer with an error: an archive behind a `226` is complete.
+//!
+//! # Measurements
+//!
+//! `gridftp speed` measures the path between the memory of both ends by the module `memory`, which
+//! touches no storage. The bytes go over data connections as those of a file do: in both modes, over
+//! as many connections as the client asks for, protected as it asks or the policy demands, through
+//! the chosen stack, within `max-streams`, `stall-timeout` and the descriptors for data. The log has
+//! a line for each, with the verb `ERET memory` or `ESTO memory`.
+//!
+//! A download ends when the bytes are sent or the seconds are over. An upload ends with the client;
+//! more bytes than it said are answered `552`, and one that goes on a minute behind its time `426`.
+//! `MEMORY Bytes=1099511627776;Seconds=60;` in `FEAT` tells the bounds, to which larger numbers are
+//! cut. `max-measurement` sets the seconds; with 0 there are no measurements, and front ends have
+//! none either.
+//!
+//! Anyone may measure who may look at `path`, an object there is: no byte stays, so that read access
+//! suffices for uploads. A path that the storage or `SITE RESTRICT` hides is answered `550`.

@@ -104,6 +104,11 @@ impl<D: Dsi> NodeMover<'_, D> {
                 let store = self.context.module_store(dsi_path(&path)?, module, size);
                 self.store_at_one(&store, drains).await?
             }
+            // A front end offers no measurement.
+            TransferKind::RetrieveMemory { .. } | TransferKind::StoreMemory { .. } => {
+                let kind = ErrorKind::Unsupported;
+                return Err(gridftp_dsi::Error::new(kind, "measure").into());
+            }
         };
         Ok(Moved::from(bytes))
     }

@@ -25,6 +25,7 @@ mod grid_support;
 mod killed;
 mod load;
 mod login;
+mod measured;
 mod memory;
 mod mode_e;
 mod modules;

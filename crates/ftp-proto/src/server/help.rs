@@ -69,6 +69,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         let adapts = if settings.adapts { "Congestion;" } else { "" };
         lines.push(format!("LOSS {adapts}UDT;"));
     }
+    if let Some(limits) = settings.memory {
+        lines.push(format!("MEMORY {limits}"));
+    }
     if settings.tls {
         lines.extend(["AUTH TLS", "PBSZ", "PROT"].map(str::to_owned));
     }

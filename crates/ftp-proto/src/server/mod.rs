@@ -3,6 +3,7 @@
 mod channel;
 mod dialect;
 mod events;
+mod extended;
 mod help;
 mod login;
 mod names;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ftp_wire::memory::MemoryLimits;
+
 /// Choices that every session of one server shares.
 ///
 /// All of it is read-only for a session, so one value behind an `Arc` serves thousands.
@@ -63,6 +65,9 @@ pub struct Settings {
     pub udt: bool,
     /// Whether a sender changes its congestion control on a path that loses packets.
     pub adapts: bool,
+    /// Bounds of transfers from and to memory (`ERET memory=`, `ESTO memory=`); `None` for none of
+    /// them.
+    pub memory: Option<MemoryLimits>,
     /// Bounds on the memory and the waits of a session that its peer chooses.
     pub limits: Limits,
 }
@@ -171,12 +176,13 @@ impl Settings {
             data_elsewhere: false,
             udt: false,
             adapts: false,
+            memory: None,
             limits: Limits::default(),
         }
     }
 
     /// Says whether the command `verb` (`STOR`, or `SITE RDEL`) is refused.
-    pub(super) fn denies(&self, verb: &str) -> bool {
+    pub(crate) fn denies(&self, verb: &str) -> bool {
         self.denied.iter().any(|d| d.eq_ignore_ascii_case(verb))
     }
 

@@ -1,8 +1,7 @@
-//! Transfers: RETR, STOR, APPE, ERET, ESTO and listings, REST and ALLO before them, ABOR after
-//! them.
+//! Transfers: RETR, STOR, APPE and listings, REST and ALLO before them, ABOR after them.
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr, Tag, Type};
+use ftp_wire::command::{Mode, Restart, StorAttr, Tag};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::marker::{Marker, Perf};
 use ftp_wire::path::FtpPath;
@@ -13,7 +12,6 @@ use super::out::Cx;
 use super::state::{Activity, Job, Moving, PassiveForm, Trigger};
 use super::user::LoggedIn;
 use super::view::{Access, ResolvedPath};
-use crate::modules::{BadModule, RETRIEVE, RetrieveModule, Row, STORE};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
 
 /// The text of the 150 at the beginning of a transfer.
@@ -25,7 +23,7 @@ pub(super) struct NextTransfer {
     /// `REST`; spent by any transfer.
     restart: Option<Restart>,
     /// `ALLO`; spent by any store.
-    size: Option<u64>,
+    pub(super) size: Option<u64>,
     /// `SITE STORATTR modify=`; spent by `STOR`.
     modified: Option<TimeVal>,
     /// `SCKS`, `SITE STORATTR x.checksum.`; spent by `STOR`.
@@ -53,92 +51,6 @@ impl LoggedIn {
         if self.expect_digest(algorithm, digest, cx) {
             cx.out.say::<200>("OK.");
         }
-    }
-
-    /// `ERET`.
-    pub(super) fn extended_retrieve(&mut self, how: Eret, path: &FtpPath, cx: &mut Cx<'_>) {
-        match how {
-            Eret::Partial { offset, length } => {
-                self.retrieve(path, Some((offset, length)), None, cx);
-            }
-            Eret::Tagged { tag, region } if self.may_tag("RETR", cx) => {
-                self.retrieve(path, region, Some(tag), cx);
-            }
-            Eret::Tagged { .. } => cx.out.say::<504>("ERET module not available."),
-            Eret::Module(text) => {
-                let Some(module) = self.module(RETRIEVE, "ERET", &text, cx) else {
-                    return;
-                };
-                let found = match module {
-                    RetrieveModule::Tar => self.find_tree(Some(path), Access::Read, cx),
-                    RetrieveModule::Checksum { .. } => self.find(Some(path), Access::Read, cx),
-                };
-                if let Some(found) = found {
-                    let path = found.real;
-                    self.begin(TransferKind::RetrieveBy { path, module }, None, cx);
-                }
-            }
-        }
-    }
-
-    /// `ESTO`.
-    pub(super) fn extended_store(&mut self, how: Esto, path: &FtpPath, cx: &mut Cx<'_>) {
-        match how {
-            Esto::Adjusted { offset } => self.store(path, Placement::At(offset), None, cx),
-            Esto::Tagged { tag, spot } if self.may_tag("STOR", cx) => {
-                let into = match spot {
-                    Spot::At(offset) => Placement::At(offset),
-                    Spot::End => Placement::End,
-                    Spot::Whole => Placement::Whole,
-                    Spot::Sized(size) => {
-                        self.next.size = Some(size);
-                        Placement::Whole
-                    }
-                };
-                self.store(path, into, Some(tag), cx);
-            }
-            Esto::Tagged { .. } => cx.out.say::<504>("ESTO module not available."),
-            Esto::Module(text) => {
-                let Some(module) = self.module(STORE, "ESTO", &text, cx) else {
-                    return;
-                };
-                let size = self.next.size.take();
-                if let Some(found) = self.find(Some(path), Access::Write, cx) {
-                    let path = found.real;
-                    self.begin(TransferKind::StoreBy { path, module, size }, None, cx);
-                }
-            }
-        }
-    }
-
-    /// Finds a module and reads its arguments; answers and returns nothing where it cannot be
-    /// called.
-    fn module<M>(
-        &mut self,
-        table: &[Row<M>],
-        verb: &str,
-        text: &str,
-        cx: &mut Cx<'_>,
-    ) -> Option<M> {
-        let is_restarted = !self.take_held().is_empty();
-        match Row::call(table, text, cx.settings) {
-            Err(BadModule::Unknown) => {
-                cx.out.say::<504>(format!("{verb} module not available."));
-            }
-            Err(BadModule::Arguments(syntax)) => {
-                cx.out
-                    .say::<501>(format!("Bad arguments of the module: {syntax}."));
-            }
-            Ok(_) if is_restarted => {
-                cx.out
-                    .say::<504>("A module has no restart, send it without REST.");
-            }
-            Ok(_) if self.data.channel.ty == Type::Ascii => {
-                cx.out.say::<504>("A module moves bytes, send TYPE I.");
-            }
-            Ok(module) => return Some(module),
-        }
-        None
     }
 
     /// `NLST`.
@@ -201,15 +113,6 @@ impl LoggedIn {
                 false
             }
         }
-    }
-
-    /// Says whether a tagged transfer is allowed; a denial of `as_if`, the command without a tag,
-    /// forbids it too.
-    fn may_tag(&self, as_if: &str, cx: &Cx<'_>) -> bool {
-        let extended = self.data.channel.mode == Mode::Extended;
-        // A receipt is of all bytes, and a stripe has only its own.
-        let whole = extended && !self.data.is_striped();
-        cx.settings.tags && whole && !cx.settings.denies(as_if)
     }
 
     pub(super) fn retrieve(
@@ -292,7 +195,7 @@ impl LoggedIn {
     }
 
     /// The ranges held by the receiver according to `REST`.
-    fn take_held(&mut self) -> RangeSet {
+    pub(super) fn take_held(&mut self) -> RangeSet {
         let held = match self.next.restart.take() {
             Some(Restart::Offset(n)) => RangeSet::up_to(n),
             Some(Restart::Ranges(ranges)) => ranges,
@@ -306,7 +209,7 @@ impl LoggedIn {
     }
 
     /// Hands a transfer to the caller, or refuses it.
-    fn begin(&mut self, kind: TransferKind, tag: Option<Tag>, cx: &mut Cx<'_>) {
+    pub(super) fn begin(&mut self, kind: TransferKind, tag: Option<Tag>, cx: &mut Cx<'_>) {
         if !self.is_protected_enough(cx) {
             return;
         }

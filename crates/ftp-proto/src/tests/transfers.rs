@@ -25,6 +25,8 @@ fn held(kind: &TransferKind) -> String {
         TransferKind::Retrieve { held, .. } | TransferKind::Store { held, .. } => held.to_string(),
         TransferKind::RetrieveBy { .. }
         | TransferKind::StoreBy { .. }
+        | TransferKind::RetrieveMemory { .. }
+        | TransferKind::StoreMemory { .. }
         | TransferKind::List { .. } => String::new(),
     }
 }

@@ -363,7 +363,9 @@ impl Session {
                 self.server.listing(&text(path), form, all)?
             }
             TransferKind::RetrieveBy { .. }
+            | TransferKind::RetrieveMemory { .. }
             | TransferKind::StoreBy { .. }
+            | TransferKind::StoreMemory { .. }
             | TransferKind::Store { .. } => return None,
         };
         Some(vec![match transfer.channel.mode {
