@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ftp_proto::client::Capabilities;
 use ftp_wire::command::Tag;
+use ftp_wire::memory::MemoryLimits;
 use ftp_wire::receipt::Extent;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
@@ -30,6 +31,9 @@ pub struct Abilities {
     pub waits: bool,
     /// Files and directories have extended attributes (`SITE XATTR`).
     pub xattrs: bool,
+    /// `ERET memory=` and `ESTO memory=` move bytes of the server's memory within these bounds
+    /// (`MEMORY`); `None` of a server without them.
+    pub memory: Option<MemoryLimits>,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
@@ -76,6 +80,7 @@ impl Abilities {
             durable: known.has("DURABLE").is_yes(),
             waits: known.has("WAITS").is_yes(),
             xattrs: known.has("XATTR").is_yes(),
+            memory: known.parameters("MEMORY").and_then(MemoryLimits::from_feat),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             dcsc: known

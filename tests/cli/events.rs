@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use workspace_tests::Host;
 
 use crate::Bed;
 use crate::sibling::{objects, tree};
@@ -107,7 +108,9 @@ fn told(help: &str) -> Events {
 
 #[test]
 fn every_command_tells_its_events_as_its_help_has_them() -> Result<()> {
-    let bed = Bed::new()?;
+    let mut bed = Bed::new()?;
+    // Measurements that are left out are events too.
+    bed.server = Host::ours_with(bed.there.root(), &["--max-measurement", "0"])?;
     tree(&bed.there)?;
     tree(&bed.here)?;
     bed.here.file("dir/one", 11, 1)?;

@@ -43,6 +43,7 @@ mod settings;
 mod sibling;
 mod small;
 mod sparse;
+mod speed;
 mod stacks;
 mod sync;
 mod tagged;

@@ -291,7 +291,7 @@ const TABLE: &Table = &[
         &[
             (
                 "gridftp speed gsiftp://dtn.example.org/data/",
-                "measures for 5 seconds in each direction",
+                "measures for 5 seconds each way, memory to memory and with a file at the server",
             ),
             (
                 "gridftp speed --parallel 8 --seconds 30 --size 20G gsiftp://dtn.example.org/data/",

@@ -10,6 +10,7 @@ mod examples;
 mod flags;
 mod list;
 mod places;
+mod rates;
 mod receipts;
 mod size;
 mod speed;

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use clap::ValueHint;
 use ftp_wire::command::Mode;
 use ftp_wire::facts::EntryKind;
+use ftp_wire::memory::MemoryLimits;
 use gridftp_client::error::TransferError;
-use gridftp_client::file::{ReadOptions, WriteOptions};
+use gridftp_client::file::{ReadOptions, WriteFrom, WriteOptions};
 use gridftp_client::names;
 use gridftp_client::program::events::named;
 use gridftp_client::program::exit::Status;
@@ -23,16 +24,20 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::end::data_error;
+use crate::rates::{per_second, picture, samples, share};
 use crate::work::{Common, Place, Work};
 
 /// Bytes that are written at once.
 const PIECE: usize = 256 * 1024;
-/// Steps of a picture.
-const STEPS: u32 = 16;
 /// Characters of the longest bar.
 const BAR: usize = 16;
 /// Size of the file of zeros that storage for measurements has.
 const ENDLESS: u64 = i64::MAX.unsigned_abs();
+/// Time for the data that is under way when the server ends a download.
+const GRACE: Duration = Duration::from_secs(5);
+/// The reason why a server cannot be measured memory to memory.
+const NO_VOID: &str =
+    "the server has no MEMORY in FEAT, no storage that holds nothing and no such device";
 /// Longest time for the removal of the file.
 const REMOVAL: Duration = Duration::from_secs(10);
 
@@ -40,8 +45,10 @@ const REMOVAL: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("\
 The bytes of this end come from memory and go there. At the server they go to a file, which is read \
-back and removed, and to memory where it serves storage that holds nothing (--storage null of \
-gridftp-server) or the devices /dev/null and /dev/zero.
+back and removed, and to its memory: gridftp-server has that for everyone, for as long as its \
+--max-measurement allows (MEMORY in FEAT); others need storage that holds nothing, or serve the \
+devices /dev/null and /dev/zero. Each line ends with the means of the server: memory, storage, device \
+or file.
 
 {}", named(&["speed", "skip"])))]
 pub(crate) struct SpeedArgs {
@@ -76,9 +83,57 @@ struct Run<'a> {
     stop: Cell<bool>,
 }
 
+/// The way of one measurement.
+struct Way {
+    course: Course,
+    /// The means of the server.
+    by: &'static str,
+    place: Place,
+    /// Its module of `ERET` or `ESTO`.
+    module: Option<String>,
+    /// Most bytes that are sent.
+    bytes: u64,
+    /// Longest time.
+    time: Duration,
+}
+
+impl Run<'_> {
+    /// The way of a file.
+    fn way(&self, course: Course, by: &'static str, place: Place) -> Way {
+        Way {
+            course,
+            by,
+            place,
+            module: None,
+            bytes: match course {
+                Course::UpToDisk => self.args.size,
+                _ => u64::MAX,
+            },
+            time: Duration::from_secs(self.args.seconds),
+        }
+    }
+
+    /// The way of the server's memory.
+    fn memory_way(&self, course: Course, place: &Place, most: MemoryLimits) -> Way {
+        let most = most.within(MemoryLimits::new(u64::MAX, self.args.seconds));
+        let mut time = Duration::from_secs(most.seconds);
+        if course == Course::DownFromMemory {
+            // The server ends it, and keeps the session.
+            time += GRACE;
+        }
+        Way {
+            module: Some(most.call()),
+            bytes: most.bytes,
+            time,
+            ..self.way(course, "memory", place.clone())
+        }
+    }
+}
+
 /// One measurement.
 struct Measured {
     course: Course,
+    by: &'static str,
     bytes: u64,
     took: Duration,
     samples: Vec<u64>,
@@ -107,6 +162,7 @@ impl Course {
 /// Counts bytes as they pass.
 struct Meter<'a> {
     run: &'a Run<'a>,
+    way: &'a Way,
     begun: Instant,
     bytes: u64,
     /// The bytes so far, and the time.
@@ -114,9 +170,10 @@ struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    fn new(run: &'a Run<'a>) -> Self {
+    fn new(run: &'a Run<'a>, way: &'a Way) -> Self {
         Self {
             run,
+            way,
             begun: Instant::now(),
             bytes: 0,
             marks: Vec::new(),
@@ -131,45 +188,20 @@ impl<'a> Meter<'a> {
         if now - before >= Duration::from_millis(5) {
             self.marks.push((now, self.bytes));
         }
-        now < Duration::from_secs(self.run.args.seconds) && !self.run.stop.get()
+        now < self.way.time && !self.run.stop.get()
     }
 
-    fn end(mut self, course: Course) -> Measured {
+    fn end(mut self) -> Measured {
         let took = self.begun.elapsed();
         self.marks.push((took, self.bytes));
         Measured {
-            course,
+            course: self.way.course,
+            by: self.way.by,
             bytes: self.bytes,
             took,
             samples: samples(&self.marks, took),
         }
     }
-}
-
-/// The rates in equal parts of the time, in bytes a second.
-fn samples(marks: &[(Duration, u64)], took: Duration) -> Vec<u64> {
-    let part = took / STEPS;
-    let mut before = 0;
-    let rates = (1..=STEPS).map(|step| {
-        // The number of bytes at the end of the part lies on the line between two marks.
-        let at = part * step;
-        let behind = marks.iter().find(|(time, _)| *time >= at);
-        let ahead = marks.iter().rev().find(|(time, _)| *time < at);
-        let (from, low) = ahead.copied().unwrap_or_default();
-        let (to, high) = behind.or_else(|| marks.last()).copied().unwrap_or_default();
-        let span = (to.saturating_sub(from)).as_nanos().max(1);
-        let share = u128::from(high - low) * at.saturating_sub(from).as_nanos().min(span) / span;
-        let bytes = low + u64::try_from(share).unwrap_or(0);
-        let rate = per_second(bytes.saturating_sub(before), part);
-        before = bytes;
-        rate
-    });
-    rates.collect()
-}
-
-fn per_second(bytes: u64, took: Duration) -> u64 {
-    let rate = u128::from(bytes) * 1_000_000_000 / took.as_nanos().max(1);
-    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// Measures, and returns the exit status.
@@ -242,38 +274,27 @@ async fn measure_all(
         let what = "is no directory";
         return Err(crate::change::source(place, what, "name the one it is in"));
     }
-    let is_void = async |work: &mut Work<'_>, path: &[u8]| {
-        let found = work.at(place).await.stat(path).await;
-        found
-            .is_ok_and(|found| found.entry.kind == EntryKind::Char || found.size() == Some(ENDLESS))
-    };
-    let zeros = names::join(&place.path, b"zero");
-    let own = is_void(work, &zeros).await;
-    let (zeros, void) = match own {
-        true => (zeros, names::join(&place.path, b"null")),
-        false => (b"/dev/zero".to_vec(), b"/dev/null".to_vec()),
-    };
-    let mut measured = Vec::new();
-    let none = "the server has no storage that holds nothing, and no such device";
-    if own || is_void(work, &void).await {
-        let limit = u64::MAX;
-        let up = upload(
-            run,
-            work,
-            &place.with_path(void),
-            (Course::UpToMemory, limit),
-        )
-        .await;
-        keep(work, Course::UpToMemory, up, &mut measured);
-    } else {
-        skip(work, Course::UpToMemory, none);
+    let own = is_void(work, place, &names::join(&place.path, b"zero")).await;
+    let limits = work.at(place).await.client().await?.abilities().memory;
+    if let Some(most) = limits.filter(|most| most.seconds < run.args.seconds) {
+        let text = format!("the server measures for {} s at most", most.seconds);
+        work.report.warn(&text);
     }
-    if own || is_void(work, &zeros).await {
-        let zeros = place.with_path(zeros);
-        let down = download(run, work, &zeros, Course::DownFromMemory).await;
-        keep(work, Course::DownFromMemory, down, &mut measured);
-    } else {
-        skip(work, Course::DownFromMemory, none);
+    let mut measured = Vec::new();
+    for course in [Course::UpToMemory, Course::DownFromMemory] {
+        let way = match limits {
+            Some(most) => Some(run.memory_way(course, place, most)),
+            None => void_way(run, work, place, course, own).await,
+        };
+        let Some(way) = way else {
+            skip(work, course, NO_VOID);
+            continue;
+        };
+        match measure(run, work, &way).await {
+            Ok(one) => measured.push(one),
+            // One that the server refuses is left out.
+            Err(error) => skip(work, course, &error.to_string()),
+        }
     }
     if own {
         let none = "the server stores nothing";
@@ -282,21 +303,45 @@ async fn measure_all(
         return Ok(measured);
     }
     run.made.set(true);
-    measured.push(upload(run, work, &run.file, (Course::UpToDisk, run.args.size)).await?);
-    measured.push(download(run, work, &run.file, Course::DownFromDisk).await?);
+    for course in [Course::UpToDisk, Course::DownFromDisk] {
+        let way = run.way(course, "file", run.file.clone());
+        measured.push(measure(run, work, &way).await?);
+    }
     Ok(measured)
 }
 
-/// Keeps a measurement; one that the server refuses is left out.
-fn keep(
-    work: &Work<'_>,
+/// Says whether a file holds nothing: a device, or one of storage for measurements.
+async fn is_void(work: &mut Work<'_>, place: &Place, path: &[u8]) -> bool {
+    let found = work.at(place).await.stat(path).await;
+    found.is_ok_and(|found| found.entry.kind == EntryKind::Char || found.size() == Some(ENDLESS))
+}
+
+/// The way of a file that holds nothing: one of storage for measurements where it is the server's
+/// `own`, else a device.
+async fn void_way(
+    run: &Run<'_>,
+    work: &mut Work<'_>,
+    place: &Place,
     course: Course,
-    done: Result<Measured, TransferError>,
-    measured: &mut Vec<Measured>,
-) {
-    match done {
-        Ok(one) => measured.push(one),
-        Err(error) => skip(work, course, &error.to_string()),
+    own: bool,
+) -> Option<Way> {
+    let name = match course {
+        Course::UpToMemory => "null",
+        _ => "zero",
+    };
+    if own {
+        let path = names::join(&place.path, name.as_bytes());
+        return Some(run.way(course, "storage", place.with_path(path)));
+    }
+    let path = format!("/dev/{name}").into_bytes();
+    let is_there = is_void(work, place, &path).await;
+    is_there.then(|| run.way(course, "device", place.with_path(path)))
+}
+
+async fn measure(run: &Run<'_>, work: &mut Work<'_>, way: &Way) -> Result<Measured, TransferError> {
+    match way.course {
+        Course::UpToMemory | Course::UpToDisk => upload(run, work, way).await,
+        Course::DownFromMemory | Course::DownFromDisk => download(run, work, way).await,
     }
 }
 
@@ -313,15 +358,14 @@ fn skip(work: &Work<'_>, course: Course, why: &str) {
     }
 }
 
-async fn upload(
-    run: &Run<'_>,
-    work: &mut Work<'_>,
-    place: &Place,
-    (course, most): (Course, u64),
-) -> Result<Measured, TransferError> {
+async fn upload(run: &Run<'_>, work: &mut Work<'_>, way: &Way) -> Result<Measured, TransferError> {
+    let place = &way.place;
     let end = work.at(place).await;
     let mut options = WriteOptions::default();
     options.streams = run.args.parallel.unwrap_or(1);
+    if let Some(module) = &way.module {
+        options.from = WriteFrom::Module(module.clone());
+    }
     let failed = |error| data_error(&place.path, error);
     let client = end.take().await?;
     let mut writer = client.into_writer(place.path.clone(), options);
@@ -330,9 +374,9 @@ async fn upload(
     let random = RandomState::new();
     let words = (0..PIECE / 8).flat_map(|word| random.hash_one(word).to_ne_bytes());
     let piece: Vec<u8> = words.collect();
-    let mut meter = Meter::new(run);
-    while meter.bytes < most {
-        let left = usize::try_from(most - meter.bytes).unwrap_or(usize::MAX);
+    let mut meter = Meter::new(run, way);
+    while meter.bytes < way.bytes {
+        let left = usize::try_from(way.bytes - meter.bytes).unwrap_or(usize::MAX);
         let piece = piece.get(..left).unwrap_or(&piece);
         writer.write_all(piece).await.map_err(failed)?;
         if !meter.count(piece.len()) {
@@ -342,23 +386,24 @@ async fn upload(
     match writer.finish().await.map_err(failed) {
         Ok(client) => work.at(place).await.keep(Some(client)),
         // Bytes that are discarded make no file of their size.
-        Err(TransferError::Size { .. }) if course == Course::UpToMemory => {}
+        Err(TransferError::Size { .. }) if way.course == Course::UpToMemory => {}
         Err(error) => return Err(error),
     }
-    Ok(meter.end(course))
+    Ok(meter.end())
 }
 
 async fn download(
     run: &Run<'_>,
     work: &mut Work<'_>,
-    place: &Place,
-    course: Course,
+    way: &Way,
 ) -> Result<Measured, TransferError> {
+    let place = &way.place;
     let mut options = ReadOptions::default();
     options.streams = run.args.parallel.unwrap_or(1);
+    options.module.clone_from(&way.module);
     let end = work.at(place).await;
     let mut reader = end.reader(&place.path, options).await?;
-    let mut meter = Meter::new(run);
+    let mut meter = Meter::new(run, way);
     let read = loop {
         match reader.piece().await {
             Ok(piece) if piece.is_empty() => break Ok(()),
@@ -367,7 +412,7 @@ async fn download(
             Err(error) => break Err(data_error(&place.path, error)),
         }
     };
-    let measured = meter.end(course);
+    let measured = meter.end();
     end.keep(reader.stop().await);
     read.map(|()| measured)
 }
@@ -378,11 +423,11 @@ fn tell(all: &[Measured], report: &Report) {
     let fastest = all.iter().map(rate).max().unwrap_or(0);
     for one in all {
         let [direction, from, to] = one.course.words();
-        let rate = rate(one);
+        let (rate, by) = (rate(one), one.by);
         if report.is_json() {
             report.emit(&json!({
                 "event": "speed", "direction": direction, "from": from, "to": to,
-                "bytes": one.bytes, "seconds": one.took.as_secs_f64(),
+                "by": one.by, "bytes": one.bytes, "seconds": one.took.as_secs_f64(),
                 "bytes_per_second": rate, "samples": one.samples,
             }));
             continue;
@@ -391,46 +436,7 @@ fn tell(all: &[Measured], report: &Report) {
         let bar = "█".repeat(length) + &" ".repeat(BAR - length);
         let (picture, rate) = (picture(&one.samples), HumanBytes(rate).to_string());
         report.out(&format!(
-            "{direction:<5} {from:>6} to {to:<6} {rate:>12}/s  {bar}  {picture}"
+            "{direction:<5} {from:>6} to {to:<6} {rate:>12}/s  {bar}  {picture}  {by}"
         ));
-    }
-}
-
-/// The part of `steps` that `rate` is of the highest, at least one for any.
-fn share(rate: u64, highest: u64, steps: usize) -> usize {
-    let all = u128::from(rate) * steps as u128;
-    let part = all.div_ceil(u128::from(highest.max(1)));
-    usize::try_from(part).unwrap_or(steps).min(steps)
-}
-
-/// The course of a rate in blocks of eight heights.
-fn picture(samples: &[u64]) -> String {
-    const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let highest = samples.iter().copied().max().unwrap_or(0);
-    let height = |rate| HEIGHTS.get(share(rate, highest, HEIGHTS.len() - 1));
-    samples.iter().filter_map(|rate| height(*rate)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_lie_between_marks() {
-        let second = Duration::from_secs(1);
-        let steady = samples(&[(second * 8, 800), (second * 16, 1600)], second * 16);
-        assert_eq!(steady, [100; 16]);
-        let late = samples(&[(second * 8, 0), (second * 16, 1600)], second * 16);
-        assert_eq!(late.split_at(8), (&[0; 8][..], &[200; 8][..]));
-        assert_eq!(picture(&late), "        ████████");
-        assert_eq!(samples(&[(Duration::ZERO, 0)], Duration::ZERO), [0; 16]);
-    }
-
-    #[test]
-    fn a_small_rate_shows() {
-        assert_eq!(
-            [share(1, 1000, 16), share(1000, 1000, 16), share(0, 0, 16)],
-            [1, 16, 0]
-        );
     }
 }

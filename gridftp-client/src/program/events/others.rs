@@ -124,6 +124,7 @@ pub(crate) const OTHERS: &[Kind] = &[
             ("direction", "up or down"),
             ("from", "memory or disk"),
             ("to", "memory or disk"),
+            ("by", "the server's means: memory, device, storage or file"),
             ("bytes", "bytes moved"),
             ("seconds", "time, in seconds"),
             ("bytes_per_second", "rate"),
