@@ -1,5 +1,11 @@
 //! Connections that break in the middle of a transfer, with each client and server.
 
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Break, Finished, Relay, Tree, run, same_file};
 
@@ -7,6 +13,9 @@ use crate::bed::{Client, End, LIMIT, Way};
 
 const SIZE: u64 = 12_000_001;
 const AFTER: u64 = 5_000_000;
+
+/// Time between two looks at a note.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The end of a copy that is behind the relay.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -282,5 +291,66 @@ fn gridftp_cp_get_continues_where_it_broke() -> Result<()> {
             relay.passed()
         );
     }
+    Ok(())
+}
+
+/// The ranges of the one upload that is noted in a directory, once there are any.
+fn noted(notes: &Path) -> Option<String> {
+    let note = fs::read_dir(notes).ok()?.flatten().next()?;
+    let text = fs::read_to_string(note.path()).ok()?;
+    let held = text.lines().filter_map(|line| line.strip_prefix("held "));
+    held.last()
+        .filter(|held| !held.is_empty())
+        .map(str::to_owned)
+}
+
+/// Kills an upload once its note has ranges; returns those of the last state.
+fn kill_noted(upload: &mut Command, notes: &Path) -> Result<String> {
+    let mut upload = upload.stderr(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    while noted(notes).is_none() && begun.elapsed() < LIMIT && upload.try_wait()?.is_none() {
+        // A look that never pauses would take the processor from the copy.
+        thread::sleep(LOOK);
+    }
+    upload.kill()?;
+    upload.wait()?;
+    noted(notes).context("no range is noted")
+}
+
+/// Four connections leave holes behind the blocks that were on their way.
+#[test]
+fn a_killed_upload_goes_on_with_all_ranges_that_globus_told() -> Result<()> {
+    let (from, state) = (End::local()?, Tree::new()?);
+    let Some(to) = End::globus()? else {
+        return Ok(());
+    };
+    from.tree.file("file", 100_000_007, 12)?;
+    let host = to.host.as_ref().context("a server receives")?;
+    // The marker of the fifth second tells of about 60 MB.
+    let relay = Relay::paced(host.addr(), Break::Never, 3_000_000)?;
+    let upload = || -> Result<Command> {
+        let mut upload = Client::Cp.command()?.context("our own client")?;
+        upload.env("XDG_STATE_HOME", state.root()).args(CP_E);
+        upload.args([from.url("file"), host.url_at(relay.addr(), "file")]);
+        Ok(upload)
+    };
+    let held = kill_noted(&mut upload()?, &state.path("gridftp/uploads"))?;
+    ensure!(held.contains(','), "there is no hole: {held}");
+    let finished = run(&mut upload()?, LIMIT)?
+        .ok()
+        .with_context(|| to.output())?;
+    let rest = format!("REST {held}");
+    ensure!(
+        relay.commands().contains(&rest),
+        "no {rest}: {:?}; {}",
+        relay.commands(),
+        finished.report()
+    );
+    same_file(&from.path("file"), &to.path("file"))?;
+    ensure!(
+        to.tree.names("")? == ["file"],
+        "other files are left: {:?}",
+        to.tree.names("")?
+    );
     Ok(())
 }

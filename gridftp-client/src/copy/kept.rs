@@ -7,14 +7,15 @@
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
 //!   digest of the source: the announced one (`SITE STORATTR`), or that of a tagged transfer by a
 //!   sender that knows the values of those bytes.
-//! - One that leaves them under the name that is written tells their number (`SIZE`) and their
-//!   digest (`CKSM`), which has to be that of as many bytes of the source; and once all is there,
-//!   the digest of all.
+//! - One that leaves them under the name that is written tells their digests (`CKSM`), which have to
+//!   be those of the same ranges of the source: in MODE E of those that markers named, in MODE S of as
+//!   many bytes as there are (`SIZE`). Once all is there, it tells the digest of all.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::time::Duration;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
@@ -35,6 +36,10 @@ const AWAKE: Duration = Duration::from_secs(60);
 
 /// Largest file, in bytes, of which the bytes behind the last marker are not worth a question.
 const SMALL: u64 = 64 << 20;
+
+/// Most ranges of an earlier run that a server hashes, each at a command: the longest. A fast upload
+/// may leave hundreds of single blocks.
+const MOST_HASHED: usize = 64;
 
 /// An algorithm and the digest it gave.
 pub(crate) type Digest = (ChecksumAlgorithm, String);
@@ -103,7 +108,7 @@ impl Copy<'_> {
         }
         let algorithm = self.algorithm(original);
         if self.recalled && !self.abilities.held {
-            return self.beginning(held.first_hole(), original).await;
+            return self.proven(held, original).await;
         }
         let announce = match algorithm {
             Some(algorithm) if self.abilities.held && self.whole => {
@@ -123,19 +128,32 @@ impl Copy<'_> {
         })
     }
 
-    /// Takes the first `bytes` of a file that an earlier run wrote, if the server has the source's.
-    async fn beginning(&self, bytes: u64, original: &Original<'_>) -> Option<Kept> {
-        let algorithm = self.algorithm(original).filter(|_| bytes > 0)?;
+    /// Takes those of the ranges that an earlier run wrote in which the server has the source's bytes.
+    async fn proven(&self, held: &RangeSet, original: &Original<'_>) -> Option<Kept> {
+        let algorithm = self.algorithm(original)?;
         let (offset, length) = self.part;
-        let bytes = bytes.min(length);
-        let there = async {
-            let part = (offset, Some(bytes));
-            let told = checksum(self.control, algorithm, part, self.path).await;
-            told.map_err(|error| self.shared.does_without(&error)).ok()
+        let held = longest(&held.clip(Range64::new(0, length)?)).shift_up(offset)?;
+        // The server hashes the next while a range of the source is read.
+        let ask = |range: Range64| {
+            let (at, length) = (range.start(), Some(range.len()));
+            let replies = verify::ask(self.control, algorithm, at, length, self.path.clone());
+            (range, replies)
         };
-        let (there, here) = tokio::join!(there, original.digest(algorithm, offset, Some(bytes)));
-        (there? == here?).then(|| Kept {
-            held: RangeSet::up_to(bytes),
+        let asked: Vec<_> = held.iter().map(ask).collect();
+        let mut proven = RangeSet::new();
+        for (range, mut replies) in asked {
+            let there = async {
+                let told = replies.digest(|_| ()).await;
+                told.map_err(|error| self.shared.does_without(&error)).ok()
+            };
+            let here = original.digest(algorithm, range.start(), Some(range.len()));
+            let (there, here) = tokio::join!(there, here);
+            if there.is_some() && there == here {
+                proven.insert(range);
+            }
+        }
+        (!proven.is_empty()).then(|| Kept {
+            held: proven.shift_down(offset),
             announce: None,
             after: Some(algorithm),
         })
@@ -197,7 +215,7 @@ impl Copy<'_> {
         if bytes == 0 || (self.whole && bytes > length) {
             return None;
         }
-        self.beginning(bytes, original).await
+        self.proven(&RangeSet::up_to(bytes), original).await
     }
 }
 
@@ -234,6 +252,13 @@ impl Original<'_> {
                 .ok(),
         }
     }
+}
+
+/// The longest ranges of a set.
+fn longest(held: &RangeSet) -> RangeSet {
+    let mut ranges: Vec<_> = held.iter().collect();
+    ranges.sort_unstable_by_key(|range| Reverse(range.len()));
+    ranges.into_iter().take(MOST_HASHED).collect()
 }
 
 /// The ranges that a server says it holds.
@@ -340,87 +365,4 @@ impl Found {
 }
 
 #[cfg(test)]
-mod tests {
-    use ftp_proto::client::Settings;
-    use tokio::io::AsyncWriteExt as _;
-
-    use super::*;
-    use crate::played;
-
-    #[tokio::test(start_paused = true)]
-    async fn held_bytes_are_proven_at_any_size() {
-        let (control, _banner, _far) = played::connect(Settings::default());
-        let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
-        let shared = CopyState::plain();
-        let copy = Copy {
-            control: &control,
-            abilities: &abilities,
-            path: &path.unwrap(),
-            part: (0, 1 << 50),
-            whole: true,
-            goes_on: false,
-            recalled: false,
-            shared: &shared,
-        };
-        let original = Original::Here(Path::new("/nowhere"));
-        let kept = copy.told(&RangeSet::up_to(1 << 49), &original).await;
-        assert_eq!(kept.unwrap().after, Some(ChecksumAlgorithm::Md5));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_large_upload_goes_on_with_what_the_server_has_recorded() {
-        let told = "213 Range Marker 0-900";
-        for (length, goes_on, reply, held) in [
-            (SMALL + 1, true, Some(told), 900),
-            (SMALL + 1, true, Some("550 no such file"), 5),
-            (SMALL + 1, true, Some("213 Range Marker"), 0),
-            (SMALL + 1, false, None, 5),
-            (SMALL, true, None, 5),
-        ] {
-            let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
-            let abilities = Abilities {
-                held: true,
-                ..Abilities::default()
-            };
-            let path = FtpPath::new(b"/file".to_vec()).unwrap();
-            let shared = CopyState::plain();
-            let mut copy = Copy {
-                control: &control,
-                abilities: &abilities,
-                path: &path,
-                part: (0, length),
-                whole: true,
-                goes_on,
-                recalled: false,
-                shared: &shared,
-            };
-            let mut job = FileJob::new(b"/here".to_vec(), b"/file".to_vec());
-            job.held = RangeSet::up_to(5);
-            let original = Original::Here(Path::new("/here"));
-            let server = async {
-                if let Some(reply) = reply {
-                    let line = lines.next_line().await.unwrap().unwrap();
-                    assert_eq!(line, "SITE HELD /file");
-                    let reply = format!("{reply}\r\n");
-                    replies.write_all(reply.as_bytes()).await.unwrap();
-                }
-            };
-            tokio::join!(copy.take_recorded(&mut job, &original), server);
-            assert_eq!(job.held, RangeSet::up_to(held), "{reply:?}");
-            assert_eq!(job.recalled, reply == Some(told));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_hears_of_us_while_we_hash() {
-        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
-        let server = async {
-            for _ in 0..3 {
-                assert_eq!(lines.next_line().await.unwrap().unwrap(), "NOOP");
-                replies.write_all(b"200 well\r\n").await.unwrap();
-            }
-        };
-        let hashing = awake(&control, tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
-        tokio::join!(hashing, server);
-    }
-}
+mod tests;

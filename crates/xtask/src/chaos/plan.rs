@@ -242,8 +242,7 @@ impl Plan {
         };
         match program {
             Program::Ours => plan,
-            // In MODE E it tells of its ranges every five seconds, and a later run takes those
-            // before the first hole.
+            // In MODE E it tells of its ranges every five seconds, and a later run takes no others.
             Program::Globus if direction == Direction::Up => Self {
                 mode: Some("stream"),
                 verifies: false,

@@ -1,0 +1,143 @@
+//! Held bytes are proven, and a server hears of the client meanwhile.
+
+use ftp_proto::client::Settings;
+use tokio::io::AsyncWriteExt as _;
+
+use super::*;
+use crate::played;
+
+#[tokio::test(start_paused = true)]
+async fn held_bytes_are_proven_at_any_size() {
+    let (control, _banner, _far) = played::connect(Settings::default());
+    let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+    let shared = CopyState::plain();
+    let copy = Copy {
+        control: &control,
+        abilities: &abilities,
+        path: &path.unwrap(),
+        part: (0, 1 << 50),
+        whole: true,
+        goes_on: false,
+        recalled: false,
+        shared: &shared,
+    };
+    let original = Original::Here(Path::new("/nowhere"));
+    let kept = copy.told(&RangeSet::up_to(1 << 49), &original).await;
+    assert_eq!(kept.unwrap().after, Some(ChecksumAlgorithm::Md5));
+}
+
+/// A server of others has them all under the hidden name; holes are left between them.
+#[tokio::test]
+async fn ranges_of_an_earlier_run_are_proven_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"abc..abc..abc...").unwrap();
+    let right = "213 900150983cd24fb0d6963f7d28e17f72";
+    let (wrong, gone) = ("213 00000000000000000000000000000000", "550 no such file");
+    for (replies, proven) in [
+        ([right, right, right], "0-3,5-8,10-13"),
+        ([right, wrong, right], "0-3,10-13"),
+        ([wrong, right, gone], "5-8"),
+        ([wrong, gone, "500 what?"], ""),
+    ] {
+        let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
+        let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+        let shared = CopyState::plain();
+        let copy = Copy {
+            control: &control,
+            abilities: &abilities,
+            path: &path.unwrap(),
+            part: (0, 16),
+            whole: true,
+            goes_on: true,
+            recalled: true,
+            shared: &shared,
+        };
+        let held = byte_ranges::text::parse(b"0-3,5-8,10-13,20-30", 4).unwrap();
+        let original = Original::Here(&file);
+        let server = async {
+            let signs = lines.next_line().await.unwrap().unwrap();
+            assert_eq!(signs, "OPTS CKSM markers=10;");
+            far.write_all(b"200 so be it\r\n").await.unwrap();
+            // All are asked for before the first is told.
+            for offset in [0, 5, 10] {
+                let line = lines.next_line().await.unwrap().unwrap();
+                assert_eq!(line, format!("CKSM MD5 {offset} 3 /file"));
+            }
+            for reply in replies {
+                let reply = format!("{reply}\r\n");
+                far.write_all(reply.as_bytes()).await.unwrap();
+            }
+        };
+        let (kept, ()) = tokio::join!(copy.told(&held, &original), server);
+        let after = Some(ChecksumAlgorithm::Md5);
+        let kept = kept.map(|kept| (kept.held.to_string(), kept.after));
+        let expected = (!proven.is_empty()).then(|| (proven.to_owned(), after));
+        assert_eq!(kept, expected, "{replies:?}");
+    }
+}
+
+#[test]
+fn the_longest_of_many_ranges_are_hashed() {
+    let range = |n: u64| Range64::from_len(n << 20, n);
+    let held: RangeSet = (1..=100).filter_map(range).collect();
+    let hashed: RangeSet = (37..=100).filter_map(range).collect();
+    assert_eq!(longest(&held), hashed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_upload_goes_on_with_what_the_server_has_recorded() {
+    let told = "213 Range Marker 0-900";
+    for (length, goes_on, reply, held) in [
+        (SMALL + 1, true, Some(told), 900),
+        (SMALL + 1, true, Some("550 no such file"), 5),
+        (SMALL + 1, true, Some("213 Range Marker"), 0),
+        (SMALL + 1, false, None, 5),
+        (SMALL, true, None, 5),
+    ] {
+        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+        let abilities = Abilities {
+            held: true,
+            ..Abilities::default()
+        };
+        let path = FtpPath::new(b"/file".to_vec()).unwrap();
+        let shared = CopyState::plain();
+        let mut copy = Copy {
+            control: &control,
+            abilities: &abilities,
+            path: &path,
+            part: (0, length),
+            whole: true,
+            goes_on,
+            recalled: false,
+            shared: &shared,
+        };
+        let mut job = FileJob::new(b"/here".to_vec(), b"/file".to_vec());
+        job.held = RangeSet::up_to(5);
+        let original = Original::Here(Path::new("/here"));
+        let server = async {
+            if let Some(reply) = reply {
+                let line = lines.next_line().await.unwrap().unwrap();
+                assert_eq!(line, "SITE HELD /file");
+                let reply = format!("{reply}\r\n");
+                replies.write_all(reply.as_bytes()).await.unwrap();
+            }
+        };
+        tokio::join!(copy.take_recorded(&mut job, &original), server);
+        assert_eq!(job.held, RangeSet::up_to(held), "{reply:?}");
+        assert_eq!(job.recalled, reply == Some(told));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_hears_of_us_while_we_hash() {
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+    let server = async {
+        for _ in 0..3 {
+            assert_eq!(lines.next_line().await.unwrap().unwrap(), "NOOP");
+            replies.write_all(b"200 well\r\n").await.unwrap();
+        }
+    };
+    let hashing = awake(&control, tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
+    tokio::join!(hashing, server);
+}
