@@ -2,6 +2,7 @@
 
 mod environment;
 mod lists;
+mod rates;
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};

@@ -4,6 +4,7 @@ mod environment;
 mod options;
 mod output;
 mod pairs;
+mod rates;
 mod table;
 
 use std::collections::VecDeque;

@@ -9,17 +9,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gridftp_client::program::report::Report;
 use gridftp_client::progress::UNTRIED;
-use gridftp_client::{Event, Observer, Totals};
-use tokio::time::Instant;
+use gridftp_client::{Event, Observer, RunningFile, Totals};
 
 use super::options::Verbosity;
 use super::pairs::{self, Pair};
+use super::rates::Rates;
 
-/// Time between two lines with the rate.
-const EVERY: Duration = Duration::from_secs(1);
-
-/// A megabyte of the rate, in bytes.
-const MEGABYTE: f64 = 1024.0 * 1024.0;
+/// Time between two looks for lines with rates.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Tells events in the words of `globus-url-copy`.
 #[derive(Debug)]
@@ -42,6 +39,8 @@ struct State {
     /// Files that are not copied.
     left: Vec<Pair>,
     failed: u64,
+    /// Whether lines with rates were told, which do not end with a new line.
+    is_rated: bool,
 }
 
 impl Output {
@@ -98,7 +97,11 @@ impl Output {
     pub(super) fn end(&self) -> (u64, Vec<Pair>) {
         let mut state = self.state();
         let (failed, left) = (state.failed, std::mem::take(&mut state.left));
+        let is_rated = state.is_rated;
         drop(state);
+        if is_rated {
+            self.report.out("");
+        }
         if self.goes_on && failed > 0 {
             let many = if failed == 1 { "" } else { "s" };
             let told = format!("\nerror: There was an error with {failed} transfer{many}.\n");
@@ -164,34 +167,28 @@ impl Output {
         ));
     }
 
-    /// Tells bytes and rates of a copy each second, until it is dropped.
+    /// Tells bytes and rates of each file of a copy once a second, until it is dropped.
     pub(super) async fn follow(&self, totals: &Totals) {
-        let (begun, mut last) = (Instant::now(), 0);
+        if self.shown != Verbosity::Rates {
+            return std::future::pending().await;
+        }
+        let mut rates = Rates::new();
         loop {
-            tokio::time::sleep(EVERY).await;
-            if self.shown != Verbosity::Rates {
+            tokio::time::sleep(LOOK).await;
+            let lines = rates.look(&totals.running(), RunningFile::bytes);
+            if lines.is_empty() {
                 continue;
             }
-            let bytes = totals.counts().bytes_moved;
-            let line = rate(bytes, begun.elapsed(), (bytes.saturating_sub(last), EVERY));
-            last = bytes;
+            self.state().is_rated = true;
             let mut out = std::io::stdout().lock();
             // A reader that has gone away wants no more.
-            let _gone = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+            let _gone = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A line of `-vb`: bytes since the beginning, and since the line before.
-fn rate(bytes: u64, since: Duration, (new, every): (u64, Duration)) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "it is shown with two digits")]
-    let of = |bytes: u64, time: Duration| bytes as f64 / MEGABYTE / time.as_secs_f64().max(1e-9);
-    let (mean, now) = (of(bytes, since), of(new, every));
-    format!("{bytes:>13} bytes {mean:>13.2} MB/sec avg {now:>13.2} MB/sec inst\r")
 }
 
 impl Observer for Output {
@@ -245,19 +242,5 @@ impl Observer for Output {
 
     fn wants_control(&self) -> bool {
         self.report.wants_control()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_has_the_columns_of_globus() {
-        let line = rate(463_470_592, Duration::from_secs(1), (1 << 20, EVERY));
-        assert_eq!(
-            line,
-            "    463470592 bytes        442.00 MB/sec avg          1.00 MB/sec inst\r"
-        );
     }
 }
