@@ -273,9 +273,10 @@
 //! of the source's complete MiB that were sent, which are of use while no time of the source changes:
 //! with them an upload to our server does not read those again. The next run continues
 //! where the server proves the bytes, by the digest of the file that our server compares before it
-//! publishes, or by that of the stored bytes (`CKSM`) elsewhere; a server without digests begins
-//! anew. [`partials`] tells what is kept and removes it; what nobody continues for a week is removed
-//! by the next run that writes to its directory, here and at servers.
+//! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
+//! hashed; a server without digests begins anew. [`partials`] tells what is kept and removes it;
+//! what nobody continues for a week is removed by the next run that writes to its directory, here
+//! and at servers.
 //!
 //! # Trees that outlive a run
 //!
