@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::marker::Marker;
+use ftp_wire::partial::Partial;
 
 use crate::client::Client;
 use crate::error::ControlError;
@@ -38,6 +39,8 @@ impl Client {
         match asked.finish().await {
             Ok(reply) => match Marker::parse_held(&reply) {
                 Ok(held) => Ok(held.first_hole()),
+                // Of a directory.
+                Err(_) if Partial::all_of(&reply).is_some() => Ok(0),
                 Err(_) => Err(asked.misbehaved("no ranges in the reply")),
             },
             Err(error @ ControlError::Refused { .. }) if error.is_not_found() => Ok(0),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ftp_proto::types::{Event, ListForm, Names, Outcome};
 use ftp_wire::attribute::{self, Attribute};
+use ftp_wire::facts::TimeVal;
+use ftp_wire::partial::{self, Partial};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::{
     ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, Staging, User, types,
@@ -19,6 +21,7 @@ use crate::owners::Owners;
 // A storage tells only attributes that a reply can carry; neither crate may name the other.
 const _: () = assert!(types::MAX_ATTRIBUTES == attribute::MAX_ATTRIBUTES);
 const _: () = assert!(types::MAX_VALUE == attribute::MAX_VALUE);
+const _: () = assert!(types::MAX_PARTIALS == partial::MAX_PARTIALS);
 
 /// Turns a path into the storage's form.
 ///
@@ -110,12 +113,32 @@ pub(crate) async fn run<D: Dsi>(
             return Ok(Outcome::Staged(staged == Staging::Here));
         }
         Names::Held(path) => {
-            return Ok(Outcome::Held(dsi.held(user, &dsi_path(&path)?).await?));
+            return held(dsi, user, &dsi_path(&path)?).await;
         }
         Names::DropHeld(path) => dsi.drop_held(user, &dsi_path(&path)?).await?,
         Names::Truncate(path, length) => dsi.truncate(user, &dsi_path(&path)?, length).await?,
     }
     Ok(Outcome::Done)
+}
+
+/// Tells what is kept of a broken upload to `path`, or of all uploads to a directory and below it.
+async fn held<D: Dsi>(dsi: &D, user: &User, path: &DsiPath) -> Result<Outcome, Error> {
+    match dsi.held(user, path).await {
+        Err(error) if error.kind() == ErrorKind::IsDirectory => {}
+        held => return Ok(Outcome::Held(held?)),
+    }
+    let all = dsi.partials(user, path).await?.into_iter();
+    // A name with a line end cannot be asked for.
+    let all = all.filter_map(|kept| {
+        Some(Partial {
+            name: FtpPath::new(kept.name)?,
+            held: kept.held,
+            size: kept.size,
+            modified: TimeVal::new(kept.modified.0, kept.modified.1),
+            in_use: kept.in_use,
+        })
+    });
+    Ok(Outcome::Partials(all.collect()))
 }
 
 /// Lists for the control channel, a batch at a time: a directory of any size costs one batch.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use gridftp_dsi::{
     Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta,
-    Progress, Result, Stat, User, WriteModel,
+    Partial, Progress, Result, Stat, User, WriteModel,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -28,6 +28,7 @@ use crate::root::Root;
 use crate::shared::Token;
 use crate::sink::FileSink;
 use crate::stat;
+use crate::uploads;
 
 /// A directory tree of this machine, to which its users are confined.
 #[derive(Debug, Clone)]
@@ -257,6 +258,16 @@ impl Dsi for Posix {
             |root, path| PartialFile::look(&root.target(path)?),
         )
         .await
+    }
+
+    /// Those that can be continued. The index lists them all, so the size of the tree does not
+    /// matter.
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+        must_write(user, "list partial files", path)?;
+        let work =
+            |root: &Arc<Root>, path: &DsiPath, stop: &AtomicBool| uploads::list(root, path, stop);
+        self.until_dropped(user, Work::Long, "list partial files", path, work)
+            .await
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

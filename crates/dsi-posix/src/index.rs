@@ -251,7 +251,11 @@ impl Index {
     /// The path of the entry `name` of `dir` beneath the root, free of links.
     ///
     /// `None` for a removed directory, or one with a path longer than the kernel returns.
-    fn path_of(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    pub(crate) fn path_of(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Errno> {
         let root = real_path(self.root.as_fd())?;
         let root = root.strip_suffix(b"/").unwrap_or(&root);
         let dir = match real_path(dir) {

@@ -50,6 +50,8 @@ pub(crate) struct Record {
     pub(crate) entry: Option<String>,
     /// The source that the bytes are a copy of, where it was told.
     pub(crate) origin: Option<Origin>,
+    /// Bytes of the whole file, where the upload told them.
+    pub(crate) size: Option<u64>,
 }
 
 /// One version of the source that a partial file is a copy of.
@@ -160,6 +162,9 @@ fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
     if let Some(origin) = &record.origin {
         body.push_str(&format!("from {origin}\n"));
     }
+    if let Some(size) = record.size {
+        body.push_str(&format!("size {size}\n"));
+    }
     body.push_str(&format!("held {some}\n"));
     let sum = crc32c::crc32c(body.as_bytes());
     format!("{body}crc32c {sum:08x}\n")
@@ -246,6 +251,7 @@ fn parse(text: &str, name: Option<&[u8]>, inode: u64) -> Option<Record> {
             ("over", over) => record.over = Some(Over::parse(over)?),
             ("entry", entry) => record.entry = Some(entry.to_owned()),
             ("from", origin) => record.origin = Some(Origin::parse(origin)?),
+            ("size", size) => record.size = Some(size.parse().ok()?),
             ("held", "") => return Some(record),
             ("held", held) => {
                 record.held = byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok()?;
@@ -302,6 +308,7 @@ mod tests {
             over: Some(over),
             entry: Some("0f".to_owned()),
             origin: Origin::new(b"host/a b\n", 9, (-3, 4)),
+            size: Some(12),
         };
         for record in [full, plain] {
             let text = text(b"a b\n", 7, &record, lifetime(false));

@@ -158,7 +158,7 @@ fn look(opened: &OwnedFd, dir: &Path, name: &[u8]) -> Option<Kept> {
 }
 
 /// The facts of the partial file `name`, with its record.
-fn recorded(dir: &OwnedFd, name: &[u8]) -> Option<(rustix::fs::Stat, Option<Record>)> {
+pub(crate) fn recorded(dir: &OwnedFd, name: &[u8]) -> Option<(rustix::fs::Stat, Option<Record>)> {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -173,7 +173,8 @@ fn is_of_download(record: Option<&Record>) -> bool {
     record.is_none_or(|record| record.origin.is_some())
 }
 
-fn is_locked(dir: &OwnedFd, name: &[u8]) -> bool {
+/// Says whether a process writes to the partial file `name`.
+pub(crate) fn is_locked(dir: &OwnedFd, name: &[u8]) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(dir, name, flags, Mode::empty());
     let locked =

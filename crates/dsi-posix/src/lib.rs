@@ -49,6 +49,7 @@ mod stat;
 mod sums;
 mod uninterrupted;
 mod unnamed;
+mod uploads;
 mod whole;
 
 pub mod checksum;

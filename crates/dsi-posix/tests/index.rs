@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
-use gridftp_dsi::{Dsi, ErrorKind, Finish, Sink};
+use gridftp_dsi::types::MAX_PARTIALS;
+use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Partial, Sink, User};
 use gridftp_dsi_posix::{FileSink, Posix};
 use support::{INDEX, RESUME, Tree, WHOLE, names_in, path};
 
@@ -246,6 +247,69 @@ async fn no_user_can_access_the_index() {
         }
     }
     assert_eq!(tree.indexed(), [".file.gridftp-part"]);
+}
+
+/// Lists the names in `dir`.
+async fn listed(tree: &Tree, dir: &str) -> Vec<String> {
+    let found = tree.posix.partials(&tree.user, &path(dir)).await.unwrap();
+    let name = |partial: &Partial| String::from_utf8(partial.name.clone()).unwrap();
+    found.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn a_directory_lists_the_partial_files_below_it() {
+    let tree = Tree::new();
+    std::fs::create_dir_all(tree.real("a/b")).unwrap();
+    std::fs::create_dir(tree.real("ab")).unwrap();
+    symlink("a", tree.real("link")).unwrap();
+    let writer = begin(&tree, "/a/b/file").await;
+    for name in ["/file", "/a/file", "/ab/file"] {
+        let how = Create::Resume {
+            size: Some(200_000),
+        };
+        let sink = tree.open(name, how).await.unwrap();
+        sink.write_at(0, Bytes::from(vec![7; 7])).await.unwrap();
+        sink.checkpoint(&set(0, 7), false).await.unwrap();
+    }
+    // One that cannot be continued is not told.
+    std::fs::remove_file(tree.real("ab/.file.gridftp-held")).unwrap();
+    assert_eq!(listed(&tree, "/").await, ["a/b/file", "a/file", "file"]);
+    assert_eq!(listed(&tree, "/a").await, ["b/file", "file"]);
+    assert_eq!(listed(&tree, "/link").await, ["b/file", "file"]);
+    assert!(listed(&tree, "/ab").await.is_empty());
+    let found = tree.posix.partials(&tree.user, &path("/a")).await.unwrap();
+    let facts: Vec<_> = found
+        .iter()
+        .map(|partial| (partial.held, partial.size, partial.in_use))
+        .collect();
+    assert_eq!(facts, [(100_000, None, true), (7, Some(200_000), false)]);
+    drop(writer);
+    for name in ["/a/b/file", "/a/file"] {
+        let dropped = tree.posix.drop_held(&tree.user, &path(name)).await;
+        dropped.unwrap();
+    }
+    assert_eq!(listed(&tree, "/").await, ["file"]);
+    for (user, dir, kind) in [
+        (
+            User::new("u", DsiPath::root(), false),
+            "/",
+            ErrorKind::Denied,
+        ),
+        (tree.user.clone(), "/none", ErrorKind::NotFound),
+        (tree.user.clone(), "/.gridftp-index", ErrorKind::NotFound),
+    ] {
+        let error = tree.posix.partials(&user, &path(dir)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{dir}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_partial_files_is_bounded() {
+    let tree = Tree::in_memory();
+    for n in 0..MAX_PARTIALS + 9 {
+        drop(begin(&tree, &format!("/{n}")).await);
+    }
+    assert_eq!(listed(&tree, "/").await.len(), MAX_PARTIALS + 1);
 }
 
 #[tokio::test]

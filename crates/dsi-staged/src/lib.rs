@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use byte_ranges::RangeSet;
 use gridftp_dsi::{
     Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta,
-    Progress, Result, Staging, Stat, User,
+    Partial, Progress, Result, Staging, Stat, User,
 };
 
 use crate::hook::Hook;
@@ -305,6 +305,10 @@ impl<D: Dsi> Dsi for Staged<D> {
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         self.below.held(user, path).await
+    }
+
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+        self.below.partials(user, path).await
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

@@ -8,8 +8,8 @@ use byte_ranges::RangeSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Listing, Sink, Source};
 use crate::types::{
-    Attribute, Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat,
-    User,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Partial, Progress, Staging,
+    Stat, User,
 };
 
 /// Longest token of a shared upload, in bytes.
@@ -111,9 +111,28 @@ pub trait Dsi: Send + Sync + 'static {
     }
 
     /// The ranges kept of an interrupted upload to `path`, which [`Create::Resume`] would find.
+    ///
+    /// # Errors
+    /// [`ErrorKind::IsDirectory`] for a directory of a backend that lists its
+    /// [`partials`](Self::partials).
     fn held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<RangeSet>> + Send {
         let _ = (user, path);
         async { Ok(RangeSet::new()) }
+    }
+
+    /// The partial files of interrupted uploads in the directory `path` and below it, in order of
+    /// their names: at most [`MAX_PARTIALS`](crate::types::MAX_PARTIALS), or one more than that
+    /// where others are kept.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the search.
+    fn partials(
+        &self,
+        user: &User,
+        path: &DsiPath,
+    ) -> impl Future<Output = Result<Vec<Partial>>> + Send {
+        let _ = (user, path);
+        std::future::ready(Ok(Vec::new()))
     }
 
     /// Removes the partial file of an interrupted upload to `path`.

@@ -69,6 +69,6 @@ pub use memory::Memory;
 pub use mounts::{Mount, Mounts};
 pub use shares::{Budget, Place, Shares};
 pub use types::{
-    Attribute, Capabilities, ChecksumAlgorithm, Create, Delegated, DsiPath, Kind, Meta, Progress,
-    Staging, Stat, User, WriteModel,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, Delegated, DsiPath, Kind, Meta, Partial,
+    Progress, Staging, Stat, User, WriteModel,
 };

@@ -17,6 +17,9 @@ pub const MAX_ATTRIBUTES: usize = 64;
 /// Longest value of an extended attribute that is told, in bytes.
 pub const MAX_VALUE: usize = 4096;
 
+/// Most partial files of a directory that are told.
+pub const MAX_PARTIALS: usize = 256;
+
 /// A path within the exported tree: absolute, normalised, bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DsiPath(Vec<u8>);
@@ -251,6 +254,35 @@ impl Stat {
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Directory
+    }
+}
+
+/// The partial file of an interrupted upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Partial {
+    /// Path that the whole object is to have, relative to the directory that was asked for.
+    pub name: Vec<u8>,
+    /// Bytes that are kept.
+    pub held: u64,
+    /// Bytes of the whole object, where the upload told them.
+    pub size: Option<u64>,
+    /// Time of the last change: seconds since 1970 and nanoseconds.
+    pub modified: (i64, u32),
+    /// Whether an upload writes to it now.
+    pub in_use: bool,
+}
+
+impl Partial {
+    /// The partial file of `name`, empty; the caller sets the rest.
+    pub fn new(name: impl Into<Vec<u8>>) -> Self {
+        Self {
+            name: name.into(),
+            held: 0,
+            size: None,
+            modified: (0, 0),
+            in_use: false,
+        }
     }
 }
 

@@ -102,9 +102,9 @@
 //!   `STOR` whose data begins with that number and so may be sent right behind the pipelined
 //!   command; `ERET tag=n path` is its counterpart for a source. Their 226 ends with a
 //!   [receipt](ftp_wire::receipt). `HELD` is another: `SITE HELD` lists the ranges kept of a broken
-//!   upload, as a 111 would, and `SITE DELHELD` removes the partial file: 250, or 550 where nothing
-//!   is kept. `EXCLUSIVE` is a third: after `SITE STORATTR x.exclusive=1` the next `STOR`, tagged or
-//!   not, replaces nothing, and is refused with 550 where something has the name. `XATTR` is a
+//!   upload, as a 111 would, or the [partial files](ftp_wire::partial) of a directory, and `SITE
+//!   DELHELD` removes one: 250, or 550 where nothing is kept. `EXCLUSIVE` is a third: after `SITE
+//!   STORATTR x.exclusive=1` the next `STOR`, tagged or not, replaces nothing, and is refused with 550 where something has the name. `XATTR` is a
 //!   fourth: `SITE XATTR path` lists extended attributes, and `SITE SETXATTR` sets one. `NODES` says that
 //!   data connections are on other hosts, those that `SPAS` tells. `WAITS` is `SITE WAITS`: the first
 //!   one has the transfers of the session measured, and each tells their [waits](ftp_wire::waits).

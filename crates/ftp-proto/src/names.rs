@@ -40,7 +40,8 @@ pub enum Names {
     Free(FtpPath),
     /// Retrieve a file from an archive, and wait so long for it. Answered by [`Outcome::Staged`].
     Stage(FtpPath, Duration),
-    /// The ranges kept of a broken upload. Answered by [`Outcome::Held`].
+    /// The ranges kept of a broken upload, or the partial files of a directory. Answered by
+    /// [`Outcome::Held`] or [`Outcome::Partials`].
     Held(FtpPath),
     /// Remove the partial file of a broken upload.
     DropHeld(FtpPath),

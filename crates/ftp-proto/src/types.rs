@@ -10,6 +10,7 @@ use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Tag, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::memory::MemoryLimits;
 use ftp_wire::opts::DEFAULT_STRIPE_BLOCK;
+use ftp_wire::partial::Partial;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
@@ -386,6 +387,9 @@ pub enum Outcome {
     Checksum(String),
     /// Ranges kept for a restart; none where nothing is kept.
     Held(RangeSet),
+    /// The partial files that are kept in a directory and below it; more than
+    /// [`MAX_PARTIALS`](ftp_wire::partial::MAX_PARTIALS) say that there are others.
+    Partials(Vec<Partial>),
     /// Where the time of the transfers went.
     Waits(Box<Waits>),
     /// The extended attributes of a file or a directory.

@@ -184,7 +184,8 @@ pub enum SiteCommand {
     Symlink(FtpPath, FtpPath),
     /// `SITE RDEL path`: remove a tree.
     Rdel(FtpPath),
-    /// `SITE HELD path`, ours: the ranges kept of an interrupted upload.
+    /// `SITE HELD path`, ours: the ranges kept of an interrupted upload, or the partial files of a
+    /// directory.
     Held(FtpPath),
     /// `SITE DELHELD path`, ours: remove the partial file of an interrupted upload.
     DropHeld(FtpPath),

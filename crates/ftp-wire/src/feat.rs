@@ -34,8 +34,8 @@ pub enum Feature {
     Exclusive,
     /// `GETPUT` (GFD.47).
     GetPut,
-    /// `HELD`, ours: `SITE HELD` reports the ranges kept of an interrupted upload, `SITE DELHELD`
-    /// removes its partial file.
+    /// `HELD`, ours: `SITE HELD` reports the ranges kept of an interrupted upload, and lists the
+    /// [partial files](crate::partial) of a directory; `SITE DELHELD` removes one.
     Held,
     /// `LANG tags` (RFC 2640).
     Lang(String),

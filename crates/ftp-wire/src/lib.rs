@@ -14,6 +14,7 @@
 //! | [`feat`] | `FEAT` | RFC 2389 §3 |
 //! | [`marker`] | 111, 112 and 113 | GFD.20 |
 //! | [`module`] | modules of `ERET` and `ESTO` | GFD.20 |
+//! | [`partial`] | lists of partial files | |
 //! | [`path`] | paths, the quotes of 257 | RFC 959, appendix II |
 //! | [`error`] | errors with their position | |
 //!
@@ -52,6 +53,7 @@ pub mod memory;
 pub mod module;
 pub mod opts;
 pub mod parse;
+pub mod partial;
 pub mod path;
 pub mod receipt;
 pub mod reply;

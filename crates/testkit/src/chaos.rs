@@ -9,7 +9,8 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
     Attribute, Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Finish,
-    GroupValue, Listing, Meta, Progress, Result, Sink, Source, Staging, Stat, User, WriteModel,
+    GroupValue, Listing, Meta, Partial, Progress, Result, Sink, Source, Staging, Stat, User,
+    WriteModel,
 };
 
 use crate::random::Random;
@@ -332,6 +333,11 @@ impl<D: Dsi> Dsi for Chaos<D> {
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         self.faults.step("open").await?;
         self.below.held(user, path).await
+    }
+
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+        self.faults.step("list partial files").await?;
+        self.below.partials(user, path).await
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

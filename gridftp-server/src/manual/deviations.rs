@@ -46,12 +46,18 @@
 //!   upload, as `213 Range Marker 0-5242880`, in the form of a 111; nothing follows the label where
 //!   nothing is kept. In a directory of this machine it names more than the last 111 did: an upload
 //!   is recorded each second in which it is fast. `REST` and `STOR` continue from there, in the same
-//!   session or another;
-//!   `SITE DELHELD path` removes the partial file, answered `250`, or `550` where nothing is kept,
-//!   or `450` while an upload writes to it. After `552`, for want of space, nothing is kept.
-//!   Announce the digest of the whole file by `SITE STORATTR x.checksum.sha256=…;` before
+//!   session or another; `SITE DELHELD path` removes the partial file, answered `250`, or `550` where
+//!   nothing is kept, or `450` while an upload writes to it. After `552`, for want of space, nothing
+//!   is kept. Announce the digest of the whole file by `SITE STORATTR x.checksum.sha256=…;` before
 //!   continuing: only the digest shows whose bytes those are. A server that writes in place has no
 //!   `HELD`: there, `SIZE` and `CKSM` tell the same.
+//! - `SITE HELD` of a directory lists the partial files in it and below it, whoever began them, as
+//!   `213-Partial files in /data`, a line ` Held=5242880;Size=9000000;Modify=20261120194724; run7/f`
+//!   for each, and `213 End.`: the bytes kept, those of the whole file where the upload told them, and
+//!   the last change; `Used=1;` stands for an upload that writes to it now. Names that the session
+//!   may not write are left out. At most 256 are looked at: the last line of a longer list begins with
+//!   `213 More`. They are found by the index of [partial uploads](super::config), of directories of
+//!   this machine alone; object stores, other servers, processes and data nodes list none.
 //! - `SITE WAITS` is an extension, named `WAITS` in `FEAT`: from the first one on the transfers of the
 //!   session are measured, and each tells where their time went, in microseconds: `250 Waits:
 //!   Moving=…;Storage=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;Retransmitted=…;`.

@@ -73,6 +73,8 @@ pub(crate) struct PartialFile {
     over: Option<Over>,
     /// The source of the bytes, where one was told.
     origin: Option<Origin>,
+    /// Bytes of the whole file, where the upload told them.
+    size: Option<u64>,
     /// Whether a partial file with another origin had its name.
     other_removed: bool,
     /// Its entry in the index of the tree, if any.
@@ -161,6 +163,7 @@ impl PartialFile {
                 once,
                 over: None,
                 origin: origin.as_deref().cloned(),
+                size,
                 other_removed,
                 entry,
                 sums: Sums::default(),
@@ -214,6 +217,7 @@ impl PartialFile {
             {
                 self.recorded.store(true, Ordering::Relaxed);
                 self.over = record.over;
+                self.size = self.size.or(record.size);
                 let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
                 self.without_sums(reopened)?;
                 return Ok(Some(record.held.clone()));
@@ -328,6 +332,7 @@ impl PartialFile {
             over: self.over,
             entry: self.entry.as_ref().map(|entry| entry.id().to_owned()),
             origin: self.origin.clone(),
+            size: self.size,
         };
         journal::write(
             self.dir.as_fd(),

@@ -14,8 +14,8 @@ pub use self::open::{BoxListing, BoxSink, BoxSource};
 use crate::dsi::Dsi;
 use crate::error::Result;
 use crate::types::{
-    Attribute, Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Staging, Stat,
-    User,
+    Attribute, Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Partial, Progress, Staging,
+    Stat, User,
 };
 
 /// A boxed future that borrows for `'a`.
@@ -55,6 +55,8 @@ pub trait DynDsi: Send + Sync + 'static {
         within: Duration,
     ) -> BoxResult<'a, Staging>;
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
+    fn partials_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
+    -> BoxResult<'a, Vec<Partial>>;
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn expire_dyn(&self, age: Duration) -> BoxResult<'_, u64>;
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
@@ -162,6 +164,14 @@ impl<D: Dsi> DynDsi for D {
 
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet> {
         Box::pin(self.held(user, path))
+    }
+
+    fn partials_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+    ) -> BoxResult<'a, Vec<Partial>> {
+        Box::pin(self.partials(user, path))
     }
 
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
@@ -303,6 +313,10 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         (**self).held_dyn(user, path).await
+    }
+
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+        (**self).partials_dyn(user, path).await
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

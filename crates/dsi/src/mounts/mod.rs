@@ -14,7 +14,9 @@ use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 use crate::dsi::Dsi;
 use crate::erased::{BoxSink, BoxSource, DynDsi};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Attribute, Create, DsiPath, Kind, Meta, Progress, Staging, Stat, User};
+use crate::types::{
+    Attribute, Create, DsiPath, Kind, Meta, Partial, Progress, Staging, Stat, User,
+};
 
 /// A tree of several storages.
 ///
@@ -326,6 +328,23 @@ impl Dsi for Mounts {
         let place = self.place(user, path, "open")?;
         let held = place.mount.storage.held_dyn(&place.user, &place.path).await;
         told(held, path)
+    }
+
+    /// Those of the storage that has the directory: of one that is mounted below, a client asks its
+    /// mount point.
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+        let place = self.place(user, path, "list partial files")?;
+        let storage = &place.mount.storage;
+        let found = storage.partials_dyn(&place.user, &place.path).await;
+        let mut found = told(found, path)?;
+        found.retain(|partial| {
+            let at = [path.as_bytes(), b"/", partial.name.as_slice()].concat();
+            DsiPath::new(&at).is_some_and(|at| {
+                let covers = |mount: &&Mount| at.below(&mount.at).is_some();
+                self.mounts.iter().find(covers).map(|mount| &mount.at) == Some(&place.mount.at)
+            })
+        });
+        Ok(found)
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use ftp_wire::facts::{Entry, EntryKind, TimeVal};
 use ftp_wire::marker::Marker;
-use ftp_wire::path::FtpPath;
+use ftp_wire::partial::{MAX_PARTIALS, Partial};
+use ftp_wire::path::{FtpPath, joined};
 use ftp_wire::reply::{Code, Reply};
 
 use super::out::Cx;
 use super::state::{Activity, Job, Trigger};
 use super::user::LoggedIn;
-use super::view::Access;
+use super::view::{Access, ResolvedPath};
 use crate::types::{Action, Event, ListForm, Names, Outcome, Ticket};
 
 /// Longest wait of a `SITE STAGE`, which a client may repeat.
@@ -48,7 +49,7 @@ pub(super) enum NameJob {
     Continued(Code),
     Cksm,
     /// `SITE HELD`.
-    Held,
+    Held(ResolvedPath),
     /// `SITE STAGE`: the path as requested.
     Stage(FtpPath),
     /// `SITE XATTR`: the path as requested.
@@ -166,7 +167,7 @@ impl LoggedIn {
     pub(super) fn print_held(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
         // Nothing changes, but only a client that may store can use the answer.
         if let Some(found) = self.find(Some(path), Access::Write, cx) {
-            self.work(Names::Held(found.real), NameJob::Held, cx);
+            self.work(Names::Held(found.real.clone()), NameJob::Held(found), cx);
         }
     }
 
@@ -410,9 +411,21 @@ impl LoggedIn {
                 cx.out.reply(Reply::indented(code, first, lines, "End."));
             }
             (NameJob::Free, Outcome::Free(bytes)) => cx.out.say::<213>(bytes.to_string()),
-            (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
+            (NameJob::Held(_), Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
+            (NameJob::Held(dir), Outcome::Partials(all)) => self.partials_done(&dir, all, cx),
             (_, outcome) => super::unexpected(outcome, cx),
         }
+    }
+
+    /// Answers `SITE HELD` of a directory with the names that the session may write.
+    fn partials_done(&self, dir: &ResolvedPath, all: Vec<Partial>, cx: &mut Cx<'_>) {
+        let is_cut = all.len() > MAX_PARTIALS;
+        let may = |partial: &Partial| {
+            let real = joined(dir.real.as_bytes(), partial.name.as_bytes());
+            self.view.permits(&real, Access::Write)
+        };
+        let all = all.into_iter().take(MAX_PARTIALS).filter(may);
+        cx.out.reply(Partial::list(&dir.shown, all, is_cut));
     }
 
     /// Answers work that needed the facts of an object.

@@ -180,7 +180,8 @@ impl View {
         real
     }
 
-    fn permits(&self, real: &[u8], access: Access) -> bool {
+    /// Says whether a path in the tree may be used so.
+    pub(super) fn permits(&self, real: &[u8], access: Access) -> bool {
         let Some(rules) = &self.rules else {
             return true;
         };

@@ -2,6 +2,7 @@
 
 mod client;
 mod memory;
+mod held;
 mod operations;
 mod pair;
 mod replies;
