@@ -1,6 +1,7 @@
 //! The bytes that copies which broke off have left: they are told, and removed.
 
 use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
@@ -67,21 +68,68 @@ fn what_is_kept_of_a_download_is_told_and_removed() -> Result<()> {
     Ok(())
 }
 
+/// Makes all files of a directory older than a week.
+fn age(dir: &Path) -> Result<()> {
+    let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let file = File::options().write(true).open(entry.path())?;
+            file.set_modified(long_ago)?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_kept_of_an_old_download_is_removed_by_the_next() -> Result<()> {
+    // Whether or not a file of the next one outlives its run.
+    for args in [&["-c"][..], &[], &["--no-resume"]] {
+        let here = Tree::new()?;
+        broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
+        ensure!(!here.names("")?.is_empty(), "nothing is kept");
+        age(here.root())?;
+        let bed = Bed::new()?;
+        bed.there.file("other", 1000, 3)?;
+        let url = bed.url("other");
+        let planned = [args, &["--dry-run", &url, "other"]].concat();
+        let before = here.names("")?;
+        cp_in(&here, &planned)?.ok()?;
+        ensure!(here.names("")? == before, "a dry run has removed some");
+        cp_in(&here, &[args, &[&url, "other"]].concat())?.ok()?;
+        ensure!(here.names("")? == ["other"], "{:?}", here.names("")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_kept_of_a_new_download_stays() -> Result<()> {
     let here = Tree::new()?;
     broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
-    let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
-    let kept = here.names("")?;
-    ensure!(!kept.is_empty(), "nothing is kept");
-    for name in kept {
-        let file = File::options().write(true).open(here.path(&name))?;
-        file.set_modified(long_ago)?;
-    }
+    let before = here.names("")?;
     let bed = Bed::new()?;
     bed.there.file("other", 1000, 3)?;
-    cp_in(&here, &["-c", &bed.url("other"), "other"])?.ok()?;
-    ensure!(here.names("")? == ["other"], "{:?}", here.names("")?);
+    cp_in(&here, &[&bed.url("other"), "other"])?.ok()?;
+    let mut after = here.names("")?;
+    after.retain(|name| name != "other");
+    ensure!(after == before, "{after:?}");
+    Ok(())
+}
+
+#[test]
+fn what_is_kept_of_an_old_upload_is_removed_by_the_next() -> Result<()> {
+    let here = Tree::new()?;
+    here.file("file", 3 * SENT as u64, 3)?;
+    here.file("other", 1000, 3)?;
+    let server = storing(DIGESTS)?;
+    let to = server.url("file");
+    let args = ["-c", "--retries", "0", "--mode", "stream", "file", &to];
+    cp_in(&here, &args)?.failed()?;
+    ensure!(server.files().len() == 1, "{:?}", server.files());
+    age(&here.path(".local/state/gridftp/uploads"))?;
+    // A small file, which has no note of its own.
+    cp_in(&here, &["--mode", "stream", "other", &server.url("other")])?.ok()?;
+    ensure!(server.files() == ["/other"], "{:?}", server.files());
     Ok(())
 }
 

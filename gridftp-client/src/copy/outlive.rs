@@ -12,7 +12,6 @@ use gridftp_dsi_posix::{FileSource, GroupFile};
 use tokio::time::timeout;
 
 use super::job::FileJob;
-use super::lock;
 use super::notes::{Note, Upload, expired};
 use super::state::CopyState;
 use crate::abilities::Abilities;
@@ -136,25 +135,34 @@ impl CopyState {
     }
 
     /// Opens the note of an upload before its first attempt, which goes on with the upload of an
-    /// earlier run where that was of the same version of the source.
+    /// earlier run where that was of the same version of the source. The first upload to a directory
+    /// has the old ones there removed.
     pub(crate) async fn recall(&self, job: &mut FileJob, abilities: &Abilities) {
-        let (Some(notes), Some(source)) = (&self.options.notes, self.version(job)) else {
+        let Some(notes) = &self.options.notes else {
             return;
         };
         if job.note.is_some() || job.begun {
             return;
         }
-        let to = self.name_destination(job);
-        let Ok(opened) = timeout(OPENING, Note::open(notes, &to)).await else {
+        let (to, source) = (self.name_destination(job), self.version(job));
+        let opening = async {
+            match source {
+                Some(_) => Note::open(notes, &to).await,
+                None => None,
+            }
+        };
+        let Ok(opened) = timeout(OPENING, opening).await else {
             return self.note("the directory of the notes of uploads does not answer");
         };
         let dir = self.describe(self.destination.as_ref(), names::parent(&job.to));
-        if lock(&self.swept).insert(dir.clone().into_bytes()) {
-            for hidden in expired(notes, dir.clone()).await {
+        // The open note is locked, and so stays whatever its age.
+        if self.sweeps_once(dir.as_bytes()) {
+            let expired = timeout(OPENING, expired(notes, dir.clone())).await;
+            for hidden in expired.unwrap_or_default() {
                 self.hiding.leave(hidden);
             }
         }
-        let Some((note, before)) = opened else {
+        let (Some(source), Some((note, before))) = (source, opened) else {
             return;
         };
         match before {

@@ -34,6 +34,9 @@ use crate::url::{Site, encode_pattern, show};
 /// Connections at most when the caller does not say.
 const CONNECTIONS: u32 = 4;
 
+/// Most directories that a run rids of what is kept of old copies.
+const MOST_SWEPT: usize = 1 << 16;
+
 /// State that the connections of a copy share.
 pub(crate) struct CopyState {
     pub(crate) options: CopyOptions,
@@ -72,7 +75,7 @@ pub(crate) struct CopyState {
     pub(crate) hiding: HiddenNames,
     pub(super) links: LinkState,
     pub(crate) tuning: Tuning,
-    /// Directories from which what was kept of old copies was removed.
+    /// Directories from which what is kept of old copies is removed in this run.
     pub(crate) swept: Mutex<HashSet<Vec<u8>>>,
     /// The record of finished files, where the copy has one.
     pub(super) done: Option<Arc<DoneRecord>>,
@@ -320,6 +323,17 @@ impl CopyState {
             modified: now.modified.or(job.facts.modified),
             mode: now.mode.or(job.facts.mode),
         };
+    }
+
+    /// Says whether a directory is the first of its name to be rid of what is kept of old copies: each
+    /// is looked at once a run, at most [`MOST_SWEPT`] of them.
+    pub(crate) fn sweeps_once(&self, dir: &[u8]) -> bool {
+        let mut swept = lock(&self.swept);
+        let takes = swept.len() < MOST_SWEPT && !swept.contains(dir);
+        if takes {
+            swept.insert(dir.to_vec());
+        }
+        takes
     }
 
     /// Says whether `dir` is known to be at the destination.

@@ -92,6 +92,7 @@ pub(in crate::copy) async fn open_sink(
     }
     job.held = RangeSet::new();
     make_dir(shared, names::parent(&job.to)).await?;
+    resume::sweep_later(shared, job);
     // A part goes into the file that is there, and is a new file as any other where none is.
     let how = match shared.is_partial() {
         true if local(&job.to).exists() => Some(Create::InPlace { truncate: false }),

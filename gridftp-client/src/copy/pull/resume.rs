@@ -11,7 +11,7 @@ use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{ErrorKind, Result, Sink as _};
 use gridftp_dsi_posix::kept::expire_in;
 use gridftp_dsi_posix::{FileSink, Origin};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::local;
 use crate::abilities::Abilities;
@@ -30,7 +30,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const STEP: u64 = 64 << 20;
 /// Longest wait for the disk when a transfer has failed.
 const KEEPING: Duration = Duration::from_secs(60);
-/// Longest search for old partial files.
+/// Longest search for old partial files, in all directories together.
 const SWEEPING: Duration = Duration::from_secs(10);
 /// Seconds since the last change of a source from which on its time tells a further one, for
 /// clocks that differ as well.
@@ -89,11 +89,6 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
         }
         sink => sink?,
     };
-    let dir = match names::parent(&job.to) {
-        b"" => b".".as_slice(),
-        dir => dir,
-    };
-    lock(&shared.swept).insert(dir.to_vec());
     if sink.is_other_removed() {
         let what = "the source is not the one of the bytes that an earlier run stored";
         shared.warn(&format!(
@@ -112,14 +107,28 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
     Ok(sink)
 }
 
+/// Has the directory of a download searched for old partial files at the end of the run.
+pub(super) fn sweep_later(shared: &CopyState, job: &FileJob) {
+    shared.sweeps_once(match names::parent(&job.to) {
+        b"" => b".",
+        dir => dir,
+    });
+}
+
 /// Removes the old partial files in the directories of this run's downloads, at its end: those that
 /// it has gone on with are new.
 pub(crate) async fn sweep(shared: &CopyState) {
     let dirs: Vec<_> = lock(&shared.swept).drain().collect();
+    let until = Instant::now() + SWEEPING;
     for dir in dirs {
-        if let Ok(Ok(removed @ 1..)) = timeout(SWEEPING, expire_in(local(&dir), OLD)).await {
-            let what = format!("removed {removed} partial files that are a week old");
-            shared.note(&format!("{}: {what}", show(&dir)));
+        match timeout_at(until, expire_in(local(&dir), OLD)).await {
+            Ok(Ok(removed @ 1..)) => {
+                let what = format!("removed {removed} partial files that are a week old");
+                shared.note(&format!("{}: {what}", show(&dir)));
+            }
+            Ok(_) => {}
+            // The next run has time for the others.
+            Err(_) => break,
         }
     }
 }
