@@ -7,15 +7,18 @@ use std::time::{Duration, SystemTime};
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand};
+use ftp_wire::partial::Partial as Told;
 use ftp_wire::path::FtpPath;
 use gridftp_dsi_posix::kept::{self, Kept};
 use walkdir::WalkDir;
 
+use crate::client::Client;
 use crate::copy::connect_to;
 use crate::copy::notes::{self, Note};
-use crate::error::TransferError;
+use crate::error::{ControlError, TransferError};
+use crate::names;
 use crate::options::CopyOptions;
-use crate::progress::Observer;
+use crate::progress::{Event, Observer};
 use crate::url::{Location, Remote, show};
 
 /// Age of kept bytes that nobody continues any more: the next run in their directory removes them.
@@ -25,8 +28,9 @@ pub(crate) const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Partial {
-    /// The source, with bytes that do not print as escapes; `None` where no record tells it, so that
-    /// no later run goes on with the bytes.
+    /// The source, with bytes that do not print as escapes. `None` where no record here tells it: no
+    /// later run goes on with the bytes of such a download, and a run elsewhere with those of such
+    /// an upload.
     pub source: Option<String>,
     /// The destination: a path of this machine for a download, a URL for an upload or a copy between
     /// servers.
@@ -94,6 +98,107 @@ impl Partial {
             place: Place::There(Box::new(at), upload.hidden),
         })
     }
+
+    /// That which a server tells of in its directory `dir`.
+    fn told(told: Told, dir: &Remote) -> Self {
+        let mut at = dir.clone();
+        at.pattern = None;
+        if !at.path.ends_with(b"/") {
+            at.path.push(b'/');
+        }
+        at.path.extend_from_slice(told.name.as_bytes());
+        let since = u64::try_from(told.modified.seconds).unwrap_or(0);
+        Self {
+            source: None,
+            destination: at.site.url(&at.path),
+            held: Some(told.held),
+            size: told.size,
+            modified: SystemTime::UNIX_EPOCH + Duration::new(since, told.modified.nanos),
+            in_use: told.in_use,
+            place: Place::There(Box::new(at), None),
+        }
+    }
+}
+
+/// The partial files that were found, and the servers that did not tell of theirs.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Partials {
+    /// The partial files, in order of their destinations.
+    pub found: Vec<Partial>,
+    /// The places at a server that could not be asked, of which the notes of this machine alone are
+    /// found.
+    pub failed: Vec<(String, TransferError)>,
+}
+
+impl Partials {
+    /// Adds what a server tells to what the notes of this machine tell.
+    fn add(&mut self, told: Vec<Partial>) {
+        for told in told {
+            let is_same = |noted: &&mut Partial| noted.destination == told.destination;
+            match self.found.iter_mut().find(is_same) {
+                Some(noted) => {
+                    (noted.held, noted.modified) = (told.held, told.modified);
+                    noted.in_use |= told.in_use;
+                }
+                None => self.found.push(told),
+            }
+        }
+    }
+}
+
+/// Asks the server for what it keeps at and below the place `at`.
+async fn uploads(
+    at: &Remote,
+    options: &CopyOptions,
+    observer: &Arc<dyn Observer>,
+) -> Result<Vec<Partial>, TransferError> {
+    let client = connect_to(&at.site, options, observer).await?;
+    let listed = match client.abilities().held {
+        true => kept_at(&client, at, observer).await,
+        false => Ok(Vec::new()),
+    };
+    client.close().await;
+    Ok(listed?)
+}
+
+/// A file is found in the list of its directory.
+async fn kept_at(
+    client: &Client,
+    at: &Remote,
+    observer: &Arc<dyn Observer>,
+) -> Result<Vec<Partial>, ControlError> {
+    let mut dir = at.clone();
+    let mut listed = ask(client, &dir.path).await?;
+    if listed.is_none() {
+        dir.path = match names::parent(&at.path) {
+            b"" => b"/".to_vec(),
+            parent => parent.to_vec(),
+        };
+        listed = ask(client, &dir.path).await?;
+    }
+    let (listed, is_cut) = listed.unwrap_or_default();
+    if is_cut {
+        let more = "more partial files are kept than the server lists: name a directory below";
+        let text = format!("{}: {more}", dir.site.url(&dir.path));
+        observer.event(&Event::Warning(&text));
+    }
+    let top = at.site.url(&at.path);
+    let all = listed.into_iter().map(|told| Partial::told(told, &dir));
+    Ok(all
+        .filter(|partial| is_below(&partial.destination, &top))
+        .collect())
+}
+
+/// The partial files that the server keeps below `path`, and whether it keeps others; `None` where
+/// that is no directory.
+async fn ask(client: &Client, path: &[u8]) -> Result<Option<(Vec<Told>, bool)>, ControlError> {
+    let command = Command::Site(SiteCommand::Held(client.path(path)?));
+    match client.ask(command).await {
+        Ok(reply) => Ok(Told::all_of(&reply)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Says whether `url` is `top` or below it.
@@ -103,33 +208,43 @@ fn is_below(url: &str, top: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Lists the partial files at `places`, in order of the destinations: downloads in a local directory, and
-/// below it where the options are [`recursive`](CopyOptions::recursive), or to a local file; uploads
-/// and copies between servers, of which this machine has notes, to a URL and below it. Without
-/// places, downloads in the working directory and all uploads.
+/// Lists the partial files at `places`: downloads in a local directory, and below it where the
+/// options are [`recursive`](CopyOptions::recursive), or to a local file; uploads and copies between
+/// servers to a URL and below it, those of which this machine has notes and, of a server of ours,
+/// those that were begun elsewhere. Without places, downloads in the working directory and all
+/// uploads of which this machine has notes.
 ///
 /// # Errors
-/// [`TransferError`]: a directory cannot be read.
+/// [`TransferError`]: a local directory cannot be read.
 ///
 /// # Cancel safety
-/// Dropping the future gives nothing; a search below a directory may go on to its end.
+/// Dropping the future closes the connections; a search below a directory may go on to its end.
 pub async fn partials(
     places: &[Location],
     options: &CopyOptions,
-) -> Result<Vec<Partial>, TransferError> {
+    observer: Arc<dyn Observer>,
+) -> Result<Partials, TransferError> {
     let noted = match &options.notes {
         Some(dir) => notes::all(dir).await,
         None => Vec::new(),
     };
-    let mut found = Vec::new();
+    let noted = |place: Option<&Remote>| -> Vec<_> {
+        let noted = noted.iter().cloned();
+        noted
+            .filter_map(|note| Partial::noted(note, place))
+            .collect()
+    };
+    let mut all = Partials::default();
     for place in places {
         match place {
-            Location::Local(path) => found.extend(downloads(path, options.recursive).await?),
-            Location::Remote(remote) => found.extend(
-                noted
-                    .iter()
-                    .filter_map(|note| Partial::noted(note.clone(), Some(remote))),
-            ),
+            Location::Local(path) => all.found.extend(downloads(path, options.recursive).await?),
+            Location::Remote(remote) => {
+                all.found.extend(noted(Some(remote)));
+                match Box::pin(uploads(remote, options, &observer)).await {
+                    Ok(told) => all.add(told),
+                    Err(error) => all.failed.push((remote.to_string(), error)),
+                }
+            }
             Location::Stdio => {
                 let what = "usage: -: standard output keeps nothing";
                 return Err(TransferError::request(
@@ -140,16 +255,14 @@ pub async fn partials(
         }
     }
     if places.is_empty() {
-        found.extend(downloads(Path::new("."), options.recursive).await?);
-        found.extend(
-            noted
-                .into_iter()
-                .filter_map(|note| Partial::noted(note, None)),
-        );
+        let here = downloads(Path::new("."), options.recursive).await?;
+        all.found.extend(here);
+        all.found.extend(noted(None));
     }
+    let found = &mut all.found;
     found.sort_by(|one, other| one.destination.cmp(&other.destination));
     found.dedup_by(|one, other| one.destination == other.destination);
-    Ok(found)
+    Ok(all)
 }
 
 async fn downloads(path: &Path, recursive: bool) -> Result<Vec<Partial>, TransferError> {
@@ -210,17 +323,22 @@ pub async fn discard(
     };
     // The lock keeps a run from going on with it meanwhile.
     let note = match &options.notes {
-        Some(dir) => Note::open(dir, &partial.destination).await,
+        Some(dir) => match Note::open(dir, &partial.destination).await {
+            None => {
+                let what = format!(
+                    "{}: another run writes to it, or its note cannot be opened",
+                    partial.destination
+                );
+                return Err(TransferError::request(what, "wait for the end of that run"));
+            }
+            opened => opened,
+        },
         None => None,
     };
-    let Some((note, now)) = note else {
-        let what = format!(
-            "{}: another run writes to it, or its note cannot be opened",
-            partial.destination
-        );
-        return Err(TransferError::request(what, "wait for the end of that run"));
-    };
-    let hidden = now.map_or_else(|| hidden.clone(), |upload| upload.hidden);
+    let (note, now) = note.unzip();
+    let hidden = now
+        .flatten()
+        .map_or_else(|| hidden.clone(), |upload| upload.hidden);
     let client = connect_to(&at.site, options, &observer).await?;
     let command = match hidden {
         Some(hidden) => Command::Dele(hidden),
@@ -230,7 +348,9 @@ pub async fn discard(
         Err(error) if error.kind() == Some(FailureKind::NotFound) => {}
         done => drop(done?),
     }
-    note.remove();
+    if let Some(note) = note {
+        note.remove();
+    }
     client.close().await;
     Ok(())
 }
@@ -238,6 +358,67 @@ pub async fn discard(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn dir(url: &str) -> Remote {
+        match Location::parse(url).unwrap() {
+            Location::Remote(remote) => remote,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn told(name: &str) -> Told {
+        Told {
+            name: FtpPath::new(name).unwrap(),
+            held: 7,
+            size: Some(9),
+            modified: ftp_wire::facts::TimeVal::new(5, 0),
+            in_use: false,
+        }
+    }
+
+    #[test]
+    fn what_a_server_tells_is_below_the_place() {
+        for (place, expected) in [
+            ("ftp://h/d", "ftp://h/d/a%20b/c"),
+            ("ftp://h/d/", "ftp://h/d/a%20b/c"),
+            ("ftp://h/", "ftp://h/a%20b/c"),
+            ("ftp://ann@h/~", "ftp://ann@h/~/a%20b/c"),
+        ] {
+            let place = dir(place);
+            let partial = Partial::told(told("a b/c"), &place);
+            assert_eq!(partial.destination, expected);
+            assert_eq!(dir(expected).path, {
+                let Place::There(at, None) = &partial.place else {
+                    panic!("{partial:?}")
+                };
+                at.path.clone()
+            });
+            assert!(is_below(&partial.destination, &place.site.url(&place.path)));
+        }
+    }
+
+    #[test]
+    fn a_note_and_its_server_tell_one_partial_file() {
+        let place = dir("ftp://h/d");
+        let mut noted = Partial::told(told("f"), &place);
+        noted.source = Some("/source".to_owned());
+        noted.held = None;
+        let mut all = Partials {
+            found: vec![noted],
+            ..Partials::default()
+        };
+        all.add(
+            ["f", "g"]
+                .map(|name| Partial::told(told(name), &place))
+                .into(),
+        );
+        let facts: Vec<_> = all
+            .found
+            .iter()
+            .map(|partial| (partial.source.as_deref(), partial.held))
+            .collect();
+        assert_eq!(facts, [(Some("/source"), Some(7)), (None, Some(7))]);
+    }
 
     #[test]
     fn a_place_has_its_own_names_alone() {

@@ -2,14 +2,14 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree};
 
 use crate::resume::{DIGESTS, SENT, broken, storing};
-use crate::{Bed, cp_in, fails};
+use crate::{Bed, LIMIT, cp_in, fails};
 
 /// The objects of a run with `--json`.
 fn objects(here: &Tree, args: &[&str]) -> Result<Vec<Value>> {
@@ -175,6 +175,57 @@ fn our_server_drops_what_it_kept_of_an_upload() -> Result<()> {
     ensure!(kept(&bed.there)? == 1, "nothing is kept");
     ensure!(objects(&bed.here, &["--discard", &to])?.len() == 1);
     ensure!(kept(&bed.there)? == 0, "it stays");
+    Ok(())
+}
+
+/// The index of our server tells what the notes of this machine do not.
+#[test]
+fn an_upload_from_another_machine_is_told_and_removed() -> Result<()> {
+    let bed = Bed::new()?;
+    let size: u64 = 8_000_001;
+    bed.here.file("file", size, 3)?;
+    std::fs::create_dir(bed.there.path("run"))?;
+    // Bytes that the server has not read are lost with the connection.
+    let plan = Break::Data { after: size / 2 };
+    let relay = Relay::paced(bed.server.addr(), plan, 8_000_000)?;
+    let to = bed.server.url_at(relay.addr(), "run/file");
+    bed.cp(&["-c", "--retries", "0", "file", &to])?.failed()?;
+    let other = Tree::new()?;
+    let (dir, url) = (bed.url("run"), bed.url("run/file"));
+    let start = Instant::now();
+    let told = loop {
+        // The server may not have seen the end of the upload yet.
+        match objects(&other, &["--partials", &dir])?.as_slice() {
+            [only] if only["in_use"] == false => break only.clone(),
+            more => ensure!(start.elapsed() < LIMIT, "{more:?}"),
+        }
+    };
+    ensure!(
+        told["kind"] == "upload" && told["destination"] == url.as_str() && told["source"].is_null(),
+        "{told}"
+    );
+    let held = told["held"].as_u64().unwrap_or_default();
+    ensure!(0 < held && held < size, "{told}");
+    for (place, count) in [(&url, 1), (&bed.url(""), 1), (&bed.url("ru"), 0)] {
+        let found = objects(&other, &["--partials", place])?;
+        ensure!(found.len() == count, "{place}: {found:?}");
+    }
+    ensure!(
+        objects(&other, &["--partials"])?.is_empty(),
+        "no server is asked without a place"
+    );
+    let text = cp_in(&other, &["--partials", &dir])?.ok()?.stdout;
+    ensure!(
+        text.contains("begun by another account or machine"),
+        "{text}"
+    );
+    let gone = objects(&other, &["--discard", &dir])?;
+    ensure!(
+        gone.len() == 1 && gone[0]["event"] == "discarded",
+        "{gone:?}"
+    );
+    ensure!(bed.there.names("run")?.is_empty(), "it stays");
+    ensure!(objects(&other, &["--partials", &dir])?.is_empty());
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Both sessions driven with simulated time and no I/O: the rig, and the suites that use it.
 
 mod client;
-mod memory;
 mod held;
+mod memory;
 mod operations;
 mod pair;
 mod replies;

@@ -19,7 +19,8 @@ use gridftp_client::program::report::Report;
 pub(crate) struct PartialFlags {
     /// List the remains of copies that broke off: partial files in the local directories that are
     /// named, with -r below them too, and uploads to the URLs that are named, by the notes of this
-    /// machine [default: in the working directory, and all uploads]
+    /// machine and, at gridftp-server, those begun elsewhere too [default: in the working directory,
+    /// and all uploads that were noted]
     #[arg(long, conflicts_with = "list")]
     pub(crate) partials: bool,
 
@@ -44,7 +45,12 @@ pub(crate) async fn run(
     report: &Arc<Report>,
 ) -> Result<Status, TransferError> {
     let mut status = Status::Done;
-    for partial in partials(places, options).await? {
+    let all = partials(places, options, Arc::clone(report) as Arc<_>).await?;
+    for (place, error) in &all.failed {
+        report.failed(place, error);
+        status = Status::of(error.class());
+    }
+    for partial in all.found {
         if flags.discard
             && let Err(error) = discard(&partial, options, Arc::clone(report) as Arc<_>).await
         {
@@ -79,7 +85,10 @@ fn tell(partial: &Partial, is_gone: bool, report: &Report) {
     let size = size.map(|size| format!(" of {size}")).unwrap_or_default();
     let from = match &partial.source {
         Some(source) => format!("from {source}"),
-        None => "no record of its source, so that nothing continues it".to_owned(),
+        None if partial.is_here() => {
+            "no record of its source, so that nothing continues it".to_owned()
+        }
+        None => "begun by another account or machine".to_owned(),
     };
     let age = SystemTime::now().duration_since(partial.modified);
     let end = match (is_gone, partial.in_use) {

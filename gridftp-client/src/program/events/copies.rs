@@ -137,7 +137,7 @@ pub(crate) const COPIES: &[Kind] = &[
 
 const PARTIAL: Fields = &[
     ("kind", "download or upload"),
-    ("source", "file"),
+    ("source", "file, null where it is not known"),
     ("destination", "copy"),
     ("held", "bytes that are stored"),
     ("size", "size of the file, in bytes"),
