@@ -298,8 +298,8 @@ fn gridftp_cp_get_continues_where_it_broke() -> Result<()> {
 fn noted(notes: &Path) -> Option<String> {
     let note = fs::read_dir(notes).ok()?.flatten().next()?;
     let text = fs::read_to_string(note.path()).ok()?;
-    let held = text.lines().filter_map(|line| line.strip_prefix("held "));
-    held.last()
+    let mut held = text.lines().filter_map(|line| line.strip_prefix("held "));
+    held.next_back()
         .filter(|held| !held.is_empty())
         .map(str::to_owned)
 }

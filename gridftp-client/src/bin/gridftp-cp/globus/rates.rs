@@ -114,7 +114,7 @@ mod tests {
             rates.look(running, |file: &AtomicU64| file.load(Ordering::Relaxed))
         };
         let (one, other) = (file(0), file(0));
-        assert_eq!(look(&[one.clone()]), "");
+        assert_eq!(look(std::slice::from_ref(&one)), "");
         tokio::time::advance(EVERY / 2).await;
         one.store(1 << 20, Ordering::Relaxed);
         // It is not due, and the other begins.
