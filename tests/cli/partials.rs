@@ -103,6 +103,21 @@ fn what_is_kept_of_an_old_download_is_removed_by_the_next() -> Result<()> {
 }
 
 #[test]
+fn what_is_kept_of_an_old_download_stays_where_the_next_run_fails() -> Result<()> {
+    let here = Tree::new()?;
+    broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;
+    age(here.root())?;
+    let before = here.names("")?;
+    let bed = Bed::new()?;
+    bed.there.file("other", 1000, 3)?;
+    cp_in(&here, &[&bed.url("other"), &bed.url("missing"), "."])?.failed()?;
+    let mut after = here.names("")?;
+    after.retain(|name| name != "other");
+    ensure!(after == before, "{after:?}");
+    Ok(())
+}
+
+#[test]
 fn what_is_kept_of_a_new_download_stays() -> Result<()> {
     let here = Tree::new()?;
     broken(&here, &["-c"], (3 * SENT, DIGESTS, true))?;

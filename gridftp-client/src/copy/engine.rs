@@ -367,7 +367,7 @@ async fn work(worker: &Worker, mut session: Option<Session>) -> Result<(), Trans
 }
 
 /// Removes the hidden files of uploads that were given up, over a session for that: theirs ended.
-async fn clean(shared: &CopyState) {
+pub(super) async fn clean(shared: &CopyState) {
     if !shared.hiding.has_left() {
         return;
     }

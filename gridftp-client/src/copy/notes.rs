@@ -5,7 +5,8 @@
 //! on. The process that writes a note has it locked, so that two never write to one hidden name.
 //! Beside a note may be the values of the groups of the source that were sent.
 
-use std::fs::{File, OpenOptions};
+use std::collections::HashSet;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -238,9 +239,9 @@ pub(crate) async fn all(notes: &Path) -> Vec<Found> {
     found.await.unwrap_or_default()
 }
 
-/// Removes the notes in the directory `notes` of uploads to the directory `dir` that nobody has
+/// Removes the notes in the directory `notes` of uploads to the directories `dirs` that nobody has
 /// continued for a week; gives their hidden files.
-pub(crate) async fn expired(notes: &Path, dir: String) -> Vec<FtpPath> {
+pub(crate) async fn expired(notes: &Path, dirs: HashSet<Vec<u8>>) -> Vec<FtpPath> {
     let notes = notes.to_owned();
     let found = tokio::task::spawn_blocking(move || {
         let mut hidden = Vec::new();
@@ -248,23 +249,28 @@ pub(crate) async fn expired(notes: &Path, dir: String) -> Vec<FtpPath> {
             if run_record::is_record(&entry.file_name()) {
                 continue;
             }
-            let old = entry.metadata().ok().and_then(|meta| meta.modified().ok());
-            let old = old
-                .and_then(|at| at.elapsed().ok())
-                .is_some_and(|age| age > OLD);
+            let old = entry.metadata().is_ok_and(|meta| is_old(&meta));
             let Some(file) = old.then(|| open(&entry.path(), false)).flatten() else {
                 continue;
             };
+            // Another run may have gone on with it before the lock.
+            if !file.metadata().is_ok_and(|meta| is_old(&meta)) {
+                continue;
+            }
             let upload = read(&file);
-            if upload.as_ref().is_none_or(|upload| upload.dir == dir)
-                && std::fs::remove_file(entry.path()).is_ok()
-            {
+            let is_there = |upload: &Upload| dirs.contains(upload.dir.as_bytes());
+            if upload.as_ref().is_none_or(is_there) && std::fs::remove_file(entry.path()).is_ok() {
                 hidden.extend(upload.and_then(|upload| upload.hidden));
             }
         }
         hidden
     });
     found.await.unwrap_or_default()
+}
+
+fn is_old(meta: &Metadata) -> bool {
+    let age = meta.modified().ok().and_then(|at| at.elapsed().ok());
+    age.is_some_and(|age| age > OLD)
 }
 
 /// Opens and locks a note, on a blocking thread; `None` while another process has it.
@@ -377,12 +383,10 @@ mod tests {
                 .set_modified(at)
                 .unwrap();
         }
-        assert!(
-            expired(dir.path(), "ftp://other/".to_owned())
-                .await
-                .is_empty()
-        );
-        let hidden = expired(dir.path(), upload().dir).await;
+        let dirs = |dir: &str| HashSet::from([dir.as_bytes().to_vec()]);
+        let other = expired(dir.path(), dirs("ftp://other/")).await;
+        assert!(other.is_empty(), "{other:?}");
+        let hidden = expired(dir.path(), dirs(&upload().dir)).await;
         assert_eq!(hidden, upload().hidden.into_iter().collect::<Vec<_>>());
         assert!(dir.path().join("new").exists() && !dir.path().join("old").exists());
     }

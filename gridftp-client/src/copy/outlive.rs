@@ -1,6 +1,7 @@
 //! Uploads that outlive a run: the first attempt goes on with the upload that an earlier run noted.
 
 use std::ffi::OsStr;
+use std::mem;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use gridftp_dsi_posix::{FileSource, GroupFile};
 use tokio::time::timeout;
 
 use super::job::FileJob;
+use super::lock;
 use super::notes::{Note, Upload, expired};
 use super::state::CopyState;
 use crate::abilities::Abilities;
@@ -125,6 +127,19 @@ impl CopyState {
         Some(format!("{size} {seconds} {nanos} {}", name.escape_ascii()))
     }
 
+    /// Gives up the old uploads to the directories of this run's uploads, at its end: it may have gone
+    /// on with some.
+    pub(super) async fn sweep_uploads(&self) {
+        let dirs = mem::take(&mut *lock(&self.swept));
+        let Some(notes) = self.options.notes.as_ref().filter(|_| !dirs.is_empty()) else {
+            return;
+        };
+        let expired = timeout(OPENING, expired(notes, dirs)).await;
+        for hidden in expired.unwrap_or_default() {
+            self.hiding.leave(hidden);
+        }
+    }
+
     /// The name of a source by which a later run knows it, whatever its working directory.
     pub(crate) fn lasting_source(&self, job: &FileJob) -> Option<Vec<u8>> {
         if self.source.is_some() {
@@ -135,8 +150,7 @@ impl CopyState {
     }
 
     /// Opens the note of an upload before its first attempt, which goes on with the upload of an
-    /// earlier run where that was of the same version of the source. The first upload to a directory
-    /// has the old ones there removed.
+    /// earlier run where that was of the same version of the source.
     pub(crate) async fn recall(&self, job: &mut FileJob, abilities: &Abilities) {
         let Some(notes) = &self.options.notes else {
             return;
@@ -144,25 +158,15 @@ impl CopyState {
         if job.note.is_some() || job.begun {
             return;
         }
-        let (to, source) = (self.name_destination(job), self.version(job));
-        let opening = async {
-            match source {
-                Some(_) => Note::open(notes, &to).await,
-                None => None,
-            }
+        let dir = self.describe(self.destination.as_ref(), names::parent(&job.to));
+        self.sweep_later(dir.as_bytes());
+        let (to, Some(source)) = (self.name_destination(job), self.version(job)) else {
+            return;
         };
-        let Ok(opened) = timeout(OPENING, opening).await else {
+        let Ok(opened) = timeout(OPENING, Note::open(notes, &to)).await else {
             return self.note("the directory of the notes of uploads does not answer");
         };
-        let dir = self.describe(self.destination.as_ref(), names::parent(&job.to));
-        // The open note is locked, and so stays whatever its age.
-        if self.sweeps_once(dir.as_bytes()) {
-            let expired = timeout(OPENING, expired(notes, dir.clone())).await;
-            for hidden in expired.unwrap_or_default() {
-                self.hiding.leave(hidden);
-            }
-        }
-        let (Some(source), Some((note, before))) = (source, opened) else {
+        let Some((note, before)) = opened else {
             return;
         };
         match before {

@@ -134,8 +134,8 @@ async fn add_group(
     }
 }
 
-/// Does what follows on the files: makes links, removes names where that is wanted and `may_remove`
-/// says so, and gives directories their times.
+/// Does what follows on the files: makes links, removes names where that is wanted, and what is kept
+/// of old copies, both if `may_remove` says so, and gives directories their times.
 async fn finish(
     shared: &Arc<CopyState>,
     destination: &Location,
@@ -151,8 +151,15 @@ async fn finish(
         }
     }
     dirs::settle(shared).await;
-    if shared.destination.is_none() {
-        pull::sweep(shared).await;
+    // The next run goes on with what is kept of files that failed or were not reached.
+    if may_remove && shared.worst().is_none() && !shared.stopped.is_cancelled() {
+        match shared.destination {
+            None => pull::sweep(shared).await,
+            Some(_) => {
+                shared.sweep_uploads().await;
+                Box::pin(engine::clean(shared)).await;
+            }
+        }
     }
 }
 

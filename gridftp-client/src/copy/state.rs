@@ -75,7 +75,7 @@ pub(crate) struct CopyState {
     pub(crate) hiding: HiddenNames,
     pub(super) links: LinkState,
     pub(crate) tuning: Tuning,
-    /// Directories from which what is kept of old copies is removed in this run.
+    /// Directories from which what is kept of old copies is removed at the end.
     pub(crate) swept: Mutex<HashSet<Vec<u8>>>,
     /// The record of finished files, where the copy has one.
     pub(super) done: Option<Arc<DoneRecord>>,
@@ -325,15 +325,13 @@ impl CopyState {
         };
     }
 
-    /// Says whether a directory is the first of its name to be rid of what is kept of old copies: each
-    /// is looked at once a run, at most [`MOST_SWEPT`] of them.
-    pub(crate) fn sweeps_once(&self, dir: &[u8]) -> bool {
+    /// Has a directory rid of what is kept of old copies at the end of the run: at most [`MOST_SWEPT`]
+    /// of them.
+    pub(crate) fn sweep_later(&self, dir: &[u8]) {
         let mut swept = lock(&self.swept);
-        let takes = swept.len() < MOST_SWEPT && !swept.contains(dir);
-        if takes {
+        if swept.len() < MOST_SWEPT && !swept.contains(dir) {
             swept.insert(dir.to_vec());
         }
-        takes
     }
 
     /// Says whether `dir` is known to be at the destination.

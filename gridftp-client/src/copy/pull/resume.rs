@@ -109,7 +109,7 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
 
 /// Has the directory of a download searched for old partial files at the end of the run.
 pub(super) fn sweep_later(shared: &CopyState, job: &FileJob) {
-    shared.sweeps_once(match names::parent(&job.to) {
+    shared.sweep_later(match names::parent(&job.to) {
         b"" => b".",
         dir => dir,
     });
