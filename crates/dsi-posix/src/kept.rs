@@ -266,12 +266,20 @@ mod tests {
         upload.checkpoint(&RangeSet::up_to(3), true).await.unwrap();
         drop(upload);
         age(&dir.path().join(".upload.gridftp-part"), WEEK * 2);
+        // One that was continued stays, though no byte has come.
+        drop(leave(dir.path(), "again").await);
+        age(&dir.path().join(".again.gridftp-part"), WEEK * 2);
+        let origin = Origin::new(b"ftp://host/file", 9, (1, 2)).unwrap();
+        let again = FileSink::resume(&dir.path().join("again"), origin, false).await;
+        drop(again.unwrap());
         assert_eq!(expire_in(dir.path(), WEEK).await.unwrap(), 2);
-        let found = kept(dir.path()).await.unwrap();
-        let [only] = found.as_slice() else {
-            panic!("{found:?}")
-        };
-        assert_eq!(only.target, dir.path().join("new"));
+        let mut found = kept(dir.path()).await.unwrap();
+        found.sort_by(|one, other| one.target.cmp(&other.target));
+        let names = ["again", "new"].map(|name| dir.path().join(name));
+        assert!(
+            found.iter().map(|kept| &kept.target).eq(&names),
+            "{found:?}"
+        );
         assert!(dir.path().join(".upload.gridftp-part").exists());
         assert!(!dir.path().join(".old.gridftp-held").exists());
     }

@@ -1,6 +1,7 @@
 //! Converts the facts of an object from the kernel's types to the interface's.
 
 use gridftp_dsi::{DsiPath, Kind, Stat};
+use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, Mode, OFlags, Timespec};
 use rustix::io::Errno;
 
@@ -51,6 +52,13 @@ pub(crate) fn timestamps((seconds, nanos): (i64, u32)) -> rustix::fs::Timestamps
             tv_nsec: nanos.min(999_999_999).into(),
         },
     }
+}
+
+/// Gives an open file the time of now. Best effort: another account may own it.
+pub(crate) fn touch(file: BorrowedFd<'_>) {
+    let mut now = timestamps((0, 0));
+    now.last_modification.tv_nsec = rustix::fs::UTIME_NOW;
+    let _ = rustix::fs::futimens(file, &now);
 }
 
 /// Facts of the object at `path`; a link without a target in the tree is described itself.

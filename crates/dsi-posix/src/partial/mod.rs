@@ -21,6 +21,7 @@ mod publish;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use gridftp_dsi::{ErrorKind, GroupValue};
@@ -35,10 +36,15 @@ use crate::journal::{self, Origin, Over, Record};
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::shared::Place;
+use crate::stat::touch;
 use crate::sums::Sums;
 
 /// Most attempts to open a file that another writer renames between opening and locking.
 pub(crate) const ATTEMPTS: u32 = 64;
+
+/// Tries to lock a partial file, and the time between two.
+const LOCKS: u32 = 4;
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// Smallest upload, in bytes, for which the free space is checked.
 const LARGE: u64 = 1 << 20;
@@ -133,7 +139,7 @@ impl PartialFile {
                 }
                 done => done?,
             };
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            match lock(file.as_fd()) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) if how != Begin::Anew => {
                     return Err(Fault::Rule(
@@ -216,6 +222,8 @@ impl PartialFile {
                 && is_current(dir, &self.name, record)
             {
                 self.recorded.store(true, Ordering::Relaxed);
+                // Though no byte may come, it is not to expire.
+                touch(self.file.as_fd());
                 self.over = record.over;
                 self.size = self.size.or(record.size);
                 let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
@@ -425,6 +433,19 @@ fn create(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> Result
     let always = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(dir, name, always | careful | flags, mode)
+}
+
+/// Locks a partial file. A list of the partial files has each locked for a moment, which is waited out.
+fn lock(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut tries = LOCKS;
+    loop {
+        let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        tries -= 1;
+        if locked != Err(Errno::WOULDBLOCK) || tries == 0 {
+            return locked;
+        }
+        std::thread::sleep(MOMENT);
+    }
 }
 
 /// The record of the partial file `partial`, with its ranges clipped to the size of that file.
