@@ -29,6 +29,7 @@ use crate::copy::pull::resumable;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
+use crate::progress::Hashing;
 use crate::verify;
 
 /// Time between two signs of life to a server that waits while the other end hashes.
@@ -140,18 +141,28 @@ impl Copy<'_> {
             (range, replies)
         };
         let asked: Vec<_> = held.iter().map(ask).collect();
-        let mut proven = RangeSet::new();
-        for (range, mut replies) in asked {
-            let there = async {
-                let told = replies.digest(|_| ()).await;
-                told.map_err(|error| self.shared.does_without(&error)).ok()
-            };
-            let here = original.digest(algorithm, range.start(), Some(range.len()));
-            let (there, here) = tokio::join!(there, here);
-            if there.is_some() && there == here {
-                proven.insert(range);
+        let mut hashing = Hashing::new(&self.shared.totals, Some(held.total()));
+        let proving = async {
+            let (mut proven, mut before) = (RangeSet::new(), 0_u64);
+            for (range, mut replies) in asked {
+                let there = async {
+                    let told = replies
+                        .digest(|bytes| hashing.note(before.saturating_add(bytes)))
+                        .await;
+                    told.map_err(|error| self.shared.does_without(&error)).ok()
+                };
+                let here = original.digest(algorithm, range.start(), Some(range.len()));
+                let (there, here) = tokio::join!(there, here);
+                if there.is_some() && there == here {
+                    proven.insert(range);
+                }
+                before += range.len();
+                hashing.note(before);
             }
-        }
+            proven
+        };
+        // A server that is faster than this end waits.
+        let proven = awake(self.control, proving).await;
         (!proven.is_empty()).then(|| Kept {
             held: proven.shift_down(offset),
             announce: None,
