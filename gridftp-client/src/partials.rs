@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::partial::Partial as Told;
 use ftp_wire::path::FtpPath;
@@ -336,22 +335,35 @@ pub async fn discard(
         None => None,
     };
     let (note, now) = note.unzip();
-    let hidden = now
-        .flatten()
-        .map_or_else(|| hidden.clone(), |upload| upload.hidden);
-    let client = connect_to(&at.site, options, &observer).await?;
+    let now = now.flatten();
+    let is_noted = now.is_some();
+    let hidden = now.map_or_else(|| hidden.clone(), |upload| upload.hidden);
+    let removed = remove_there(at, hidden, options, &observer).await;
+    // One that the lock alone has made tells nothing.
+    if let Some(note) = note.filter(|_| removed.is_ok() || !is_noted) {
+        note.remove();
+    }
+    removed
+}
+
+/// Removes the partial file of `at` at its server, or the `hidden` file that it is there.
+async fn remove_there(
+    at: &Remote,
+    hidden: Option<FtpPath>,
+    options: &CopyOptions,
+    observer: &Arc<dyn Observer>,
+) -> Result<(), TransferError> {
+    let client = connect_to(&at.site, options, observer).await?;
     let command = match hidden {
         Some(hidden) => Command::Dele(hidden),
         None => Command::Site(SiteCommand::DropHeld(client.path(&at.path)?)),
     };
-    match client.ask(command).await {
-        Err(error) if error.kind() == Some(FailureKind::NotFound) => {}
-        done => drop(done?),
-    }
-    if let Some(note) = note {
-        note.remove();
-    }
+    let removed = client.ask(command).await;
     client.close().await;
+    match removed {
+        Err(error) if error.is_not_found() => {}
+        removed => drop(removed?),
+    }
     Ok(())
 }
 
