@@ -1,5 +1,6 @@
 //! Lists the partial files of uploads in a directory of a served tree, and below it, by the index.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridftp_dsi::types::MAX_PARTIALS;
@@ -22,16 +23,15 @@ pub(crate) fn list(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<Ve
     let Some(top) = root.index().path_of(dir.as_fd(), b"")? else {
         return Ok(Vec::new());
     };
-    let mut found = Vec::new();
+    // While a directory is renamed, an upload in it may have two entries.
+    let mut found = BTreeMap::new();
     root.index().each(|_, _, path| {
         let name = path.strip_prefix(top.as_slice());
-        found.extend(name.and_then(|name| look(root, path, name)));
+        let partial = name.and_then(|name| look(root, path, name));
+        found.extend(partial.map(|partial| (partial.name.clone(), partial)));
         found.len() <= MAX_PARTIALS && !stop.load(Ordering::Relaxed)
     })?;
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    // While a directory is renamed, an upload in it may have two entries.
-    found.dedup_by(|one, other| one.name == other.name);
-    Ok(found)
+    Ok(found.into_values().collect())
 }
 
 /// The partial file at `path` beneath the root, which is `name` beneath the listed directory.
