@@ -276,8 +276,8 @@
 //! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
 //! hashed; a server without digests begins anew. [`partials`] tells what is kept and removes it, at
 //! our server also that of other machines and accounts; what nobody continues for a week is removed
-//! by the next run that writes to its directory, here and at servers. Our server removes its own by
-//! itself.
+//! by the next run that writes to its directory and succeeds, here and at servers. Our server removes
+//! its own by itself.
 //!
 //! # Trees that outlive a run
 //!

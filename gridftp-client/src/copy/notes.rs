@@ -86,6 +86,8 @@ impl Note {
             let path = notes.join(name);
             let file = open(&path, true)?;
             let upload = read(&file);
+            // Though no byte may come, it is not to expire.
+            let _ = file.set_modified(SystemTime::now());
             let shared = Arc::new(Shared {
                 file: Mutex::new(file),
                 next: Mutex::default(),

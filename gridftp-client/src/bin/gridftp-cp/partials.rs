@@ -25,7 +25,7 @@ pub(crate) struct PartialFlags {
     pub(crate) partials: bool,
 
     /// Remove these remains in the directories and at the URLs that are named; those that are older
-    /// than a week are removed by the next copy to their directory
+    /// than a week are removed by the next copy to their directory that succeeds
     #[arg(long, conflicts_with_all = ["list", "partials"], requires = "locations")]
     pub(crate) discard: bool,
 }
