@@ -60,6 +60,11 @@ impl Partial {
         matches!(self.place, Place::Here(_))
     }
 
+    /// Says whether it is an upload that another account or machine began, by the list of the server.
+    pub fn is_of_others(&self) -> bool {
+        !self.is_here() && self.source.is_none()
+    }
+
     fn here(kept: Kept) -> Self {
         let origin = kept.origin.as_ref();
         Self {

@@ -24,8 +24,9 @@ pub(crate) struct PartialFlags {
     #[arg(long, conflicts_with = "list")]
     pub(crate) partials: bool,
 
-    /// Remove these remains in the directories and at the URLs that are named; those that are older
-    /// than a week are removed by the next copy to their directory that succeeds
+    /// Remove these remains in the directories and at the URLs that are named, with -r uploads of
+    /// other accounts and machines below the URLs too; those that are older than a week are removed
+    /// by the next copy to their directory that succeeds
     #[arg(long, conflicts_with_all = ["list", "partials"], requires = "locations")]
     pub(crate) discard: bool,
 }
@@ -50,7 +51,13 @@ pub(crate) async fn run(
         report.failed(place, error);
         status = Status::of(error.class());
     }
+    let mut left = 0;
     for partial in all.found {
+        if flags.discard && partial.is_of_others() && !options.recursive && !names(places, &partial)
+        {
+            left += 1;
+            continue;
+        }
         if flags.discard
             && let Err(error) = discard(&partial, options, Arc::clone(report) as Arc<_>).await
         {
@@ -60,7 +67,19 @@ pub(crate) async fn run(
         }
         tell(&partial, flags.discard, report);
     }
+    if left > 0 {
+        let text = format!(
+            "{left} partial uploads of other accounts or machines stay: name each of them, or add -r"
+        );
+        report.warn(&text);
+    }
     Ok(status)
+}
+
+/// Says whether one of the places is that of this very file.
+fn names(places: &[Location], partial: &Partial) -> bool {
+    let mut urls = places.iter().map(Location::to_string);
+    urls.any(|url| url == partial.destination)
 }
 
 fn tell(partial: &Partial, is_gone: bool, report: &Report) {
