@@ -111,8 +111,9 @@ fn what_is_kept_of_an_old_download_stays_where_the_next_run_fails() -> Result<()
     let bed = Bed::new()?;
     bed.there.file("other", 1000, 3)?;
     cp_in(&here, &[&bed.url("other"), &bed.url("missing"), "."])?.failed()?;
+    // A run that fails leaves a record of the files that it finished.
     let mut after = here.names("")?;
-    after.retain(|name| name != "other");
+    after.retain(|name| name != "other" && !name.starts_with(".local/"));
     ensure!(after == before, "{after:?}");
     Ok(())
 }
