@@ -396,10 +396,10 @@ mod tests {
     #[test]
     fn what_a_server_tells_is_below_the_place() {
         for (place, expected) in [
-            ("ftp://h/d", "ftp://h/d/a%20b/c"),
-            ("ftp://h/d/", "ftp://h/d/a%20b/c"),
-            ("ftp://h/", "ftp://h/a%20b/c"),
-            ("ftp://ann@h/~", "ftp://ann@h/~/a%20b/c"),
+            ("ftp://h/d", "ftp://h:21/d/a%20b/c"),
+            ("ftp://h/d/", "ftp://h:21/d/a%20b/c"),
+            ("ftp://h/", "ftp://h:21/a%20b/c"),
+            ("ftp://ann@h/~", "ftp://ann@h:21/~/a%20b/c"),
         ] {
             let place = dir(place);
             let partial = Partial::told(told("a b/c"), &place);

@@ -22,6 +22,7 @@ mod gateway_uploads;
 mod grid;
 mod grid_borrowed;
 mod grid_support;
+mod kept;
 mod killed;
 mod load;
 mod login;

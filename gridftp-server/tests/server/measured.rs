@@ -58,6 +58,7 @@ fn a_user_who_may_only_read_measures_both_ways() {
 #[test]
 fn who_may_not_look_there_is_refused() {
     let server = TestServer::new();
+    fs::create_dir(server.root.join("hidden")).unwrap();
     server.put("hidden/f", "x");
     for verb in ["ERET", "ESTO"] {
         let mut stranger = server.connect();

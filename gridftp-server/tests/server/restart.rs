@@ -5,7 +5,7 @@ use gridftp_dsi::WriteModel;
 use crate::support::{Data, Ftp, TestServer, bytes, hidden, lacks};
 
 /// Begins an upload of `announced` bytes to `name` and breaks it off behind `part`.
-fn break_off(ftp: &mut Ftp, name: &str, announced: usize, part: &[u8]) {
+pub(crate) fn break_off(ftp: &mut Ftp, name: &str, announced: usize, part: &[u8]) {
     ftp.ok(&format!("ALLO {announced}"), 200);
     let mut data = ftp.data();
     ftp.ok(&format!("STOR {name}"), 150);
@@ -110,32 +110,6 @@ fn a_broken_upload_never_shows_and_is_continued_by_rest() {
     assert!(server.get("f") == file);
     assert_eq!(hidden(&server.root), Vec::<String>::new());
     assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
-}
-
-#[test]
-fn a_directory_lists_the_broken_uploads_below_it() {
-    let server = TestServer::new();
-    let mut ftp = server.login();
-    ftp.ok("MKD d", 257);
-    ftp.ok("MKD d/e", 257);
-    for name in ["d/a b", "d/e/f", "other"] {
-        break_off(&mut ftp, name, 200_000, &bytes(120_000));
-    }
-    let list = |ftp: &mut Ftp, dir: &str| -> Vec<String> {
-        let lines = ftp.ok(&format!("SITE HELD {dir}"), 213).lines;
-        let inner = lines.iter().filter(|line| line.contains("Held="));
-        inner.map(|line| line.trim().to_owned()).collect()
-    };
-    let found = list(&mut server.login(), "d");
-    for (line, name) in found.iter().zip(["; a b", "; e/f"]) {
-        assert!(
-            line.starts_with("Held=120000;Size=200000;Modify=20"),
-            "{line}"
-        );
-        assert!(line.ends_with(name), "{line}");
-    }
-    ftp.ok("SITE DELHELD d/e/f", 250);
-    assert_eq!((found.len(), list(&mut ftp, "/").len()), (2, 2));
 }
 
 #[test]
