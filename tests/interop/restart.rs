@@ -66,13 +66,19 @@ fn survives(client: Client, way: Way, behind: Behind, flags: &[&str], plan: Brea
         finished
             .ok()
             .with_context(|| format!("source:\n{}destination:\n{}", from.output(), to.output()))?;
-        same_file(&from.path("file"), &to.path("file"))?;
-        ensure!(
-            to.tree.names("")? == ["file"],
-            "other files are left: {:?}",
-            to.tree.names("")?
-        );
+        is_whole(&from, &to)?;
     }
+    Ok(())
+}
+
+/// Checks that the copy is there, and nothing else.
+fn is_whole(from: &End, to: &End) -> Result<()> {
+    same_file(&from.path("file"), &to.path("file"))?;
+    ensure!(
+        to.tree.names("")? == ["file"],
+        "other files are left: {:?}",
+        to.tree.names("")?
+    );
     Ok(())
 }
 
@@ -346,11 +352,5 @@ fn a_killed_upload_goes_on_with_all_ranges_that_globus_told() -> Result<()> {
         relay.commands(),
         finished.report()
     );
-    same_file(&from.path("file"), &to.path("file"))?;
-    ensure!(
-        to.tree.names("")? == ["file"],
-        "other files are left: {:?}",
-        to.tree.names("")?
-    );
-    Ok(())
+    is_whole(&from, &to)
 }
