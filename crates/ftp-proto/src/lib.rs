@@ -117,7 +117,7 @@
 //! - `ERET memory="bytes seconds" path` and `ESTO memory="bytes seconds" path`, an extension of
 //!   servers with `MEMORY Bytes=n;Seconds=n;` in FEAT, move bytes of memory and touch no storage:
 //!   sent until one of the bounds is reached, and received within them. Larger bounds are cut to
-//!   those of FEAT. A user who may neither read nor write `path` is refused.
+//!   those of FEAT. A user without the rights to read and to write `path` is refused.
 //! - A file that the storage retrieves from an archive is waited for: the 150 is a reply of many
 //!   lines then, of which one comes every ten seconds. `SITE STAGE seconds path` asks for it ahead:
 //!   250, or 450 while it is under way.

@@ -18,7 +18,7 @@ use super::state::CopyState;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 
-/// Directories whose attributes are asked for at once.
+/// Most directories with a question for attributes in flight.
 const AHEAD: usize = 16;
 
 /// Sets attributes, times and modes of every directory that was copied, the deepest first.

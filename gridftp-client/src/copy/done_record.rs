@@ -2,8 +2,8 @@
 //! when it is started again.
 //!
 //! A line is a digest of the names of a file and of the facts of both ends: another version of either
-//! end is not in the record. Behind its first broken line a record is cut off. What a power cut may
-//! take from this machine counts until that only: the first line names the boot then. Lines of a
+//! end is not in the record. Behind its first broken line a record is cut off. Files of this machine that
+//! a power cut may take count until it restarts: the first line names the boot then. Lines of a
 //! server that does not sync wait until it has written such files back.
 
 use std::collections::VecDeque;

@@ -72,7 +72,7 @@ impl LoggedIn {
                     return;
                 };
                 let size = self.next.size.take();
-                // No byte stays: who may look there may measure.
+                // No byte stays, so that the right to look at the path is enough.
                 let access = match module {
                     Called::By(_) => Access::Write,
                     Called::Memory(_) => Access::Metadata,

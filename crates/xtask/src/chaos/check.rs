@@ -14,7 +14,7 @@ use super::round::{POLL, Round};
 
 /// Longest time for which a session of the first copy may keep a hidden file behind the second.
 const LEAVING: Duration = Duration::from_secs(10);
-/// The index of partial files at the top of what our server serves.
+/// The index of partial files in the root directory of our server.
 const INDEX: &str = ".gridftp-index/";
 /// The client's notes and records.
 const STATE: &str = "home/.local/state";

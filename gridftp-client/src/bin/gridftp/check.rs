@@ -67,7 +67,7 @@ struct Check<'a, 'w> {
     dirs: u64,
     differences: u64,
     failed: u64,
-    /// Files whose times are not compared.
+    /// Files without a time to compare.
     untimed: u64,
     /// Whether it is the source that tells none.
     timeless_source: bool,

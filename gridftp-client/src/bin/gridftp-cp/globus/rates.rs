@@ -11,7 +11,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A megabyte of the rates, in bytes.
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 
-/// The files under way, with what was told of each.
+/// The files under way, with the last line of each.
 #[derive(Debug)]
 pub(super) struct Rates<F> {
     files: Vec<Told<F>>,
