@@ -44,16 +44,6 @@ fn usage_mistakes_are_reported_with_a_remedy() -> Result<()> {
         (&[&nothing, "x"], 1, &["no name there matches"]),
         (&["--verify", "sha256", &one, "x"], 2, &["--verify=sha256"]),
         (
-            &["--timeout", "1y", &one, "x"],
-            2,
-            &["--timeout", "seconds from 1 to 86400"],
-        ),
-        (
-            &["--timeout", "-1", &one, "x"],
-            2,
-            &["--timeout", "seconds from 1"],
-        ),
-        (
             &["--offset", "-5", &one, "x"],
             2,
             &["--offset", "number of bytes"],
@@ -76,6 +66,22 @@ fn usage_mistakes_are_reported_with_a_remedy() -> Result<()> {
         );
     }
     bed.same("x/one", "dir/one")?;
+    Ok(())
+}
+
+#[test]
+fn a_mistake_in_a_time_tells_its_range() -> Result<()> {
+    let tree = Tree::new()?;
+    for (flags, told) in [
+        (&["--timeout", "1y"][..], "from 1s to 1d, such as 60, 90s"),
+        (&["--timeout", "-1"], "from 1s to 1d"),
+        (&["--retry-for", "ten"], "from 0s to 10000d"),
+        (&["--stats=0"], "from 1s to 1d"),
+        (&["--max-age", "1.5"], "from 0s to 100000d"),
+    ] {
+        let finished = cp_in(&tree, &[flags, &["ftp://localhost/a", "b"]].concat())?;
+        fails(&finished, 2, &["TIME>", "whole seconds, or a time", told])?;
+    }
     Ok(())
 }
 

@@ -126,10 +126,11 @@ fn the_defaults_may_have_flags_of_either_program() -> Result<()> {
     bed.here.file("up", 100, 1)?;
     configure(
         &bed.here,
-        "[defaults]\nhuman = true\nretry-for = 7\nall = true\n",
+        "[defaults]\nhuman = true\nretry-for = '90s'\ntimeout = 60\nseconds = '1m'\nall = true\n",
     )?;
     let to = bed.url("file");
-    cp(&bed.here, &[], &["up", &to])?.ok()?;
+    let vars = [("GRIDFTP_STATS", "5m"), ("GRIDFTP_MAX_AGE", "1d")];
+    cp(&bed.here, &vars, &["up", &to])?.ok()?;
     let mut du = std::process::Command::new(binary("gridftp")?);
     du.args(["du", &to])
         .env("HOME", bed.here.root())
@@ -156,6 +157,7 @@ fn a_mistake_in_a_setting_is_named_with_its_place() -> Result<()> {
         ("[place.lab]\nurl = 'ftp://a:b@host/'\n", "has a password"),
         ("[place.'a b']\nurl = 'ftp://host/'\n", "a name has letters"),
         ("[defaults]\nretries = 'many'\n", "--retries=many ("),
+        ("[defaults]\ntimeout = '2y'\n", "--timeout=2y ("),
         ("[defaults]\nretries = {}\n", "retries: write a text"),
         ("nonsense\n", "config.toml"),
         (&format!("{place}fast = 1\n"), "[place.lab]: fast"),

@@ -111,7 +111,7 @@ fn without_the_servers_memory_devices_or_nothing_serve() -> Result<()> {
 fn the_server_bounds_the_time() -> Result<()> {
     let mut bed = Bed::new()?;
     bed.server = Host::ours_with(bed.there.root(), &["--max-measurement", "1"])?;
-    let flags = ["speed", "@", "--seconds", "3600", "--size", "300K"];
+    let flags = ["speed", "@", "--seconds", "1h", "--size", "300K"];
     let shown = bed.there(&flags)?.ok()?;
     ensure!(
         shown.stderr.contains("the server measures for 1 s at most"),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::options::{ConnectOptions, Family, Identity, Level, PortRange, Roots, Security};
 use clap::{Args, ValueEnum, ValueHint};
-use xio_core::parse_duration;
 
 use crate::program::grid::GridFlags;
+use crate::program::values::time;
 
 /// Choices of sessions.
 #[derive(Debug, Args)]
@@ -46,11 +46,11 @@ pub struct ConnectionFlags {
     #[command(flatten)]
     pub grid: GridFlags,
 
-    /// Longest wait for a connection, a login, a reply, or more data, in seconds; a server that
-    /// works in silence, on a checksum or on fetching a file, has at least 600 [default: 120, and
-    /// 30 for a connection and its login]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    pub timeout: Option<u64>,
+    /// Longest wait for a connection, a login, a reply, or more data, in seconds, or as 90s, 10m or
+    /// 1h; a server that works in silence, on a checksum or on fetching a file, has at least 10m
+    /// [default: 2m, and 30s for a connection and its login]
+    #[arg(long, value_name = "TIME", value_parser = time(1..=86_400), allow_negative_numbers = true)]
+    pub timeout: Option<Duration>,
 
     /// Path of gridftp-server on hosts that are reached through ssh [default: looked up in their
     /// PATH, then the entry of a Globus server]
@@ -106,7 +106,7 @@ impl ConnectionFlags {
     /// The options of connections; reads the certificates.
     pub fn options(&self) -> anyhow::Result<ConnectOptions> {
         let mut options = ConnectOptions::default();
-        if let Some(timeout) = self.timeout.map(Duration::from_secs) {
+        if let Some(timeout) = self.timeout {
             options.connect_within = timeout;
             options.reply_within = timeout;
             options.stall = timeout;
@@ -157,14 +157,4 @@ impl ConnectionFlags {
 fn ports(text: &str) -> Result<PortRange, String> {
     let range = text.parse::<PortRange>();
     range.map_err(|_| "write a range of ports, such as 50000-51000".to_owned())
-}
-
-/// Reads a time of whole seconds.
-fn seconds(text: &str) -> Result<u64, String> {
-    match parse_duration(text) {
-        Ok(time) if time.subsec_nanos() == 0 && (1..=86_400).contains(&time.as_secs()) => {
-            Ok(time.as_secs())
-        }
-        _ => Err("write seconds from 1 to 86400, such as 60, or minutes, such as 1m".to_owned()),
-    }
 }

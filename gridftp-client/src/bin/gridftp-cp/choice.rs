@@ -9,9 +9,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, FromArgMatches, ValueHint};
 use gridftp_client::program::failed_list::names;
-use gridftp_client::program::values::size;
+use gridftp_client::program::values::{LONGEST, size, time};
 use gridftp_client::{Choice, Filter};
-use xio_core::parse_duration;
 
 /// Choices of files, with the order of the rules among them.
 #[derive(Debug)]
@@ -60,7 +59,7 @@ struct ChoiceArgs {
 
     /// Leave out files that were modified longer ago, in seconds, or as 90m, 12h or 7d; files of which
     /// the server tells no time are copied, with a warning
-    #[arg(long, value_name = "AGE", value_parser = age)]
+    #[arg(long, value_name = "TIME", value_parser = time(0..=10 * LONGEST))]
     max_age: Option<Duration>,
 
     /// Copy no deeper than N components below the source directory: 1 for the files in it alone
@@ -152,11 +151,6 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
         return Ok(text);
     }
     std::fs::read(path).with_context(|| format!("{}: read", path.display()))
-}
-
-/// Reads an age.
-fn age(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|_| "write an age, such as 3600, 90m, 12h or 7d".to_owned())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verif
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::examples::{section, with_examples};
 use gridftp_client::program::schedule::Schedule;
-use gridftp_client::program::values::{algorithm, size};
+use gridftp_client::program::values::{LONGEST, algorithm, size, time};
 use gridftp_client::program::{doctor, events, proxy};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
@@ -164,10 +164,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) retries: u32,
 
-    /// Longest time for which a server that is gone is tried again, in seconds, beyond --retries; 0
-    /// leaves it at those, and --retries 0 at none
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    pub(crate) retry_for: u64,
+    /// Longest time for which a server that is gone is tried again beyond --retries, in seconds, or as
+    /// 90s, 10m or 2h; 0 leaves it at those, and --retries 0 at none
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time(0..=LONGEST))]
+    pub(crate) retry_for: Duration,
 
     /// Leave existing destination files as they are
     #[arg(short = 'n', long)]
@@ -219,10 +219,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) receipt: Option<PathBuf>,
 
-    /// Tell the progress in a line every 10 seconds, or so many, where standard error is no terminal
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
-          default_missing_value = "10", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) stats: Option<u64>,
+    /// Tell the progress in a line every 10 seconds, or so often, in seconds or as 5m, where standard
+    /// error is no terminal
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+          default_missing_value = "10", value_parser = time(1..=86_400))]
+    pub(crate) stats: Option<Duration>,
 
     /// Tell at the end where the time went, and the one change that would help most; in the lines
     /// of progress, where most of it goes
@@ -348,7 +349,7 @@ impl Flags {
         };
         options.relay = self.relay.into();
         options.retries = self.retries;
-        options.retry_for = Duration::from_secs(self.retry_for);
+        options.retry_for = self.retry_for;
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
         options.xattrs = self.xattrs;
@@ -425,7 +426,7 @@ mod tests {
         };
         assert_eq!(within(&[]), [30, 120, 120]);
         assert_eq!(within(&["--timeout", "7"]), [7; 3]);
-        assert_eq!(within(&["--timeout", "300"]), [300; 3]);
+        assert_eq!(within(&["--timeout", "5m"]), [300; 3]);
     }
 
     #[test]

@@ -110,12 +110,12 @@ pub(crate) const EXAMPLES: &[Example] = &[
         "removes them",
     ),
     (
-        "gridftp-cp -r --retries 10 --retry-for 7200 --timeout 10m gsiftp://dtn.example.org/data/run7/ .",
+        "gridftp-cp -r --retries 10 --retry-for 2h --timeout 10m gsiftp://dtn.example.org/data/run7/ .",
         "waits through two hours of maintenance, and ten minutes for a tape",
     ),
     (
-        "gridftp-cp -r --fail-fast --stats --log-file log run7/ gsiftp://dtn.example.org/data/run7/",
-        "ends at the first failure, tells the progress every 10 s, and keeps a log",
+        "gridftp-cp -r --fail-fast --stats=5m --log-file log run7/ gsiftp://dtn.example.org/data/run7/",
+        "ends at the first failure, tells the progress every five minutes, and keeps a log",
     ),
     (
         "gridftp-cp -r --quiet --json run7/ gsiftp://dtn.example.org/data/run7/",
@@ -268,7 +268,7 @@ pub(crate) const EXAMPLES: &[Example] = &[
 pub(crate) const SETTINGS: &str = "\
 Configuration file, ~/.config/gridftp/config.toml:
   [defaults]
-  retry-for = 3600
+  retry-for = \"1h\"
   [place.cern]
   url = \"gsiftp://dtn.example.org/data\"
   parallel = 8

@@ -16,7 +16,6 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
@@ -88,7 +87,7 @@ fn main() -> ExitCode {
         true => lines(&flags)
             .of_copies(flags.verbose, piped)
             .with_explanation(flags.explain)
-            .with_stats(flags.stats.map(Duration::from_secs)),
+            .with_stats(flags.stats),
     });
     let status = wait_for(run(&flags, &report), &report);
     ended(status, &report)

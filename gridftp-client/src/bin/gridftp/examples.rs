@@ -294,7 +294,7 @@ const TABLE: &Table = &[
                 "measures for 5 seconds each way, memory to memory and with a file at the server",
             ),
             (
-                "gridftp speed --parallel 8 --seconds 30 --size 20G gsiftp://dtn.example.org/data/",
+                "gridftp speed --parallel 8 --seconds 2m --size 20G gsiftp://dtn.example.org/data/",
                 "measures 8 streams for longer, with a file of at most 20 GiB",
             ),
         ],

@@ -18,7 +18,7 @@ use gridftp_client::program::events::named;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{ended, stopped_by_signal, wait_for};
-use gridftp_client::program::values::size;
+use gridftp_client::program::values::{size, time};
 use indicatif::HumanBytes;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
@@ -56,9 +56,9 @@ pub(crate) struct SpeedArgs {
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     place: OsString,
 
-    /// Longest time of one measurement
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
+    /// Longest time of one measurement, in seconds, or as 90s or 2m
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = time(1..=3600))]
+    seconds: Duration,
 
     /// Most bytes of the file at the server; K, M and G are accepted
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = size)]
@@ -109,13 +109,13 @@ impl Run<'_> {
                 Course::UpToDisk => self.args.size,
                 _ => u64::MAX,
             },
-            time: Duration::from_secs(self.args.seconds),
+            time: self.args.seconds,
         }
     }
 
     /// The way of the server's memory.
     fn memory_way(&self, course: Course, place: &Place, most: MemoryLimits) -> Way {
-        let most = most.within(MemoryLimits::new(u64::MAX, self.args.seconds));
+        let most = most.within(MemoryLimits::new(u64::MAX, self.args.seconds.as_secs()));
         let mut time = Duration::from_secs(most.seconds);
         if course == Course::DownFromMemory {
             // The server ends it, and keeps the session.
@@ -276,7 +276,7 @@ async fn measure_all(
     }
     let own = is_void(work, place, &names::join(&place.path, b"zero")).await;
     let limits = work.at(place).await.client().await?.abilities().memory;
-    if let Some(most) = limits.filter(|most| most.seconds < run.args.seconds) {
+    if let Some(most) = limits.filter(|most| most.seconds < run.args.seconds.as_secs()) {
         let text = format!("the server measures for {} s at most", most.seconds);
         work.report.warn(&text);
     }

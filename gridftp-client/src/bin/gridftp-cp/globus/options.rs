@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gridftp_client::options::Compare;
+use gridftp_client::program::values::LONGEST;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use super::table::{Meaning, OPTIONS};
@@ -125,6 +126,7 @@ impl Options {
             (true, Some(most)) => most,
         };
         let within = restarts.within.filter(|_| restarts.on).unwrap_or(0);
+        let within = within.min(LONGEST);
         self.say(&[
             "--retries",
             &retries.to_string(),
@@ -193,6 +195,7 @@ mod tests {
                 "-rst -rst-retries 0 -rst-timeout 9 a b",
                 "--retries 4294967295 --retry-for 9",
             ),
+            ("-rst -rst-timeout 9999999999 a b", "--retry-for 864000000"),
             ("-dcstack tcp,gsi a b", "--stack tcp"),
             ("-sync -sync-level 3 a b", "--checksum"),
             (
