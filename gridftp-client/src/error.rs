@@ -7,6 +7,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
 pub use crate::connect_error::ConnectError;
+use crate::text::bytes;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
 pub use fields::{Class, Fields};
@@ -147,7 +148,7 @@ pub enum TransferError {
         cause: Cause,
     },
     /// Fewer or more bytes came than the source has.
-    #[error("transfer: check {path}: {got} bytes came of {expected}; {SIZE}")]
+    #[error("transfer: check {path}: {} came of {expected}; {SIZE}", bytes(.got))]
     Size {
         /// The source.
         path: String,
@@ -158,8 +159,9 @@ pub enum TransferError {
     },
     /// Data of unknown length ended without close-notify.
     #[error(
-        "transfer: check {path}: its length is unknown, and the data ended after {got} bytes \
-         without close-notify, so that it may have been cut off; {UNMARKED}"
+        "transfer: check {path}: its length is unknown, and the data ended after {} \
+         without close-notify, so that it may have been cut off; {UNMARKED}",
+        bytes(.got)
     )]
     Unmarked {
         /// The source.
@@ -175,7 +177,8 @@ pub enum TransferError {
     },
     /// The source has become smaller since its copying began.
     #[error(
-        "transfer: read {path}: it has {now} bytes, and had {before} when its copying began; {SHRUNK}"
+        "transfer: read {path}: it has {}, and had {before} when its copying began; {SHRUNK}",
+        bytes(.now)
     )]
     Shrunk {
         /// The source.

@@ -437,4 +437,6 @@ pub use options::{ConnectOptions, CopyOptions};
 pub use progress::{Event, Observer, Silent, Totals};
 pub use results::{FileResult, Results};
 pub use running::RunningFile;
+#[doc(hidden)]
+pub use text::counted;
 pub use url::{Location, Site};

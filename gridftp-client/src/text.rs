@@ -1,4 +1,4 @@
-//! Replies and chains of errors as one line for a person, of bounded length.
+//! Text for a person: replies and chains of errors as one line of bounded length, and counts.
 
 use std::fmt;
 
@@ -45,6 +45,17 @@ impl fmt::Display for Text<'_> {
         }
         Ok(())
     }
+}
+
+/// A number of things, by the name of one and that of any other number.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    let name = if number == 1 { one } else { many };
+    format!("{number} {name}")
+}
+
+/// A number of bytes.
+pub(crate) fn bytes(number: &u64) -> String {
+    counted(*number, "byte", "bytes")
 }
 
 /// The beginning of a text, at most so many bytes.
@@ -98,7 +109,16 @@ fn own_words(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 mod tests {
     use gridftp_dsi::{Error as StorageError, ErrorKind};
 
+    use super::*;
     use crate::error::TransferError;
+
+    #[test]
+    fn one_thing_has_its_own_name() {
+        for (number, text) in [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")] {
+            assert_eq!(counted(number, "entry", "entries"), text);
+        }
+        assert_eq!(bytes(&1), "1 byte");
+    }
 
     #[test]
     fn each_thing_is_said_once() {

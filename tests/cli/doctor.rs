@@ -60,7 +60,7 @@ fn a_healthy_server_has_no_other_word_than_ok() -> Result<()> {
         "ok    protection: data connections: clear text",
         "ok    login: logged in as anonymous: `230 ",
         "ok    features: MODE E, MLSD, REST STREAM, UTF8, ...; checksums BLAKE3",
-        "ok    data: listing of /...: 1 entries through port ... (PASV) in ",
+        "ok    data: listing of /...: 1 entry through port ... (PASV) in ",
         "ok    data: EPSV: port ... answers in ",
         "ok    mtu: control connection: path MTU ...segments of up to ",
         "ok    buffers: the server is on this host",
@@ -461,7 +461,7 @@ fn a_host_behind_ssh_is_examined() -> Result<()> {
             "ok    protection: control connection: ssh",
             "ok    protection: data connections: private, both ends prove: session",
             "ok    login: logged in as the person of ssh",
-            "ok    data: listing of /...: 1 entries through port ",
+            "ok    data: listing of /...: 1 entry through port ",
         ],
     )?;
     let missing = "FAIL  ssh: ...exec: /nonexistent/gridftp-server...--remote-program PATH";

@@ -238,7 +238,7 @@ fn an_upload_from_another_machine_is_told_and_removed() -> Result<()> {
     // It may be one that another user is about to continue.
     let stays = cp_in(&other, &["--discard", &dir])?.ok()?.stderr;
     ensure!(
-        stays.contains("1 partial uploads of other accounts"),
+        stays.contains("1 partial upload of another account or machine stays: name it, or"),
         "{stays}"
     );
     let gone = objects(&other, &["--discard", "-r", &dir])?;

@@ -315,7 +315,15 @@ fn a_comparison_says_that_it_leaves_times_out() -> Result<()> {
     gridftp_in(&tree, &["check", "dir", &url])?.ok()?;
     let said = gridftp_in(&tree, &["check", "--times", "dir", &url])?;
     fails(&said, 1, &["it tells no time of 2 files", "--checksum"])?;
-    let told = "no difference, times of 2 files not compared";
+    let told = "2 files and 1 directory compared: no difference, times of 2 files not compared";
+    ensure!(said.stdout.contains(told), "{}", said.report());
+    // Of one there is a singular.
+    tree.dir("one")?;
+    std::fs::write(tree.path("one/a"), "abc")?;
+    server.file("/one/a", "abc");
+    let said = gridftp_in(&tree, &["check", "--times", "one", &server.url("one")])?;
+    fails(&said, 1, &["it tells no time of 1 file; "])?;
+    let told = "1 file and 1 directory compared: no difference, the time of 1 file not compared\n";
     ensure!(said.stdout.contains(told), "{}", said.report());
     Ok(())
 }

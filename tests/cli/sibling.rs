@@ -104,7 +104,7 @@ fn directories_are_listed_in_each_form() -> Result<()> {
         );
         let told = bed.there(&["tree", place])?.ok()?;
         let drawn = "├── door -> sub\n├── link -> one\n├── one\n└── sub\n    └── two\n\n\
-                     1 directories, 4 files\n";
+                     1 directory, 4 files\n";
         ensure!(told.stdout.ends_with(drawn), "{}", told.report());
         let told = bed.there(&["du", place])?.ok()?;
         let sums: Vec<_> = told

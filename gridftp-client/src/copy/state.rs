@@ -29,6 +29,7 @@ use crate::error::{Class, TransferError};
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
+use crate::text::bytes;
 use crate::url::{Site, encode_pattern, show};
 
 /// Connections at most when the caller does not say.
@@ -433,7 +434,8 @@ impl CopyState {
 
 /// The failure of a part that is not there.
 pub(super) fn beyond(path: &str, offset: u64, size: u64) -> TransferError {
-    let what = format!("source: {path}: --offset {offset} is beyond its end; it has {size} bytes");
+    let size = bytes(&size);
+    let what = format!("source: {path}: --offset {offset} is beyond its end; it has {size}");
     TransferError::request(what, "")
 }
 

@@ -19,6 +19,7 @@ use crate::filter::Verdict;
 use crate::names;
 use crate::options::Links;
 use crate::progress::Event;
+use crate::text::counted;
 
 /// Names that are removed in one run at most, and directories that wait to be listed.
 const MOST: usize = 1 << 20;
@@ -96,7 +97,8 @@ pub(super) async fn remove(
         .filter(|most| count > *most)
     {
         let path = shared.describe_destination(&shared.root);
-        let what = format!("{count} names would go, and --max-delete allows {most}");
+        let names = counted(count, "name", "names");
+        let what = format!("{names} would go, and --max-delete allows {most}");
         let remedy = "nothing is removed; --dry-run names them";
         return Err(TransferError::source(path, what, remedy));
     }

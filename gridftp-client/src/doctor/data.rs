@@ -16,6 +16,7 @@ use super::{Visit, bare};
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 use crate::names;
+use crate::text::{bytes, counted};
 use crate::url::{Remote, show};
 
 const TOPIC: &str = "data";
@@ -91,7 +92,8 @@ impl Visit<'_> {
         match listed {
             Ok(Ok(())) => {
                 let fact = format!(
-                    "listing of {name}: {entries} entries through {through} in {:.1?}",
+                    "listing of {name}: {} through {through} in {:.1?}",
+                    counted(entries, "entry", "entries"),
                     begun.elapsed()
                 );
                 self.tell(Finding::ok(TOPIC, fact));
@@ -103,8 +105,9 @@ impl Visit<'_> {
             }
             Err(_) => {
                 let fact = format!(
-                    "listing of {name} through {through}: not done within {} s, with {entries} entries",
-                    limit.as_secs()
+                    "listing of {name} through {through}: not done within {} s, with {}",
+                    limit.as_secs(),
+                    counted(entries, "entry", "entries")
                 );
                 self.tell(match entries {
                     0 => Finding::fail(TOPIC, fact, FIREWALL),
@@ -126,7 +129,7 @@ impl Visit<'_> {
         }
         match client.stat(path).await {
             Ok((entry, _)) if entry.kind == EntryKind::File => {
-                let fact = format!("{} is a file of {} bytes", show(path), entry.size);
+                let fact = format!("{} is a file of {}", show(path), bytes(&entry.size));
                 self.tell(Finding::ok("path", fact));
                 Place {
                     directory: names::parent(path).to_vec(),

@@ -13,6 +13,7 @@ use crate::program::bar::{Bars, state};
 use crate::program::events::know;
 use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
+use crate::text::counted;
 use crate::url::show;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
@@ -168,19 +169,15 @@ impl Report {
         } else if !self.quiet {
             let rate = HumanBytes(per_second(counts.bytes_moved, summary.took));
             let mut text = format!(
-                "{} in {seconds:.2} s ({rate}/s)",
-                plural(
-                    counts.files_done,
-                    &HumanBytes(counts.bytes_moved).to_string()
-                ),
+                "{}, {} in {seconds:.2} s ({rate}/s)",
+                counted(counts.files_done, "file", "files"),
+                HumanBytes(counts.bytes_moved)
             );
             if counts.files_same > 0 {
                 text.push_str(&format!(", {} the same", counts.files_same));
             }
-            match counts.links {
-                0 => {}
-                1 => text.push_str(", 1 link"),
-                links => text.push_str(&format!(", {links} links")),
+            if counts.links > 0 {
+                text.push_str(&format!(", {}", counted(counts.links, "link", "links")));
             }
             if counts.deleted > 0 {
                 text.push_str(&format!(", {} deleted", counts.deleted));
@@ -465,20 +462,13 @@ fn linked(source: &str, destination: &str, target: &str) -> String {
 
 /// The words on a file of which a part may be at its destination.
 fn incomplete(destination: &str, sent: u64, size: Option<u64>) -> String {
+    let unit = if size == Some(1) { "byte" } else { "bytes" };
     let size = size.map_or_else(
         || "an unknown number of".to_owned(),
         |size| HumanCount(size).to_string(),
     );
     let sent = HumanCount(sent);
-    format!("{destination}: may be incomplete: {sent} of {size} bytes")
-}
-
-fn plural(files: u64, bytes: &str) -> String {
-    if files == 1 {
-        format!("1 file, {bytes}")
-    } else {
-        format!("{files} files, {bytes}")
-    }
+    format!("{destination}: may be incomplete: {sent} of {size} {unit}")
 }
 
 /// A time in minutes and seconds, as `9:30`.

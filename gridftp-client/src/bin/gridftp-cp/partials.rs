@@ -68,9 +68,13 @@ pub(crate) async fn run(
         tell(&partial, flags.discard, report);
     }
     if left > 0 {
-        let text = format!(
-            "{left} partial uploads of other accounts or machines stay: name each of them, or add -r"
-        );
+        let text = match left {
+            1 => "1 partial upload of another account or machine stays: name it, or add -r"
+                .to_owned(),
+            _ => format!(
+                "{left} partial uploads of other accounts or machines stay: name each of them, or add -r"
+            ),
+        };
         report.warn(&text);
     }
     Ok(status)

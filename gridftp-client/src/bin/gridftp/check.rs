@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use clap::ValueHint;
 use ftp_wire::facts::EntryKind;
+use gridftp_client::counted;
 use gridftp_client::error::TransferError;
 use gridftp_client::names;
 use gridftp_client::program::events::named;
@@ -147,17 +148,22 @@ impl Check<'_, '_> {
                 "failed": failed, "untimed": untimed,
             }));
         } else if !self.args.common.quiet {
-            let mut text = format!("{files} files and {dirs} directories compared: ");
+            let compared = counted(files, "file", "files");
+            let dirs = counted(dirs, "directory", "directories");
+            let mut text = format!("{compared} and {dirs} compared: ");
             text.push_str(&match differences {
                 0 => "no difference".to_owned(),
-                1 => "1 difference".to_owned(),
-                many => format!("{many} differences"),
+                many => counted(many, "difference", "differences"),
             });
             if failed > 0 {
                 text.push_str(&format!(", {failed} failed"));
             }
             if untimed > 0 {
-                text.push_str(&format!(", times of {untimed} files not compared"));
+                let times = match untimed {
+                    1 => "the time of 1 file".to_owned(),
+                    many => format!("times of {many} files"),
+                };
+                text.push_str(&format!(", {times} not compared"));
             }
             self.work.report.out(&text);
         }
@@ -251,7 +257,10 @@ impl Check<'_, '_> {
         };
         let error = TransferError::Source {
             path: place.url(),
-            what: format!("it tells no time of {} files", self.untimed),
+            what: format!(
+                "it tells no time of {}",
+                counted(self.untimed, "file", "files")
+            ),
             remedy: "leave out --times, or compare the content with --checksum",
         };
         self.work.fail(place, &error);

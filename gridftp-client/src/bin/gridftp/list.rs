@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::ValueHint;
 use ftp_wire::facts::TimeVal;
+use gridftp_client::counted;
 use gridftp_client::error::TransferError;
 use gridftp_client::names;
 use gridftp_client::program::events::named;
@@ -243,8 +244,9 @@ pub(crate) async fn tree(args: &TreeArgs, work: &mut Work<'_>) -> anyhow::Result
         let end = json!({ "event": "end", "directories": dirs, "files": files });
         work.report.emit(&end);
     } else if !args.common.quiet {
-        work.report
-            .out(&format!("\n{dirs} directories, {files} files"));
+        let dirs = counted(dirs, "directory", "directories");
+        let files = counted(files, "file", "files");
+        work.report.out(&format!("\n{dirs}, {files}"));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use base64ct::{Base64, Encoding as _};
 use clap::ValueHint;
 use ftp_wire::facts::TimeVal;
+use gridftp_client::counted;
 use gridftp_client::program::events::named;
 use gridftp_client::program::receipts::Lines;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -126,7 +127,11 @@ impl Group {
     fn end(&self, shown: &impl Display, args: &CheckReceiptArgs, work: &mut Work<'_>) {
         let files = self.lines.files;
         if files > 0 && !args.unsigned {
-            let what = format!("{shown}: the last {files} receipts of a run are not signed");
+            let last = match files {
+                1 => "the last receipt of a run is".to_owned(),
+                _ => format!("the last {files} receipts of a run are"),
+            };
+            let what = format!("{shown}: {last} not signed");
             work.report.warned(&what);
             work.differ();
         }
@@ -244,7 +249,8 @@ fn tell(group: &Group, signer: &str, time: u64, work: &Work<'_>) {
     let seconds = i64::try_from(time).unwrap_or(i64::MAX);
     let at = when(Some(TimeVal::new(seconds, 0)));
     report.out(&format!(
-        "{files} files, {}, signed by {signer} at {at}",
+        "{}, {}, signed by {signer} at {at}",
+        counted(files, "file", "files"),
         HumanBytes(bytes)
     ));
 }

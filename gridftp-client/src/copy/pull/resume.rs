@@ -21,6 +21,7 @@ use crate::copy::state::CopyState;
 use crate::names;
 use crate::options::Resume;
 use crate::partials::OLD;
+use crate::text::counted;
 use crate::url::show;
 use crate::verify;
 
@@ -123,8 +124,9 @@ pub(crate) async fn sweep(shared: &CopyState) {
     for dir in dirs {
         match timeout_at(until, expire_in(local(&dir), OLD)).await {
             Ok(Ok(removed @ 1..)) => {
-                let what = format!("removed {removed} partial files that are a week old");
-                shared.note(&format!("{}: {what}", show(&dir)));
+                let files = counted(removed, "partial file", "partial files");
+                let dir = show(&dir);
+                shared.note(&format!("{dir}: removed {files} older than a week"));
             }
             Ok(_) => {}
             // The next run has time for the others.

@@ -20,6 +20,7 @@ use crate::copy::state::CopyState;
 use crate::copy::widths::NEAR;
 use crate::explain::Tuned;
 use crate::options::CopyOptions;
+use crate::text::counted;
 use crate::url::Site;
 
 impl CopyState {
@@ -158,7 +159,9 @@ impl CopyState {
         });
         drop(state);
         if let Some(Setting { streams, files }) = changed {
-            self.note(&format!("tuning: {streams} streams, {files} files at once"));
+            let streams = counted(streams.into(), "stream", "streams");
+            let files = counted(files.into(), "file", "files");
+            self.note(&format!("tuning: {streams}, {files} at once"));
         }
         step
     }

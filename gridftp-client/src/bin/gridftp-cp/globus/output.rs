@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gridftp_client::program::report::Report;
 use gridftp_client::progress::UNTRIED;
-use gridftp_client::{Event, Observer, RunningFile, Totals};
+use gridftp_client::{Event, Observer, RunningFile, Totals, counted};
 
 use super::options::Verbosity;
 use super::pairs::{self, Pair};
@@ -103,8 +103,8 @@ impl Output {
             self.report.out("");
         }
         if self.goes_on && failed > 0 {
-            let many = if failed == 1 { "" } else { "s" };
-            let told = format!("\nerror: There was an error with {failed} transfer{many}.\n");
+            let failed = counted(failed, "transfer", "transfers");
+            let told = format!("\nerror: There was an error with {failed}.\n");
             self.report.err(&told);
         }
         (failed, left)
