@@ -436,7 +436,7 @@ pub use manner::{Compare, Manner};
 pub use options::{ConnectOptions, CopyOptions};
 pub use progress::{Event, Observer, Silent, Totals};
 pub use results::{FileResult, Results};
-pub use running::RunningFile;
+pub use running::{RunningFile, Unfinished};
 #[doc(hidden)]
 pub use text::counted;
 pub use url::{Location, Site};

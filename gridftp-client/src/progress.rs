@@ -8,7 +8,7 @@ use ftp_proto::security::Level;
 
 use crate::error::TransferError;
 use crate::explain::{Cause, Explanation, LOOK, Samples, Tuned};
-use crate::running::{RunningFile, RunningFiles};
+use crate::running::{RunningFile, RunningFiles, Unfinished};
 
 /// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
 pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
@@ -376,6 +376,12 @@ impl Totals {
     /// send no progress markers, no bytes of a file are known before its end.
     pub fn running(&self) -> Vec<Arc<RunningFile>> {
         self.running.moving()
+    }
+
+    /// The files that were under way when the copy broke off: its future was dropped, or it ended with
+    /// an error.
+    pub fn unfinished(&self) -> Unfinished {
+        self.running.unfinished()
     }
 
     /// Samples the transfers until it is dropped.

@@ -1,6 +1,6 @@
 //! `RunningFile`: a file that is being copied, for progress and for the report of incomplete uploads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -21,6 +21,18 @@ pub struct RunningFile {
     attempt: Mutex<Attempt>,
     /// Bytes that the attempt has moved, as far as they are known.
     moved: AtomicU64,
+    /// Whether a later run goes on with its bytes.
+    is_kept: AtomicBool,
+}
+
+/// Numbers of files that were under way when a copy broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Unfinished {
+    /// Files with whose bytes the same copy goes on.
+    pub kept: u64,
+    /// Files that the same copy begins anew.
+    pub lost: u64,
 }
 
 /// The last attempt at a file.
@@ -118,6 +130,11 @@ impl RunningFile {
         attempt.is_over = true;
     }
 
+    /// Notes whether a later run goes on with its bytes.
+    pub(crate) fn note_kept(&self, is_kept: bool) {
+        self.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
     /// Adds bytes that no watch counts.
     pub(crate) fn add(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
@@ -131,7 +148,11 @@ impl RunningFile {
 
 /// The files of a copy from the first bytes to the end of their jobs, in the order of their begin.
 #[derive(Debug, Default)]
-pub(crate) struct RunningFiles(Mutex<Vec<Weak<RunningFile>>>);
+pub(crate) struct RunningFiles {
+    all: Mutex<Vec<Weak<RunningFile>>>,
+    /// Those that were under way at the end of the copy.
+    unfinished: Mutex<Unfinished>,
+}
 
 impl RunningFiles {
     /// Adds a file until it is dropped; `None` where there are too many.
@@ -141,7 +162,7 @@ impl RunningFiles {
         size: Option<u64>,
         attempt: Attempt,
     ) -> Option<Arc<RunningFile>> {
-        let mut files = lock(&self.0);
+        let mut files = lock(&self.all);
         if files.len() >= MOST {
             files.retain(|file| file.strong_count() > 0);
         }
@@ -154,6 +175,7 @@ impl RunningFiles {
             size,
             attempt: Mutex::new(attempt),
             moved: AtomicU64::new(0),
+            is_kept: AtomicBool::new(false),
         });
         files.push(Arc::downgrade(&file));
         Some(file)
@@ -161,9 +183,26 @@ impl RunningFiles {
 
     /// All files at the moment, the oldest first, those that wait for the next attempt included.
     pub(crate) fn known(&self) -> Vec<Arc<RunningFile>> {
-        let mut files = lock(&self.0);
+        let mut files = lock(&self.all);
         files.retain(|file| file.strong_count() > 0);
         files.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Counts the files that are under way when a copy breaks off.
+    pub(crate) fn break_off(&self) {
+        let mut unfinished = Unfinished::default();
+        for file in self.known() {
+            match file.is_kept.load(Ordering::Relaxed) {
+                true => unfinished.kept += 1,
+                false => unfinished.lost += 1,
+            }
+        }
+        *lock(&self.unfinished) = unfinished;
+    }
+
+    /// The files that were under way when the copy broke off.
+    pub(crate) fn unfinished(&self) -> Unfinished {
+        *lock(&self.unfinished)
     }
 
     /// The files with an attempt at the moment, the oldest first.
@@ -201,6 +240,18 @@ mod tests {
             .filter_map(|n| add(&files, &n.to_string()))
             .collect();
         assert_eq!((all.len(), files.known().len()), (MOST, MOST));
+    }
+
+    #[test]
+    fn a_copy_that_breaks_off_counts_its_files() {
+        let files = RunningFiles::default();
+        let [kept, _lost, ended] = ["/a", "/b", "/c"].map(|name| add(&files, name).unwrap());
+        kept.note_kept(true);
+        kept.begin(Attempt::new(0, Weak::new(), false));
+        drop(ended);
+        assert_eq!(files.unfinished(), Unfinished::default());
+        files.break_off();
+        assert_eq!(files.unfinished(), Unfinished { kept: 1, lost: 1 });
     }
 
     #[test]

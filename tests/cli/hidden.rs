@@ -227,6 +227,8 @@ fn a_stopped_upload_under_the_final_name_is_told_as_incomplete() -> Result<()> {
         let stderr = String::from_utf8_lossy(&ended.stderr);
         ensure!(ended.status.code() == Some(130), "{signal:?}: {stderr}");
         tells_incomplete(&stderr)?;
+        let lost = "the bytes of 1 unfinished file are lost: the same command begins it anew";
+        ensure!(stderr.contains(lost), "{stderr}");
     }
     Ok(())
 }

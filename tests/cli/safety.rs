@@ -172,17 +172,24 @@ fn the_state_after_a_signal_is_reported() -> Result<()> {
     Ok(())
 }
 
-/// The Globus server, for example, keeps received bytes under the final name.
 #[test]
-fn the_server_decides_about_the_partial_file_of_a_stopped_upload() -> Result<()> {
-    let bed = Bed::new()?;
-    bed.here.file("file", SIZE * 4, 3)?;
-    let upload = |url| vec!["-q".to_owned(), "file".to_owned(), url];
-    let done = stopped(&bed, upload, Signal::INT)?;
-    let output = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.code() == Some(130), "{:?}", done.status);
-    ensure!(output.contains("the server keeps or drops"), "{output}");
-    ensure!(!bed.there.path("file").exists());
+fn the_next_run_is_told_by_a_stopped_upload() -> Result<()> {
+    let lost = "the bytes of 1 unfinished file are lost: the same command begins it anew";
+    let kept = "the same command goes on where this one stopped";
+    for (flag, says) in [("-q", lost), ("-qc", kept), ("--no-resume", lost)] {
+        let bed = Bed::new()?;
+        bed.here.file("file", SIZE * 4, 3)?;
+        let upload = |url| vec![flag.to_owned(), "file".to_owned(), url];
+        let done = stopped(&bed, upload, Signal::INT)?;
+        let output = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.code() == Some(130), "{:?}", done.status);
+        let line = format!("gridftp-cp: stopped by a signal; {says}");
+        ensure!(output.lines().any(|told| told == line), "{flag}: {output}");
+        ensure!(!bed.there.path("file").exists());
+        let notes = std::fs::read_dir(bed.here.path(".local/state/gridftp/uploads"));
+        let notes = notes.map_or(0, |notes| notes.count());
+        ensure!((notes > 0) == (says == kept), "{flag}: {notes} notes");
+    }
     Ok(())
 }
 

@@ -200,6 +200,13 @@ impl FileJob {
         }
     }
 
+    /// Notes whether a later run goes on with its bytes.
+    pub(crate) fn note_kept(&self, is_kept: bool) {
+        if let Some(running) = &self.running {
+            running.note_kept(is_kept);
+        }
+    }
+
     /// Notes that its own name has the whole file, or nothing of the last attempt.
     pub(crate) fn leaves_no_part(&self) {
         if let Some(running) = &self.running {
@@ -285,6 +292,7 @@ impl FileJob {
         self.held = RangeSet::new();
         self.agreement = Agreement::None;
         self.recalled = false;
+        self.note_kept(false);
         self.note_state();
         if let Some(sink) = self.sink.take() {
             // A large file takes a while to remove.

@@ -177,7 +177,8 @@ pub struct Summary {
 /// # Cancel safety
 /// Dropping the future closes every connection. Files that were not published are removed;
 /// servers keep or discard theirs by their own rules, and those that may be left in part under their
-/// own names are told to `observer` ([`Event::Incomplete`](crate::Event::Incomplete)).
+/// own names are told to `observer` ([`Event::Incomplete`](crate::Event::Incomplete)). [`Totals::unfinished`]
+/// tells with how many files the same copy goes on.
 pub async fn copy(
     sources: &[Location],
     destination: &Location,

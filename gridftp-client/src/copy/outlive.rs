@@ -20,6 +20,7 @@ use crate::abilities::Abilities;
 use crate::error::TransferError;
 use crate::names;
 use crate::progress::Event;
+use crate::verify::PROOFS;
 
 /// Shortest time between two states of a note.
 const EVERY: Duration = Duration::from_secs(1);
@@ -37,8 +38,17 @@ pub(crate) struct Noted {
     groups: Option<(Version, GroupFile)>,
     /// Whether it was told that the file goes on with the bytes of an earlier run.
     is_told: bool,
+    /// Whether a later run can prove the bytes that this one leaves.
+    is_provable: bool,
     /// Time of the last state that was written.
     last: Option<Instant>,
+}
+
+impl Noted {
+    /// Says whether a later run goes on with the upload.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.is_provable
+    }
 }
 
 /// Says whether the bytes of a transfer that failed with `error` are the source's, and a later attempt
@@ -200,18 +210,29 @@ impl CopyState {
             upload,
             groups: None,
             is_told,
+            is_provable: false,
             last,
         });
     }
 
-    /// Notes the upload that is about to begin. One that is written under its own name does not
-    /// outlive the run.
-    pub(crate) async fn renew_note(&self, job: &mut FileJob, abilities: &Abilities) {
+    /// Notes the upload that is about to begin, from the server with the abilities `source` if it is on
+    /// one. An upload that is written under its own name does not outlive the run.
+    pub(crate) async fn renew_note(
+        &self,
+        job: &mut FileJob,
+        abilities: &Abilities,
+        source: Option<&Abilities>,
+    ) {
+        let is_offered = |ends: &Abilities, proof| ends.cost(proof).is_some();
+        let is_provable = PROOFS.into_iter().any(|proof| {
+            is_offered(abilities, proof) && source.is_none_or(|source| is_offered(source, proof))
+        });
         let version = self
             .version(job)
             .filter(|_| job.hidden.is_some() || abilities.held);
         match (version, &mut job.note) {
             (Some(version), Some(noted)) => {
+                noted.is_provable = is_provable;
                 noted.upload.source = version;
                 noted.upload.hidden.clone_from(&job.hidden);
                 noted.upload.held.clone_from(&job.held);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use gridftp_data::Watch;
 
 use super::job::FileJob;
+use super::outlive::Noted;
 use super::state::CopyState;
 use crate::control::Control;
 use crate::explain::Way;
@@ -17,12 +18,15 @@ impl CopyState {
     pub(crate) fn show(&self, job: &mut FileJob, held: u64, watch: Weak<Watch>) {
         let is_exposed = self.destination.is_some() && job.hidden.is_none() && !job.kept_apart;
         let attempt = Attempt::new(held, watch, is_exposed);
-        if let Some(running) = &job.running {
-            return running.begin(attempt);
+        match &job.running {
+            Some(running) => running.begin(attempt),
+            None => {
+                let ends = [self.name_source(job), self.name_destination(job)];
+                let size = self.expected(job);
+                job.running = self.totals.running.add(ends, size, attempt);
+            }
         }
-        let ends = [self.name_source(job), self.name_destination(job)];
-        let size = self.expected(job);
-        job.running = self.totals.running.add(ends, size, attempt);
+        job.note_kept(job.note.as_ref().is_some_and(Noted::goes_on));
     }
 
     /// Notes the bytes of an attempt so far, as a server tells them.
@@ -81,7 +85,8 @@ impl CopyState {
     }
 }
 
-/// Tells, when a copy breaks off, the files of which a part may be under their own names.
+/// Tells, when a copy breaks off, the files of which a part may be under their own names, and counts
+/// all that were under way.
 pub(super) struct BrokenOff<'a> {
     pub(super) totals: &'a Totals,
     pub(super) observer: &'a dyn Observer,
@@ -89,6 +94,7 @@ pub(super) struct BrokenOff<'a> {
 
 impl Drop for BrokenOff<'_> {
     fn drop(&mut self) {
+        self.totals.running.break_off();
         for file in self.totals.running.known() {
             if let Some(event) = file.incomplete() {
                 self.observer.event(&event);

@@ -32,7 +32,9 @@ use gridftp_client::program::run::{
     ended, finish, locate, print_completions, print_man, stopped_by_signal, wait_for,
 };
 use gridftp_client::program::settings;
-use gridftp_client::{CopyOptions, Event, Location, Observer as _, Summary, Totals, copy};
+use gridftp_client::{
+    CopyOptions, Event, Location, Observer as _, Summary, Totals, Unfinished, copy, counted,
+};
 
 use crate::flags::{Command, Flags};
 
@@ -172,7 +174,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         }
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
-        let left = left_behind(&destination, flags);
+        let left = left_behind(&destination, flags, totals.unfinished());
         records.break_off(&format!("stopped by a signal; {left}"), None);
         return Ok(Status::Interrupted);
     };
@@ -224,23 +226,68 @@ fn receipts(
     Ok(Some(Receipts::open(path, options, signer)?))
 }
 
-/// The remains of a stopped copy at its destination.
-fn left_behind(destination: &Location, flags: &Flags) -> &'static str {
-    match destination {
-        Location::Remote(_) => {
-            "the server keeps or drops the bytes of unfinished files as of any upload that breaks off"
+/// What a stopped copy leaves at its destination, and what the same command does with that.
+fn left_behind(destination: &Location, flags: &Flags, unfinished: Unfinished) -> String {
+    let is_part = flags.offset.is_some() || flags.length.is_some();
+    let state = match destination {
+        Location::Remote(_) if is_part && unfinished != Unfinished::default() => {
+            "the part of the destination may be replaced only in part"
         }
+        Location::Remote(_) => return next_run(unfinished),
         Location::Local(path) if path.is_dir() || !path.exists() => {
             "files not finished are not at their destination names"
         }
-        Location::Local(path)
-            if path.is_file() && flags.offset.is_none() && flags.length.is_none() =>
-        {
-            "the destination is as it was"
-        }
+        Location::Local(path) if path.is_file() && !is_part => "the destination is as it was",
         Location::Local(path) if path.is_file() => {
             "the part of the destination may be replaced only in part"
         }
         _ => "the output that was written is not all there is",
+    };
+    match unfinished.kept {
+        0 => state.to_owned(),
+        _ => format!("{state}; {}", next_run(unfinished)),
+    }
+}
+
+/// What the same command does with the files that a stopped copy has not finished.
+fn next_run(Unfinished { kept, lost, .. }: Unfinished) -> String {
+    let goes_on = "the same command goes on where this one stopped";
+    let files = counted(lost, "unfinished file", "unfinished files");
+    match (kept, lost) {
+        (0, 0) => "no file was under way".to_owned(),
+        (_, 0) => goes_on.to_owned(),
+        (0, 1) => format!("the bytes of {files} are lost: the same command begins it anew"),
+        (0, _) => format!("the bytes of {files} are lost: the same command begins them anew"),
+        (_, _) => format!("{goes_on}, but the bytes of {files} are lost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_run_is_told_in_a_line() {
+        for ([kept, lost], text) in [
+            ([0, 0], "no file was under way"),
+            ([9, 0], "the same command goes on where this one stopped"),
+            (
+                [0, 1],
+                "the bytes of 1 unfinished file are lost: the same command begins it anew",
+            ),
+            (
+                [0, 2],
+                "the bytes of 2 unfinished files are lost: the same command begins them anew",
+            ),
+            (
+                [1, 1],
+                "the same command goes on where this one stopped, but the bytes of 1 unfinished file \
+                 are lost",
+            ),
+        ] {
+            let mut unfinished = Unfinished::default();
+            (unfinished.kept, unfinished.lost) = (kept, lost);
+            assert_eq!(next_run(unfinished), text);
+        }
     }
 }

@@ -147,6 +147,7 @@ async fn move_bytes(
     let held = job.held.total();
     shared.show(job, held, Weak::new());
     let before = resume::before(shared, job, sink);
+    let running = job.running.clone();
     let mut bytes = BytesOnTheWay {
         shared,
         job,
@@ -156,7 +157,7 @@ async fn move_bytes(
         done: 0,
     };
     let work = bytes.run(algorithm);
-    let moved = resume::recorded(shared, before, (sink, &watch), work).await;
+    let moved = resume::recorded(shared, (running, before), (sink, &watch), work).await;
     job.held.extend(&watch.received());
     let digest = moved?;
     if source.file.unchanged().await.is_err() {

@@ -76,6 +76,7 @@ impl Receiver<'_> {
             .stripes(self.stripes);
         let watch = self.watch(job);
         let before = resume::before(self.shared, job, &sink);
+        let running = job.running.clone();
         let held = (&job.held, before.as_ref());
         resume::go_on((&sink, &watch), held, asked.sent.tag).await;
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
@@ -85,7 +86,7 @@ impl Receiver<'_> {
                 stripes.note(&perf);
             }
         });
-        let work = resume::recorded(self.shared, before, (&sink, &watch), work);
+        let work = resume::recorded(self.shared, (running, before), (&sink, &watch), work);
         let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
         let judged = ended.and_then(|(_, reply)| {
             let proof = match watch.receipt() {
@@ -189,6 +190,7 @@ impl Receiver<'_> {
         let plan = plan(self.shared, Mode::Stream, start).until(cut);
         let watch = self.watch(job);
         let before = resume::before(self.shared, job, &sink);
+        let running = job.running.clone();
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
         let work = async {
@@ -208,7 +210,7 @@ impl Receiver<'_> {
                 }
             }
         };
-        let work = resume::recorded(self.shared, before, (&sink, &watch), work);
+        let work = resume::recorded(self.shared, (running, before), (&sink, &watch), work);
         let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
         let ended = ended.map_err(|failure| self.unconnected(&watch, transfer, failure));
         let is_last = matches!(ended, Ok(true));

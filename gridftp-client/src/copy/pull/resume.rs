@@ -1,6 +1,7 @@
 //! Downloads that outlive a run: their bytes are recorded on disk, and the next run goes on with them.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use byte_ranges::{Range64, RangeSet};
@@ -21,6 +22,7 @@ use crate::copy::state::CopyState;
 use crate::names;
 use crate::options::Resume;
 use crate::partials::OLD;
+use crate::running::RunningFile;
 use crate::text::counted;
 use crate::url::show;
 use crate::verify;
@@ -160,7 +162,10 @@ pub(in crate::copy) fn before(
     job: &FileJob,
     sink: &FileSink,
 ) -> Option<RangeSet> {
-    is_true(shared, job, sink).then(|| job.held.clone())
+    is_true(shared, job, sink).then(|| {
+        job.note_kept(sink.keeps());
+        job.held.clone()
+    })
 }
 
 /// Has a tagged transfer go on with the bytes `held`, whose values the sink knows where they are those
@@ -180,11 +185,11 @@ pub(super) async fn go_on(
     }
 }
 
-/// Runs the transfer `work` to a file that held the bytes `before`, and records those that arrive:
-/// at most those of the last second, or the last 64 MiB, are not recorded where that is more.
+/// Runs the transfer `work` to the `running` file, which held the bytes `before`, and records those that
+/// arrive: at most those of the last second, or the last 64 MiB, are not recorded where that is more.
 pub(in crate::copy) async fn recorded<T>(
     shared: &CopyState,
-    before: Option<RangeSet>,
+    (running, before): (Option<Arc<RunningFile>>, Option<RangeSet>),
     (sink, watch): (&FileSink, &Watch),
     work: impl Future<Output = T>,
 ) -> T {
@@ -192,6 +197,7 @@ pub(in crate::copy) async fn recorded<T>(
         return work.await;
     };
     let mut recorder = Recorder {
+        running,
         recorded: before.total(),
         before,
         sink,
@@ -206,6 +212,7 @@ pub(in crate::copy) async fn recorded<T>(
 
 /// Records the received bytes of one file.
 struct Recorder<'a> {
+    running: Option<Arc<RunningFile>>,
     sink: &'a FileSink,
     watch: &'a Watch,
     /// Bytes held before the transfer.
@@ -231,7 +238,12 @@ impl Recorder<'_> {
             }
             // A local copy needs no sync here: a crash of the machine costs only another reading.
             match self.sink.checkpoint(&held, !shared.is_local()).await {
-                Ok(()) => self.recorded = bytes,
+                Ok(()) => {
+                    self.recorded = bytes;
+                    if let Some(running) = &self.running {
+                        running.note_kept(true);
+                    }
+                }
                 // The transfer itself tells what is wrong with the disk; this may pass.
                 Err(error) => {
                     shared.note(&format!("the received bytes are not recorded: {error}"));
@@ -248,7 +260,10 @@ pub(in crate::copy) async fn keep(shared: &CopyState, job: &FileJob, sink: &File
         return !sink.keeps();
     }
     let why = match timeout(KEEPING, sink.checkpoint(&job.held, true)).await {
-        Ok(Ok(())) => return true,
+        Ok(Ok(())) => {
+            job.note_kept(true);
+            return true;
+        }
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the disk does not answer".to_owned(),
     };
@@ -265,6 +280,8 @@ pub(crate) fn tell_kept(shared: &CopyState, job: &FileJob) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use super::*;
     use crate::copy::job::Facts;
     use crate::copy::pull::land::open_sink;
@@ -281,6 +298,7 @@ mod tests {
         assert!(resumable(RangeSet::up_to(5), 5).is_empty());
         assert!(resumable(RangeSet::up_to(5), 0).is_empty());
     }
+
     #[tokio::test]
     async fn a_small_file_that_is_all_there_needs_a_proof() {
         let dir = tempfile::tempdir().unwrap();
@@ -299,12 +317,23 @@ mod tests {
         let mut first = job();
         let sink = open_sink(&shared, &mut first, true).await.unwrap();
         assert!(!first.recalled);
+        let unfinished = |job: &mut FileJob, sink: &FileSink| {
+            shared.show(job, 0, Weak::new());
+            before(&shared, job, sink).unwrap();
+            shared.totals.running.break_off();
+            let unfinished = shared.totals.unfinished();
+            [unfinished.kept, unfinished.lost]
+        };
+        assert_eq!(unfinished(&mut first, &sink), [0, 1]);
         sink.write_at(0, b"bytes".as_slice().into()).await.unwrap();
         first.held = RangeSet::up_to(5);
         assert!(keep(&shared, &first, &sink).await);
-        drop(sink);
+        shared.totals.running.break_off();
+        assert_eq!(shared.totals.unfinished().kept, 1);
+        drop((first, sink));
         let mut next = job();
-        let _sink = open_sink(&shared, &mut next, true).await.unwrap();
+        let sink = open_sink(&shared, &mut next, true).await.unwrap();
         assert!(next.held.is_empty() && next.recalled);
+        assert_eq!(unfinished(&mut next, &sink), [1, 0]);
     }
 }

@@ -170,7 +170,7 @@ impl Asker<'_> {
         self.shared.tell_recalled(job, how.held.total());
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
-        self.shared.renew_note(job, self.abilities).await;
+        self.shared.renew_note(job, self.abilities, None).await;
         let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
         let spot = match whole {
             _ if how.append => Spot::End,

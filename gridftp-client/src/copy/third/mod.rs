@@ -458,7 +458,8 @@ impl Pair<'_> {
         // The data passes without a look from here.
         job.placed = true;
         job.hidden.clone_from(&asked.hidden);
-        shared.renew_note(job, self.abilities.1).await;
+        let (source, abilities) = self.abilities;
+        shared.renew_note(job, abilities, Some(source)).await;
         let to = asked.hidden.unwrap_or(to);
         let spot = match shared.options.offset {
             _ if append => Spot::End,
