@@ -12,13 +12,16 @@ use gridftp_dsi_posix::kept::{self, Kept};
 use walkdir::WalkDir;
 
 use crate::client::Client;
-use crate::copy::connect_to;
 use crate::copy::notes::{self, Note};
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer};
 use crate::url::{Location, Remote, show};
+
+mod sessions;
+
+use sessions::Sessions;
 
 /// Age of kept bytes that nobody continues any more: the next run in their directory removes them.
 pub(crate) const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -133,9 +136,66 @@ pub struct Partials {
     /// The places at a server that could not be asked, of which the notes of this machine alone are
     /// found.
     pub failed: Vec<(String, TransferError)>,
+    /// The sessions of the list, in which partial files are removed.
+    sessions: Sessions,
 }
 
 impl Partials {
+    /// Removes the partial file of a copy, here or at the server, and its note, over the session of the
+    /// list. At a server it acts with the account of the place in the list.
+    ///
+    /// # Errors
+    /// [`TransferError`]: a process writes to it, or the server is not reached or refuses; the note
+    /// stays then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn discard(
+        &mut self,
+        partial: &Partial,
+        options: &CopyOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<(), TransferError> {
+        let (at, hidden) = match &partial.place {
+            Place::Here(kept) => {
+                let path = kept.path.as_os_str().as_bytes();
+                let removed = kept::discard(kept).await;
+                return removed.map_err(|error| TransferError::local("remove", path, error));
+            }
+            Place::There(at, hidden) => (at, hidden),
+        };
+        // The lock keeps a run from going on with it meanwhile.
+        let note = match &options.notes {
+            Some(dir) => match Note::open(dir, &partial.destination).await {
+                None => {
+                    let what = format!(
+                        "{}: another run writes to it, or its note cannot be opened",
+                        partial.destination
+                    );
+                    return Err(TransferError::request(what, "wait for the end of that run"));
+                }
+                opened => opened,
+            },
+            None => None,
+        };
+        let (note, now) = note.unzip();
+        let now = now.flatten();
+        let is_noted = now.is_some();
+        let hidden = now.map_or_else(|| hidden.clone(), |upload| upload.hidden);
+        let removing = self.sessions.remove(at, hidden, options, &observer);
+        let removed = Box::pin(removing).await;
+        // One that the lock alone has made tells nothing.
+        if let Some(note) = note.filter(|_| removed.is_ok() || !is_noted) {
+            note.remove();
+        }
+        removed
+    }
+
+    /// Ends the sessions of the list politely.
+    pub async fn close(self) {
+        self.sessions.close().await;
+    }
+
     /// Adds what a server tells to what the notes of this machine tell.
     fn add(&mut self, told: Vec<Partial>) {
         for told in told {
@@ -156,13 +216,14 @@ async fn uploads(
     at: &Remote,
     options: &CopyOptions,
     observer: &Arc<dyn Observer>,
+    sessions: &mut Sessions,
 ) -> Result<Vec<Partial>, TransferError> {
-    let client = connect_to(&at.site, options, observer).await?;
+    let client = sessions.take(&at.site, options, observer).await?;
     let listed = match client.abilities().held {
         true => kept_at(&client, at, observer).await,
         false => Ok(Vec::new()),
     };
-    client.close().await;
+    sessions.give_back(&at.site, client);
     Ok(listed?)
 }
 
@@ -244,7 +305,8 @@ pub async fn partials(
             Location::Local(path) => all.found.extend(downloads(path, options.recursive).await?),
             Location::Remote(remote) => {
                 all.found.extend(noted(Some(remote)));
-                match Box::pin(uploads(remote, options, &observer)).await {
+                let asked = uploads(remote, options, &observer, &mut all.sessions);
+                match Box::pin(asked).await {
                     Ok(told) => all.add(told),
                     Err(error) => all.failed.push((remote.to_string(), error)),
                 }
@@ -301,75 +363,6 @@ async fn below(top: PathBuf) -> Result<Vec<PathBuf>, TransferError> {
     let walked = walked.await.map_err(std::io::Error::other);
     let walked = walked.and_then(|walked| walked);
     walked.map_err(|error| TransferError::local("list below", name, error))
-}
-
-/// Removes the partial file of a copy, here or at the server, and its note. At a server it acts with
-/// the account of the place in the list.
-///
-/// # Errors
-/// [`TransferError`]: a process writes to it, or the server is not reached or refuses; the note
-/// stays then.
-///
-/// # Cancel safety
-/// Dropping the future closes the connection.
-pub async fn discard(
-    partial: &Partial,
-    options: &CopyOptions,
-    observer: Arc<dyn Observer>,
-) -> Result<(), TransferError> {
-    let (at, hidden) = match &partial.place {
-        Place::Here(kept) => {
-            let path = kept.path.as_os_str().as_bytes();
-            let removed = kept::discard(kept).await;
-            return removed.map_err(|error| TransferError::local("remove", path, error));
-        }
-        Place::There(at, hidden) => (at, hidden),
-    };
-    // The lock keeps a run from going on with it meanwhile.
-    let note = match &options.notes {
-        Some(dir) => match Note::open(dir, &partial.destination).await {
-            None => {
-                let what = format!(
-                    "{}: another run writes to it, or its note cannot be opened",
-                    partial.destination
-                );
-                return Err(TransferError::request(what, "wait for the end of that run"));
-            }
-            opened => opened,
-        },
-        None => None,
-    };
-    let (note, now) = note.unzip();
-    let now = now.flatten();
-    let is_noted = now.is_some();
-    let hidden = now.map_or_else(|| hidden.clone(), |upload| upload.hidden);
-    let removed = remove_there(at, hidden, options, &observer).await;
-    // One that the lock alone has made tells nothing.
-    if let Some(note) = note.filter(|_| removed.is_ok() || !is_noted) {
-        note.remove();
-    }
-    removed
-}
-
-/// Removes the partial file of `at` at its server, or the `hidden` file that it is there.
-async fn remove_there(
-    at: &Remote,
-    hidden: Option<FtpPath>,
-    options: &CopyOptions,
-    observer: &Arc<dyn Observer>,
-) -> Result<(), TransferError> {
-    let client = connect_to(&at.site, options, observer).await?;
-    let command = match hidden {
-        Some(hidden) => Command::Dele(hidden),
-        None => Command::Site(SiteCommand::DropHeld(client.path(&at.path)?)),
-    };
-    let removed = client.ask(command).await;
-    client.close().await;
-    match removed {
-        Err(error) if error.is_not_found() => {}
-        removed => drop(removed?),
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
@@ -170,6 +172,38 @@ fn what_is_kept_of_an_upload_is_told_and_removed() -> Result<()> {
     ensure!(objects(&here, &["--discard", &dir])?.len() == 1);
     ensure!(server.files().is_empty(), "{:?}", server.files());
     ensure!(objects(&here, &["--partials"])?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn what_is_kept_at_one_site_is_removed_over_one_session() -> Result<()> {
+    for (hangs, sessions) in [(false, 1), (true, 2)] {
+        let hangs_up = Arc::new(AtomicBool::new(false));
+        let hangs_once = Arc::clone(&hangs_up);
+        let server = ScriptedServer::with(move |_, line| match line.split(' ').next() {
+            Some("STOR") => Reaction::Until(SENT),
+            Some("MIDWAY" | "END") => Reaction::say("426 broken"),
+            Some("DELE") if hangs_once.swap(false, Ordering::SeqCst) => {
+                Reaction::HangUp(String::new())
+            }
+            _ => Reaction::Usual,
+        })?;
+        let here = Tree::new()?;
+        for name in ["a", "b", "c"] {
+            here.file(name, 3 * SENT as u64, 3)?;
+            let to = server.url(name);
+            let args = ["-c", "--retries", "0", "--mode", "stream", name, &to];
+            cp_in(&here, &args)?.failed()?;
+        }
+        ensure!(server.files().len() == 3, "{:?}", server.files());
+        let before = server.count("USER");
+        hangs_up.store(hangs, Ordering::SeqCst);
+        let gone = objects(&here, &["--discard", &server.url(""), &server.url("b")])?;
+        ensure!(gone.len() == 3, "{gone:?}");
+        ensure!(server.files().is_empty(), "{:?}", server.files());
+        let logins = server.count("USER") - before;
+        ensure!(logins == sessions, "{logins} sessions");
+    }
     Ok(())
 }
 

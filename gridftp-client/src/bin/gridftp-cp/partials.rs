@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use gridftp_client::error::TransferError;
 use gridftp_client::options::CopyOptions;
-use gridftp_client::partials::{Partial, discard, partials};
+use gridftp_client::partials::{Partial, partials};
 use gridftp_client::url::Location;
 use indicatif::{HumanBytes, HumanDuration};
 use serde_json::json;
@@ -46,20 +46,22 @@ pub(crate) async fn run(
     report: &Arc<Report>,
 ) -> Result<Status, TransferError> {
     let mut status = Status::Done;
-    let all = partials(places, options, Arc::clone(report) as Arc<_>).await?;
+    let mut all = partials(places, options, Arc::clone(report) as Arc<_>).await?;
     for (place, error) in &all.failed {
         report.failed(place, error);
         status = Status::of(error.class());
     }
     let mut left = 0;
-    for partial in all.found {
+    for partial in std::mem::take(&mut all.found) {
         if flags.discard && partial.is_of_others() && !options.recursive && !names(places, &partial)
         {
             left += 1;
             continue;
         }
         if flags.discard
-            && let Err(error) = discard(&partial, options, Arc::clone(report) as Arc<_>).await
+            && let Err(error) = all
+                .discard(&partial, options, Arc::clone(report) as Arc<_>)
+                .await
         {
             report.failed(&partial.destination, &error);
             status = Status::of(error.class());
@@ -67,6 +69,7 @@ pub(crate) async fn run(
         }
         tell(&partial, flags.discard, report);
     }
+    all.close().await;
     if left > 0 {
         let text = match left {
             1 => "1 partial upload of another account or machine stays: name it, or add -r"
