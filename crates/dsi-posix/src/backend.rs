@@ -22,7 +22,7 @@ use crate::file::FileSource;
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
-use crate::partial::PartialFile;
+use crate::partial::{PartialFile, flush};
 use crate::remove;
 use crate::root::Root;
 use crate::shared::Token;
@@ -235,6 +235,9 @@ impl Dsi for Posix {
             let sink = FileSink::begin(root.target(path)?, how, path.to_string(), sync, stop)?;
             if sparse {
                 sink.leave_holes();
+            }
+            if !sync {
+                sink.sync_beside(flush);
             }
             Ok(sink.of_user(name))
         })

@@ -60,6 +60,24 @@ pub(crate) enum Work {
     Digest,
 }
 
+/// Most simultaneous syncs that nobody waits for: a medium that hangs has no more threads.
+static SYNCS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(16)));
+
+/// Runs long work that nobody waits for on a blocking thread; `false` while too much of it runs.
+pub(crate) fn run_beside(work: impl FnOnce() + Send + 'static) -> bool {
+    let (Ok(runtime), Ok(permit)) = (
+        Handle::try_current(),
+        Arc::clone(&SYNCS).try_acquire_owned(),
+    ) else {
+        return false;
+    };
+    drop(runtime.spawn_blocking(move || {
+        let _permit = permit;
+        work();
+    }));
+    true
+}
+
 /// Runs `work`: inline if it is expected to touch only memory, else on a blocking thread.
 ///
 /// Two changes of threads cost several times as much as most operations. After slow operations, the

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::error::{Fault, Outcome};
 use crate::journal;
 use crate::names::{self, Names};
-use crate::partial::is_at;
+use crate::partial::{is_at, recorded};
 use crate::remove::OPEN_DIR;
 use crate::root::{Root, Target};
 use crate::stat::modified;
@@ -91,10 +91,11 @@ pub(crate) fn abandoned(
     // change.
     let stat = rustix::fs::fstat(&file)?;
     let records = names::records_of(name);
-    let [held, ..] = &records;
+    let [held, _, _, sync, _] = &records;
     if let Some(before) = before {
-        let recorded = rustix::fs::statat(dir, held.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if !before.is_old(modified(&stat), recorded) {
+        let is_there =
+            |record: &[u8]| rustix::fs::statat(dir, record, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if !before.is_old(modified(&stat), is_there(held) || is_there(sync)) {
             return Ok(Removal::Recent);
         }
     }
@@ -131,7 +132,7 @@ pub(crate) fn held(target: &Target) -> Outcome<()> {
     let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
     let entry = rustix::fs::statat(dir, names.partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
         .ok()
-        .and_then(|partial| journal::read(dir, &names, &target.name, partial.st_ino)?.entry);
+        .and_then(|partial| recorded(dir, &names, &target.name, &partial)?.entry);
     match abandoned(dir, &names.partial, None)? {
         Removal::Removed => {
             if let (Some(index), Some(entry)) = (&target.index, entry) {

@@ -1,12 +1,12 @@
-//! The record of the ranges in a partial file, beside it and always replaced as a whole.
+//! The records of the ranges in a partial file, beside it and always replaced as a whole.
 
 use std::fmt;
 use std::io::Read;
 use std::sync::OnceLock;
 
 use byte_ranges::RangeSet;
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::copy::write_on;
@@ -52,6 +52,29 @@ pub(crate) struct Record {
     pub(crate) origin: Option<Origin>,
     /// Bytes of the whole file, where the upload told them.
     pub(crate) size: Option<u64>,
+    /// The time at which the partial file was created, where a record of its bytes on the medium
+    /// may be beside this one: a server that does not know of that refuses a record with this line.
+    pub(crate) born: Option<Born>,
+}
+
+/// The time at which a file was created: seconds since 1970 and nanoseconds; zeros where the file
+/// system keeps none. Unlike the inode, it tells a file from one that was removed before.
+pub(crate) type Born = (i64, u32);
+
+/// The time at which the file `name` of `dir` was created; of `dir` itself for the empty name.
+pub(crate) fn born(dir: impl AsFd, name: &[u8]) -> Born {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    match rustix::fs::statx(dir, name, flags, StatxFlags::BTIME) {
+        Ok(stat) if stat.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
+        }
+        _ => (0, 0),
+    }
+}
+
+fn parse_born(text: &str) -> Option<Born> {
+    let (seconds, nanos) = text.split_once(' ')?;
+    Some((seconds.parse().ok()?, nanos.parse().ok()?))
 }
 
 /// One version of the source that a partial file is a copy of.
@@ -165,6 +188,9 @@ fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
     if let Some(size) = record.size {
         body.push_str(&format!("size {size}\n"));
     }
+    if let Some((seconds, nanos)) = record.born {
+        body.push_str(&format!("born {seconds} {nanos}\n"));
+    }
     body.push_str(&format!("held {some}\n"));
     let sum = crc32c::crc32c(body.as_bytes());
     format!("{body}crc32c {sum:08x}\n")
@@ -181,21 +207,34 @@ pub(crate) fn write(
     record: &Record,
     durable: bool,
 ) -> Result<(), Errno> {
-    let text = text(name, inode, record, lifetime(durable));
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(
-        dir,
-        names.next.as_slice(),
-        flags | OFlags::CLOEXEC,
-        Mode::RUSR | Mode::WUSR,
-    )?;
-    write_on(file.as_fd(), text.as_bytes())?;
-    if durable {
-        crate::uninterrupted::fsync(&file)?;
-    }
+    let file = create(dir, &names.next)?;
+    fill(file.as_fd(), (name, inode), record, durable)?;
     rustix::fs::renameat(dir, names.next.as_slice(), dir, names.held.as_slice())?;
     if durable { sync_dir(dir) } else { Ok(()) }
+}
+
+/// Creates the file `name`, empty, for a record that is to replace the last one.
+pub(crate) fn create(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::openat(dir, name, flags | OFlags::CLOEXEC, mode)
+}
+
+/// Writes `record` for the partial file of `name`, with the number `inode`, to an empty file; with
+/// `durable`, syncs that file.
+pub(crate) fn fill(
+    file: BorrowedFd<'_>,
+    (name, inode): (&[u8], u64),
+    record: &Record,
+    durable: bool,
+) -> Result<(), Errno> {
+    let text = text(name, inode, record, lifetime(durable));
+    write_on(file, text.as_bytes())?;
+    match durable {
+        true => crate::uninterrupted::fsync(file),
+        false => Ok(()),
+    }
 }
 
 /// Syncs the names in `dir` to the medium.
@@ -205,9 +244,10 @@ pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     crate::uninterrupted::fsync(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
 }
 
-/// Reads the record for the partial file of `name`; `None` unless it is intact and for `inode`.
-pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Option<Record> {
-    parse(&text_of(dir, &names.held)?, Some(name), inode)
+/// Reads the record `from` for the partial file of `name`; `None` unless it is intact and for
+/// `inode`.
+pub(crate) fn read(dir: impl AsFd, from: &[u8], name: &[u8], inode: u64) -> Option<Record> {
+    parse(&text_of(dir, from)?, Some(name), inode)
 }
 
 /// Reads the record `held` for the partial file of a name that is not known, also one that a restart
@@ -252,6 +292,7 @@ fn parse(text: &str, name: Option<&[u8]>, inode: u64) -> Option<Record> {
             ("entry", entry) => record.entry = Some(entry.to_owned()),
             ("from", origin) => record.origin = Some(Origin::parse(origin)?),
             ("size", size) => record.size = Some(size.parse().ok()?),
+            ("born", born) => record.born = Some(parse_born(born)?),
             ("held", "") => return Some(record),
             ("held", held) => {
                 record.held = byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok()?;
@@ -281,6 +322,7 @@ pub(crate) fn remove(dir: BorrowedFd<'_>, records: &[Vec<u8>]) -> Result<(), Err
 #[cfg(test)]
 mod tests {
     use byte_ranges::Range64;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -309,6 +351,7 @@ mod tests {
             entry: Some("0f".to_owned()),
             origin: Origin::new(b"host/a b\n", 9, (-3, 4)),
             size: Some(12),
+            born: Some((-5, 6)),
         };
         for record in [full, plain] {
             let text = text(b"a b\n", 7, &record, lifetime(false));
@@ -324,6 +367,48 @@ mod tests {
                 None
             );
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_is_read_as_it_was_written(
+            name in prop::collection::vec(any::<u8>(), 1..40),
+            inode: u64,
+            ranges in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+            over in prop::option::of(any::<(u64, u64, i64, u32)>()),
+            entry in prop::option::of(any::<u64>()),
+            origin in prop::option::of(any::<(Vec<u8>, u64, i64, u32)>()),
+            born in prop::option::of(any::<(i64, u32)>()),
+            durable: bool,
+        ) {
+            let record = Record {
+                held: ranges.into_iter().filter_map(|(a, b)| Range64::new(a, b)).collect(),
+                over: over.map(|(size, inode, seconds, nanos)| Over {
+                    size,
+                    inode,
+                    modified: (seconds, nanos),
+                }),
+                entry: entry.map(|id| format!("{id:016x}")),
+                origin: origin.and_then(|(name, size, seconds, nanos)| {
+                    Origin::new(&name, size, (seconds, nanos))
+                }),
+                born,
+            };
+            let text = text(&name, inode, &record, lifetime(durable));
+            prop_assert_eq!(parse(&text, Some(&name), inode), Some(record.clone()));
+            prop_assert_eq!(parse(&text, None, inode), Some(record));
+            prop_assert_eq!(parse(&text, Some(&name), inode ^ 1), None);
+        }
+    }
+
+    /// Those of servers that know of no record of the bytes on the medium.
+    #[test]
+    fn records_without_the_time_of_creation_are_read() {
+        let body = "gridftp-held 1\nname f\ninode 7\nlifetime durable\nentry 0f\nheld 0-9\n";
+        let sum = crc32c::crc32c(body.as_bytes());
+        let record = parse(&format!("{body}crc32c {sum:08x}\n"), Some(b"f"), 7).unwrap();
+        assert_eq!(record.held, RangeSet::up_to(9));
+        assert_eq!(record.born, None);
     }
 
     #[test]

@@ -12,6 +12,14 @@ const NEXT: &str = ".gridftp-next";
 /// Suffix of the values of its groups.
 const SUMS: &str = ".gridftp-sums";
 
+/// Suffix of the record of its ranges on the medium.
+const SYNC: &str = ".gridftp-sync";
+/// Suffix of the next such record before it replaces the last one.
+const SYNC_NEXT: &str = ".gridftp-snew";
+
+/// Suffixes of the records of a partial file, that of its ranges first.
+const RECORDS: [&str; 5] = [HELD, NEXT, SUMS, SYNC, SYNC_NEXT];
+
 /// The directory with the index of partial files, at the top of a served tree.
 pub(crate) const INDEX: &[u8] = b".gridftp-index";
 
@@ -25,6 +33,8 @@ pub(crate) struct Names {
     pub(crate) held: Vec<u8>,
     pub(crate) next: Vec<u8>,
     pub(crate) sums: Vec<u8>,
+    pub(crate) sync: Vec<u8>,
+    pub(crate) sync_next: Vec<u8>,
 }
 
 impl Names {
@@ -36,11 +46,13 @@ impl Names {
             held: hidden(&stem, HELD),
             next: hidden(&stem, NEXT),
             sums: hidden(&stem, SUMS),
+            sync: hidden(&stem, SYNC),
+            sync_next: hidden(&stem, SYNC_NEXT),
         }
     }
 
     /// The names of the records of the partial file, that of its ranges first.
-    pub(crate) fn records(&self) -> [Vec<u8>; 3] {
+    pub(crate) fn records(&self) -> [Vec<u8>; RECORDS.len()] {
         records_of(&self.partial)
     }
 
@@ -76,8 +88,9 @@ fn hidden(stem: &[u8], suffix: &str) -> Vec<u8> {
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name == INDEX
         || name.first() == Some(&b'.')
-            && [PART, HELD, NEXT, SUMS]
+            && RECORDS
                 .iter()
+                .chain([&PART])
                 .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
@@ -93,14 +106,14 @@ pub(crate) fn target_of(partial: &[u8]) -> &[u8] {
 }
 
 /// The names of the records of the partial file `partial`.
-pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 3] {
+pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; RECORDS.len()] {
     let stem = partial.strip_suffix(PART.as_bytes()).unwrap_or(partial);
-    [HELD, NEXT, SUMS].map(|end| [stem, end.as_bytes()].concat())
+    RECORDS.map(|end| [stem, end.as_bytes()].concat())
 }
 
 /// The name of the partial file of the record `name`.
 pub(crate) fn partial_of(name: &[u8]) -> Vec<u8> {
-    let stem = [HELD, NEXT, SUMS]
+    let stem = RECORDS
         .iter()
         .find_map(|suffix| name.strip_suffix(suffix.as_bytes()))
         .unwrap_or(name);
@@ -126,6 +139,8 @@ mod tests {
                 &names.held,
                 &names.next,
                 &names.sums,
+                &names.sync,
+                &names.sync_next,
                 &Names::once(&name, u64::MAX),
             ] {
                 assert!(hidden.len() <= LONGEST, "{}", hidden.len());
@@ -134,7 +149,13 @@ mod tests {
             assert_eq!(names.partial, Names::of(&name).partial);
             assert_eq!(
                 records_of(&names.partial),
-                [names.held, names.next, names.sums]
+                [
+                    names.held,
+                    names.next,
+                    names.sums,
+                    names.sync,
+                    names.sync_next
+                ]
             );
         }
         assert_eq!(Names::of(b"file").partial, b".file.gridftp-part");

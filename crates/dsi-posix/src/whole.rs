@@ -95,6 +95,11 @@ impl Whole {
         self.partial.get().is_some_and(|partial| partial.keeps())
     }
 
+    /// Whether a sync beside the upload found that bytes are lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.partial.get().is_some_and(|partial| partial.is_lost())
+    }
+
     /// Marks the partial file for removal.
     pub(crate) fn give_up(&self) {
         if let Some(partial) = self.partial.get() {

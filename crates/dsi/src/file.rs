@@ -118,7 +118,8 @@ pub trait Sink: Send + Sync + 'static {
     fn write_at(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send;
 
     /// Records that exactly `held` is written, so that a later restart may continue from it even
-    /// after a crash of this process; with `durable`, even after a crash of the machine.
+    /// after a crash of this process; with `durable`, even after a crash of the machine. Without,
+    /// some or none of them may be held then.
     ///
     /// Called before a restart marker names those bytes, and before a partial object is left. When
     /// nothing is held, the sink keeps no bytes once it is dropped.

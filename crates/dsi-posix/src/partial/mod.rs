@@ -7,6 +7,8 @@
 //!   always replaced as a whole, and is removed before that file is removed or published, so that
 //!   it never applies to other bytes.
 //! - `.NAME.gridftp-sums` has the [values of its groups](crate::sums), and is removed with the record.
+//! - `.NAME.gridftp-sync` is a [second record](synced), of the ranges on the medium. It counts where
+//!   the first does not, as after a restart of the machine, and is removed with it.
 //! - A partial file without a record has no value: a new upload replaces it, an update is refused.
 //!   It gets no other bytes, since a process that shared the earlier upload may still write to it.
 //! - A second writer that starts anew gets a unique name, without a record, which is never
@@ -18,10 +20,14 @@
 
 mod publish;
 mod record;
+mod synced;
+
+pub(crate) use self::record::recorded;
+pub(crate) use self::synced::{Flush, LEAST, Writing, flush};
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -33,13 +39,14 @@ use rustix::io::Errno;
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
-use crate::journal::{self, Origin, Over};
+use crate::journal::{self, Born, Origin, Over};
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::shared::Place;
 use crate::stat::touch;
 use crate::sums::Sums;
-use record::{is_current, recorded};
+use record::is_current;
+use synced::Synced;
 
 /// Most attempts to open a file that another writer renames between opening and locking.
 pub(crate) const ATTEMPTS: u32 = 64;
@@ -65,7 +72,7 @@ pub(crate) enum Begin {
 /// An upload in progress.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     name: Vec<u8>,
     names: Names,
     /// Its present name: `names.partial`, or a unique one.
@@ -88,6 +95,9 @@ pub(crate) struct PartialFile {
     /// Its entry in the index of the tree, if any.
     entry: Option<Entry>,
     sums: Sums,
+    synced: Arc<Synced>,
+    /// The time at which the file was created, once it is asked for.
+    born: OnceLock<Born>,
     /// Whether the medium has no space for it, so that the partial file is removed.
     no_space: AtomicBool,
     /// Whether a record on disk makes the partial file worth keeping.
@@ -119,7 +129,7 @@ impl PartialFile {
         if old.as_ref().is_some_and(|old| !is_regular(old)) {
             return Err(NOT_REGULAR);
         }
-        let names = Names::of(&name);
+        let (dir, names) = (Arc::new(dir), Names::of(&name));
         enough_space(dir.as_fd(), &names.partial, size)?;
         // The replacement of a private file is not public during the upload; the owner can write.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
@@ -161,7 +171,7 @@ impl PartialFile {
                 continue;
             }
             let mut partial = Self {
-                dir: dir.try_clone().map_err(|_| Errno::MFILE)?,
+                dir: Arc::clone(&dir),
                 name: name.clone(),
                 names: names.clone(),
                 temp,
@@ -175,6 +185,8 @@ impl PartialFile {
                 other_removed,
                 entry,
                 sums: Sums::default(),
+                synced: Arc::new(Synced::of(&dir, &name, &stat)),
+                born: OnceLock::new(),
                 no_space: AtomicBool::new(false),
                 recorded: AtomicBool::new(false),
                 empty: AtomicBool::new(false),
@@ -228,6 +240,7 @@ impl PartialFile {
                 touch(self.file.as_fd());
                 self.over = record.over;
                 self.size = self.size.or(record.size);
+                self.synced.open();
                 let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
                 self.without_sums(reopened)?;
                 return Ok(Some(record.held.clone()));
@@ -284,7 +297,10 @@ impl PartialFile {
     /// Says whether the partial file stays after this value.
     pub(crate) fn keeps(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        is_set(&self.recorded) && !is_set(&self.empty) && !is_set(&self.no_space)
+        is_set(&self.recorded)
+            && !is_set(&self.empty)
+            && !is_set(&self.no_space)
+            && !self.synced.is_all_lost()
     }
 
     /// Marks the partial file for removal, also if it has a record.
@@ -336,6 +352,7 @@ impl PartialFile {
         if self.gone.swap(true, Ordering::Relaxed) {
             return;
         }
+        self.synced.end();
         let dir = self.dir.as_fd();
         // Best effort: the expiry removes a leftover.
         // The record may have failed behind the values.
@@ -363,7 +380,11 @@ impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.keeps() {
             self.discard();
-        } else if !self.gone.load(Ordering::Relaxed) {
+            return;
+        }
+        // Another upload may continue the file from now on.
+        self.synced.end();
+        if !self.gone.load(Ordering::Relaxed) {
             self.leave();
         }
     }

@@ -85,6 +85,7 @@ impl PartialFile {
     /// Gives the file of `len` bytes the target's name.
     fn rename(&self, exclusive: bool, len: u64) -> Outcome<()> {
         let dir = self.dir.as_fd();
+        self.synced.end();
         // Remove the record first: a leftover record could apply to another file.
         let recorded = self.recorded.swap(false, Ordering::Relaxed);
         if recorded || self.sums.is_there() {

@@ -11,6 +11,7 @@ use super::{FileSink, Inner, Way};
 use crate::error::Outcome;
 use crate::journal::Origin;
 use crate::late;
+use crate::partial::{Flush, Writing};
 
 impl FileSink {
     /// Says whether a partial file of another source, or of another version of the source, was
@@ -36,6 +37,12 @@ impl FileSink {
             Way::Whole(whole) => whole.keeps(),
             Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => false,
         }
+    }
+
+    /// Has records that are not durable followed by syncs by `flush`, one at a time, so that more of a
+    /// large file outlives a crash of the machine. Nothing waits for them.
+    pub(crate) fn sync_beside(&self, flush: Flush) {
+        self.inner.beside.get_or_init(|| flush);
     }
 
     /// Gives the upload up: nothing of it is kept for another attempt.
@@ -83,18 +90,25 @@ impl Inner {
             return Err(errno.into());
         }
         match &self.way {
-            Way::Whole(whole) => whole.partial()?.checkpoint(held, durable),
+            Way::Whole(whole) => {
+                let partial = whole.partial()?;
+                partial.checkpoint(held, durable)?;
+                if let (false, Some(flush)) = (durable, self.beside.get()) {
+                    partial.sync_beside(held, *flush);
+                }
+                Ok(())
+            }
             // The owner's sync does not report errors of this machine.
             Way::Joined(joined) if !durable => Ok(late::settle(joined.file(), false)?),
             Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
         }
     }
 
-    /// Forgets the recorded values of bytes that a write changes.
-    pub(super) fn changes(&self, offset: u64, length: usize) -> Outcome<()> {
+    /// Forgets the records of bytes that a write changes; the value is dropped behind the write.
+    pub(super) fn changes(&self, offset: u64, length: usize) -> Outcome<Option<Writing<'_>>> {
         match &self.way {
-            Way::Whole(whole) => Ok(whole.partial()?.changes(offset, length)?),
-            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
+            Way::Whole(whole) => Ok(Some(whole.partial()?.changes(offset, length)?)),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(None),
         }
     }
 

@@ -27,6 +27,7 @@ use crate::file::extents;
 use crate::first::FirstBlock;
 use crate::in_place::InPlace;
 use crate::late;
+use crate::partial::Flush;
 use crate::root::is_regular;
 use crate::shared::{Joined, Mark, Place, Token};
 use crate::stat::stat_of;
@@ -64,6 +65,8 @@ struct Inner {
     mark: OnceLock<Mark>,
     /// Set where zeros are left out.
     holes: OnceLock<Holes>,
+    /// Set where syncs follow the records.
+    beside: OnceLock<Flush>,
 }
 
 #[derive(Debug)]
@@ -128,7 +131,7 @@ impl Inner {
     /// Writes the withheld block.
     fn catch_up(&self) -> Outcome<()> {
         self.first.catch_up(|offset, data| {
-            self.changes(offset, data.len())?;
+            let _writing = self.changes(offset, data.len())?;
             Ok(write_all(self.file()?, data, offset)?)
         })
     }
@@ -167,7 +170,8 @@ impl Inner {
     }
 
     fn must_be_sound(&self) -> Outcome<()> {
-        if self.lost.load(Ordering::Relaxed) {
+        let is_lost_beside = matches!(&self.way, Way::Whole(whole) if whole.is_lost());
+        if self.lost.load(Ordering::Relaxed) || is_lost_beside {
             return Err(Fault::Rule(
                 ErrorKind::Io,
                 "the medium lost some of the written bytes",
@@ -199,7 +203,7 @@ impl Inner {
             return Ok(());
         }
         self.catch_up()?;
-        self.changes(offset, data.len())?;
+        let _writing = self.changes(offset, data.len())?;
         match self.leaves_holes() {
             Some(holes) => Ok(holes.write(self.file()?, data, offset)?),
             None => Ok(write_all(self.file()?, data, offset)?),
@@ -208,7 +212,7 @@ impl Inner {
 
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
         let _open = self.enter()?;
-        let to = self.at_any_offset(offset, len)?;
+        let (to, _writing) = self.at_any_offset(offset, len)?;
         Ok(splice_all(pipe, to, offset, len)?)
     }
 
@@ -238,8 +242,7 @@ impl Inner {
         let place = match &self.way {
             Way::Whole(whole) => {
                 let partial = whole.partial()?;
-                // The writes of others do not clear the values of the bytes that they change.
-                partial.drop_sums()?;
+                partial.share()?;
                 partial.place()
             }
             Way::InPlace(file) if file.has_name() => Place::Itself,
@@ -461,5 +464,7 @@ impl Sink for FileSink {
     }
 }
 
+#[cfg(test)]
+mod synced_tests;
 #[cfg(test)]
 mod tests;

@@ -172,6 +172,7 @@ impl FileSink {
                 records: AtomicU64::new(0),
                 mark: OnceLock::new(),
                 holes: OnceLock::new(),
+                beside: OnceLock::new(),
             }),
             held,
             user: String::new(),

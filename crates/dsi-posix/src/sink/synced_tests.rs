@@ -1,0 +1,248 @@
+//! The bytes that outlive a restart of the machine, of an upload that waits for no sync.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gridftp_dsi::Create;
+use tokio::time::timeout;
+
+use super::*;
+use crate::partial::{LEAST, flush};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+struct Bed {
+    dir: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, end: &str) -> PathBuf {
+        self.dir.path().join(end)
+    }
+
+    /// Goes on with the file, with syncs by `flush`.
+    async fn open(&self, flush: Flush) -> FileSink {
+        let how = Create::Resume { size: None };
+        let sink = FileSink::create(&self.path("file"), how, false).await;
+        let sink = sink.unwrap();
+        sink.sync_beside(flush);
+        sink
+    }
+
+    /// The ranges that the next upload goes on with.
+    async fn held(&self) -> RangeSet {
+        self.open(flush).await.held()
+    }
+
+    /// Leaves the ordinary record as one of an earlier start of the machine.
+    fn restart(&self) {
+        let path = self.path(".file.gridftp-held");
+        change(&path, "lifetime ", "of-another-start");
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path()).unwrap().flatten();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Gives the line `key` of a record another value.
+fn change(record: &Path, key: &str, value: &str) {
+    let text = std::fs::read_to_string(record).unwrap();
+    let (body, _) = text.rsplit_once("crc32c ").unwrap();
+    let line = |line: &str| match line.starts_with(key) {
+        true => format!("{key}{value}\n"),
+        false => format!("{line}\n"),
+    };
+    let body: String = body.lines().map(line).collect();
+    let sum = crc32c::crc32c(body.as_bytes());
+    std::fs::write(record, format!("{body}crc32c {sum:08x}\n")).unwrap();
+}
+
+/// Writes the last byte before `end`, and records all bytes before it.
+async fn record(sink: &FileSink, end: u64) {
+    let byte = Bytes::from_static(b"x");
+    sink.write_at(end - 1, byte).await.unwrap();
+    sink.checkpoint(&RangeSet::up_to(end), false).await.unwrap();
+}
+
+fn wait_for(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "it does not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a sync of the file is in progress, also behind the end of `sink`.
+fn running(sink: &FileSink) -> impl Fn() -> bool + use<> {
+    let Way::Whole(whole) = &sink.inner.way else {
+        panic!("{sink:?}")
+    };
+    let synced = whole.partial().unwrap().synced();
+    move || synced.is_running()
+}
+
+async fn record_and_sync(sink: &FileSink, end: u64) {
+    record(sink, end).await;
+    let is_running = running(sink);
+    wait_for(|| !is_running());
+}
+
+#[tokio::test]
+async fn synced_ranges_outlive_a_restart_of_the_machine() {
+    let bed = Bed::new();
+    let sink = bed.open(flush).await;
+    record(&sink, LEAST - 1).await;
+    assert!(!running(&sink)(), "few bytes are not synced");
+    record_and_sync(&sink, LEAST).await;
+    record_and_sync(&sink, LEAST + 10).await;
+    drop(sink);
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST + 10));
+    bed.restart();
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
+    // A file system may leave the names of unsynced files, without their bytes.
+    std::fs::write(bed.path(".file.gridftp-held"), "").unwrap();
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
+    // The next upload begins with that record.
+    let sink = bed.open(flush).await;
+    record_and_sync(&sink, 2 * LEAST).await;
+    drop(sink);
+    bed.restart();
+    assert_eq!(bed.held().await, RangeSet::up_to(2 * LEAST));
+    // Another file with the same number.
+    change(&bed.path(".file.gridftp-sync"), "born ", "1 2");
+    assert_eq!(bed.held().await, RangeSet::new());
+    assert!(bed.names().is_empty(), "{:?}", bed.names());
+}
+
+#[tokio::test]
+async fn a_server_without_such_records_refuses_the_one_beside() {
+    let bed = Bed::new();
+    let sink = bed.open(flush).await;
+    let is_told = || {
+        let record = std::fs::read_to_string(bed.path(".file.gridftp-held"));
+        record.unwrap().contains("\nborn ")
+    };
+    record(&sink, LEAST - 1).await;
+    assert!(!is_told());
+    record_and_sync(&sink, LEAST).await;
+    assert!(is_told());
+}
+
+#[tokio::test]
+async fn changed_bytes_leave_the_record_before_they_change() {
+    let bed = Bed::new();
+    let sink = bed.open(flush).await;
+    record_and_sync(&sink, 2 * LEAST).await;
+    let bytes = Bytes::from(vec![1; 100_000]);
+    sink.write_at(LEAST + 5, bytes).await.unwrap();
+    drop(sink);
+    assert_eq!(bed.held().await, RangeSet::up_to(2 * LEAST));
+    bed.restart();
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
+    // Nor does it name what a later record leaves out.
+    let sink = bed.open(flush).await;
+    let some = RangeSet::up_to(9);
+    sink.checkpoint(&some, false).await.unwrap();
+    drop(sink);
+    bed.restart();
+    assert_eq!(bed.held().await, some);
+}
+
+#[tokio::test]
+async fn bytes_that_change_during_a_sync_are_not_recorded() {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    fn held_up(_: &OwnedFd) -> std::result::Result<(), Errno> {
+        BEGUN.store(true, Ordering::Release);
+        wait_for(|| GO_ON.load(Ordering::Acquire));
+        Ok(())
+    }
+    let bed = Bed::new();
+    let sink = bed.open(held_up).await;
+    record(&sink, LEAST).await;
+    wait_for(|| BEGUN.load(Ordering::Acquire));
+    sink.write_at(5, Bytes::from_static(b"new")).await.unwrap();
+    GO_ON.store(true, Ordering::Release);
+    let is_running = running(&sink);
+    wait_for(|| !is_running());
+    let synced = ".file.gridftp-sync".to_owned();
+    assert!(!bed.names().contains(&synced));
+    record_and_sync(&sink, LEAST).await;
+    assert!(bed.names().contains(&synced));
+}
+
+#[tokio::test]
+async fn an_end_waits_for_no_sync_and_leaves_no_record() {
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    fn hangs(_: &OwnedFd) -> std::result::Result<(), Errno> {
+        wait_for(|| GO_ON.load(Ordering::Acquire));
+        Ok(())
+    }
+    let bed = Bed::new();
+    let sink = bed.open(hangs).await;
+    record(&sink, LEAST).await;
+    let first = running(&sink);
+    assert!(first());
+    // Nor do records and writes, or the next upload behind a break.
+    timeout(LIMIT / 2, record(&sink, LEAST + 1)).await.unwrap();
+    drop(sink);
+    let sink = timeout(LIMIT / 2, bed.open(hangs)).await.unwrap();
+    assert_eq!(sink.held(), RangeSet::up_to(LEAST + 1));
+    record(&sink, LEAST + 2).await;
+    let second = running(&sink);
+    assert!(first() && second());
+    let done = Finish::whole(LEAST + 2);
+    timeout(LIMIT / 2, sink.finish(done))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(bed.names(), ["file"]);
+    GO_ON.store(true, Ordering::Release);
+    wait_for(|| !first() && !second());
+    assert_eq!(bed.names(), ["file"]);
+}
+
+#[tokio::test]
+async fn lost_bytes_are_not_continued() {
+    static SYNCS: AtomicU64 = AtomicU64::new(0);
+    fn fails(_: &OwnedFd) -> std::result::Result<(), Errno> {
+        Err(Errno::IO)
+    }
+    fn fails_later(_: &OwnedFd) -> std::result::Result<(), Errno> {
+        match SYNCS.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(Errno::IO),
+        }
+    }
+    let bed = Bed::new();
+    for (flush, end, left) in [
+        (fails as Flush, LEAST, RangeSet::new()),
+        (fails_later as Flush, 2 * LEAST, RangeSet::up_to(LEAST)),
+    ] {
+        let sink = bed.open(flush).await;
+        if !left.is_empty() {
+            record_and_sync(&sink, LEAST).await;
+        }
+        let byte = Bytes::from_static(b"x");
+        sink.write_at(end - 1, byte.clone()).await.unwrap();
+        // The sync may fail before this ends.
+        drop(sink.checkpoint(&RangeSet::up_to(end), false).await);
+        let is_running = running(&sink);
+        wait_for(|| !is_running());
+        sink.write_at(end, byte).await.unwrap_err();
+        sink.finish(Finish::whole(end)).await.unwrap_err();
+        assert_eq!(bed.names().is_empty(), left.is_empty());
+        assert_eq!(bed.held().await, left);
+    }
+}
