@@ -86,9 +86,10 @@
 //!
 //! The rest of a failed upload is kept in a hidden file beside its target for `partial-expiry`
 //! hours; a rest that cannot be continued is removed within hours. Its records are beside it:
-//! `.NAME.gridftp-held` has the ranges, and `.NAME.gridftp-sums` the BLAKE3 values, 36 bytes for each
-//! MiB, of uploads that our client digests on the way (`digest=n`), so that these are not read again
-//! at the end. An index finds the old ones, so that the server never walks the tree. The index is the
+//! `.NAME.gridftp-held` has the ranges, `.NAME.gridftp-sync` those that outlive a crash of the machine
+//! where `sync-writes` is off, of uploads from 64 MiB on, and `.NAME.gridftp-sums` the BLAKE3 values,
+//! 36 bytes for each MiB, of uploads that our client digests on the way (`digest=n`), so that these are
+//! not read again at the end. An index finds the old ones, so that the server never walks the tree. The index is the
 //! directory `.gridftp-index` in the root, unless `partial-index` names another one: set it where the
 //! server may not write to the root itself (`root = "/"`), and give each tree an index of its own.
 //! Several servers of one tree share its index. Without an index, uploads work and nothing expires;

@@ -130,10 +130,16 @@
 //!   same directory, or for a small file of known size to one without a name, which gets the final
 //!   name when all data has arrived. This holds for the death of the server at any moment. For a
 //!   crash of the machine or a loss of power it holds with `--sync-writes` only, the default of front
-//!   ends and nodes: without it, the name may reach the disk before the data, and an upload that was
-//!   cut off begins anew, since its record is valid until the machine restarts. The record of a running
-//!   upload lacks the data of a second or 64 MiB, whichever is more, however seldom the client
-//!   wants markers; with `--sync-writes` one sync at a time precedes it. The rest of a failed
+//!   ends and nodes: without it, the name may reach the disk before the data, and the record of an
+//!   upload that was cut off is valid until the machine restarts. Large uploads go on after that all
+//!   the same: whenever 64 MiB of one are not on the disk, a sync begins in the background, one at a
+//!   time for each upload and 16 in all, and what it has put there is in a record of its own. Sent
+//!   again are these 64 MiB, the data that arrives in a second and during a sync, and of an upload
+//!   that broke the data since its last sync. Neither markers nor the final reply wait for these
+//!   syncs; where one fails, the upload does. Uploads below 64 MiB, changes of a part of a file,
+//!   writes in place and uploads at data nodes have none. The record of
+//!   a running upload lacks the data of a second or 64 MiB, whichever is more, however seldom the
+//!   client wants markers; with `--sync-writes` one sync at a time precedes it. The rest of a failed
 //!   upload is kept for a restart, under a name that is not listed, until `--partial-expiry` hours have
 //!   passed or `SITE DELHELD` removes it; where the disk is full, nothing is kept. `APPE` and `ESTO`, and
 //!   all uploads with `--in-place`, write to the file itself: an upload whose file has lost its name by

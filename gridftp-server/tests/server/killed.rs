@@ -105,6 +105,52 @@ fn a_killed_server_has_recorded_what_no_marker_told() {
     assert_eq!(hidden(root.path()), Vec::<String>::new());
 }
 
+/// A power cut may leave the ordinary record, which is not synced, without its bytes.
+#[test]
+fn an_upload_goes_on_with_what_was_synced_before_a_power_cut() {
+    const PIECE: usize = 1_000_003;
+    /// Fewest bytes that are synced.
+    const LEAST: usize = 64 << 20;
+    let file = bytes(PIECE).repeat(81);
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    ftp.ok(&format!("ALLO {}", file.len()), 200);
+    ftp.ok("MODE E", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    for from in (0..80 * PIECE).step_by(PIECE) {
+        data.block(0, from as u64, &file[from..from + PIECE]);
+    }
+    let synced = || {
+        let record = fs::read_to_string(root.path().join(".f.gridftp-sync")).ok()?;
+        let (_, held) = record.split_once("\nheld 0-")?;
+        held.lines().next()?.parse::<usize>().ok()
+    };
+    let start = Instant::now();
+    let synced = loop {
+        if let Some(synced) = synced() {
+            break synced;
+        }
+        assert!(start.elapsed() < PATIENCE, "it is not synced");
+        std::thread::yield_now();
+    };
+    assert!(synced >= LEAST, "{synced}");
+    drop(daemon);
+    let held_record = root.path().join(".f.gridftp-held");
+    let record = fs::read_to_string(&held_record).unwrap();
+    assert!(!record.contains("lifetime durable"), "{record}");
+    fs::write(&held_record, "").unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    let there = held(&mut ftp);
+    assert!(there >= synced, "{there} of {synced} bytes are left");
+    ftp.ok(&format!("REST {there}"), 350);
+    assert_eq!(ftp.store("STOR f", &file[there..]).code, 226);
+    assert!(fs::read(root.path().join("f")).unwrap() == file);
+    assert_eq!(hidden(root.path()), Vec::<String>::new());
+}
+
 #[test]
 fn partial_files_of_a_killed_server_expire() {
     let root = tempfile::tempdir().unwrap();
