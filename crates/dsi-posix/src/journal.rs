@@ -378,6 +378,7 @@ mod tests {
             over in prop::option::of(any::<(u64, u64, i64, u32)>()),
             entry in prop::option::of(any::<u64>()),
             origin in prop::option::of(any::<(Vec<u8>, u64, i64, u32)>()),
+            size in prop::option::of(any::<u64>()),
             born in prop::option::of(any::<(i64, u32)>()),
             durable: bool,
         ) {
@@ -392,6 +393,7 @@ mod tests {
                 origin: origin.and_then(|(name, size, seconds, nanos)| {
                     Origin::new(&name, size, (seconds, nanos))
                 }),
+                size,
                 born,
             };
             let text = text(&name, inode, &record, lifetime(durable));
