@@ -217,9 +217,9 @@ impl Synced {
         let mut record = facts();
         record.held = left;
         match self.replace(&record, |_| true) {
-            Ok(_) => self.state().named = record.held,
-            Err(_) => {
-                // A medium without room for another record.
+            Ok(true) => self.state().named = record.held,
+            Ok(false) | Err(_) => {
+                // A medium without room for another record, or an upload that could not be shared.
                 self.remove_record()?;
                 self.state().named.clear();
             }
