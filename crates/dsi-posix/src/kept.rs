@@ -163,8 +163,10 @@ pub(crate) fn recorded(dir: &OwnedFd, name: &[u8]) -> Option<(rustix::fs::Stat, 
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
-    let [held, ..] = names::records_of(name);
-    let record = journal::read_any(dir, &held, stat.st_ino);
+    let [held, _, _, sync, _] = names::records_of(name);
+    let read = |from: &[u8]| journal::read_any(dir, from, stat.st_ino);
+    // A power cut may leave the first one empty.
+    let record = read(&held).or_else(|| read(&sync));
     Some((stat, record))
 }
 
