@@ -257,7 +257,13 @@ impl PartialFile {
                     "an interrupted upload to this name is kept: continue or remove it first",
                 ));
             }
+            let is_synced = is_there(dir, &self.names.sync);
             journal::remove(dir, &self.names.records())?;
+            if is_synced {
+                // Else a crash of the machine could bring back the bytes of another upload, where
+                // markers of this one were told. Some file systems do not sync directories.
+                let _ = journal::sync_dir(dir);
+            }
             if self.stat.st_size > 0 {
                 rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty())?;
                 return Ok(None);
@@ -366,6 +372,7 @@ impl PartialFile {
         {
             self.leave();
         }
+        self.synced.forget_beside();
     }
 
     /// Keeps the entry in the index, as the partial file stays.
@@ -413,6 +420,11 @@ fn lock(file: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
+}
+
+/// Whether `dir` has an entry `name`.
+fn is_there(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// Refuses an upload that cannot fit, counting the blocks of the partial file `partial` as free.

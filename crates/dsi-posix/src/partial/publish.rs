@@ -46,8 +46,9 @@ impl PartialFile {
             ));
         }
         self.rename(done.exclusive, len)?;
-        if sync {
-            journal::sync_dir(dir)?;
+        match sync {
+            true => journal::sync_dir(dir)?,
+            false => self.synced.forget_beside(),
         }
         Ok(stat_of(
             self.name.as_slice(),

@@ -276,6 +276,21 @@ impl Synced {
         Ok(())
     }
 
+    /// Has the medium forget the record, which was removed with the name of the file, while nobody
+    /// waits: until then a crash of the machine would bring both back, where another upload may
+    /// have the name.
+    pub(super) fn forget_beside(&self) {
+        if self.state().named.is_empty() {
+            return;
+        }
+        let dir = Arc::clone(&self.dir);
+        run_beside(move || {
+            if let Err(error) = journal::sync_dir(dir.as_fd()) {
+                tracing::debug!(%error, "the removal of a record is not synced");
+            }
+        });
+    }
+
     /// Writes no record from now on; a sync in progress ends without one.
     pub(super) fn end(&self) {
         let mut state = self.state();
