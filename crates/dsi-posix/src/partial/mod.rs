@@ -240,7 +240,9 @@ impl PartialFile {
                 touch(self.file.as_fd());
                 self.over = record.over;
                 self.size = self.size.or(record.size);
-                self.synced.open();
+                self.synced.open(&record.held);
+                // An end that failed may have cut the file.
+                self.synced.keep_to(&record.held, || self.facts())?;
                 let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
                 self.without_sums(reopened)?;
                 return Ok(Some(record.held.clone()));

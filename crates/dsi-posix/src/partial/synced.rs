@@ -22,9 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use byte_ranges::{Range64, RangeSet};
 use digest_tree::GROUP;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::is_at;
 use super::record::read;
 use crate::blocking::run_beside;
 use crate::journal::{self, Record};
@@ -112,8 +113,13 @@ impl Synced {
         self.dir.as_fd()
     }
 
-    /// Goes on with the record that an earlier upload left.
-    pub(super) fn open(&self) {
+    /// Goes on with the record that an earlier upload left, which held the ranges `held`.
+    pub(super) fn open(&self, held: &RangeSet) {
+        if held.total() >= LEAST {
+            // A sync of that upload may still run, and take an error that a descriptor which is
+            // opened later does not get.
+            let _ = self.file();
+        }
         let file = (self.name.as_slice(), self.stat.st_ino);
         if let Some(record) = read(self.dir(), &self.names, &self.names.sync, file) {
             self.state().named = record.held;
@@ -145,14 +151,22 @@ impl Synced {
         Err(Errno::IO)
     }
 
-    /// Removes the ordinary record, which names bytes that are lost.
+    /// Removes the ordinary record, which names bytes that are lost; another upload that goes on with
+    /// them has it, and learns of them by its own syncs.
     fn forget_held(&self) {
         let state = self.state();
-        if !state.has_ended
+        let file = self.file.get().filter(|_| state.has_ended);
+        let lock = |how| file.map_or(Ok(()), |file| rustix::fs::flock(file, how));
+        if lock(FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        // A published file has no record, and another file may have the hidden name.
+        if is_at(self.dir(), &self.names.partial, &self.stat)
             && let Err(error) = journal::remove(self.dir(), std::slice::from_ref(&self.names.held))
         {
             tracing::warn!(%error, "the record of lost bytes could not be removed");
         }
+        let _ = lock(FlockOperation::Unlock);
     }
 
     /// Notes that a write of `range` begins; no record on the medium names any of it when this
