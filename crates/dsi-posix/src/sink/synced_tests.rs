@@ -112,6 +112,9 @@ async fn synced_ranges_outlive_a_restart_of_the_machine() {
     assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
     // A file system may leave the names of unsynced files, without their bytes.
     std::fs::write(bed.path(".file.gridftp-held"), "").unwrap();
+    let dir = std::fs::File::open(bed.path("")).unwrap().into();
+    let (_, listed) = crate::kept::recorded(&dir, b".file.gridftp-part").unwrap();
+    assert_eq!(listed.unwrap().held, RangeSet::up_to(LEAST));
     assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
     // The next upload begins with that record.
     let sink = bed.open(flush).await;
@@ -245,4 +248,39 @@ async fn lost_bytes_are_not_continued() {
         assert_eq!(bed.names().is_empty(), left.is_empty());
         assert_eq!(bed.held().await, left);
     }
+}
+
+#[tokio::test]
+async fn bytes_that_are_lost_behind_a_break_are_not_continued() {
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    fn fails_late(_: &OwnedFd) -> std::result::Result<(), Errno> {
+        wait_for(|| GO_ON.load(Ordering::Acquire));
+        Err(Errno::IO)
+    }
+    let bed = Bed::new();
+    let sink = bed.open(fails_late).await;
+    record(&sink, LEAST).await;
+    let is_running = running(&sink);
+    drop(sink);
+    GO_ON.store(true, Ordering::Release);
+    wait_for(|| !is_running());
+    assert_eq!(bed.held().await, RangeSet::new());
+}
+
+#[tokio::test]
+async fn synced_bytes_that_an_end_cut_off_leave_the_record() {
+    let bed = Bed::new();
+    let sink = bed.open(flush).await;
+    record_and_sync(&sink, 2 * LEAST).await;
+    // A directory cannot be replaced.
+    std::fs::create_dir(bed.path("file")).unwrap();
+    sink.finish(Finish::whole(LEAST)).await.unwrap_err();
+    std::fs::remove_dir(bed.path("file")).unwrap();
+    let sink = bed.open(flush).await;
+    assert_eq!(sink.held(), RangeSet::up_to(LEAST));
+    let bytes = Bytes::from(vec![1; 100_000]);
+    sink.write_at(3 * LEAST, bytes).await.unwrap();
+    drop(sink);
+    bed.restart();
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
 }
