@@ -92,18 +92,24 @@ pub(crate) fn abandoned(
     let stat = rustix::fs::fstat(&file)?;
     let records = names::records_of(name);
     let [held, _, _, sync, _] = &records;
-    if let Some(before) = before {
-        let is_there =
-            |record: &[u8]| rustix::fs::statat(dir, record, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if !before.is_old(modified(&stat), is_there(held) || is_there(sync)) {
-            return Ok(Removal::Recent);
-        }
+    let is_there =
+        |record: &[u8]| rustix::fs::statat(dir, record, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    let is_synced = is_there(sync);
+    if let Some(before) = before
+        && !before.is_old(modified(&stat), is_synced || is_there(held))
+    {
+        return Ok(Removal::Recent);
     }
     if !is_at(dir, name, &stat) {
         return Ok(Removal::Missing);
     }
     journal::remove(dir, &records)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+    if is_synced {
+        // A crash of the machine could bring both back beside another upload to the name. Some file
+        // systems do not sync directories.
+        let _ = journal::sync_dir(dir);
+    }
     Ok(Removal::Removed)
 }
 
