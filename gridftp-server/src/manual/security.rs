@@ -136,9 +136,9 @@
 //!   time for each upload and 16 in all, and what it has put there is in a record of its own. Sent
 //!   again are these 64 MiB, the data that arrives in a second and during a sync, and of an upload
 //!   that broke the data since its last sync. Neither markers nor the final reply wait for these
-//!   syncs; where one fails, the upload does. Uploads below 64 MiB, changes of a part of a file,
-//!   writes in place and uploads at data nodes have none. The record of
-//!   a running upload lacks the data of a second or 64 MiB, whichever is more, however seldom the
+//!   syncs; where one fails, the upload does. A server that is killed during one keeps its port and its
+//!   locks until the disk has ended it. Uploads below 64 MiB, changes of a part of a file, writes in
+//!   place and uploads at data nodes have none. The record of a running upload lacks the data of a second or 64 MiB, whichever is more, however seldom the
 //!   client wants markers; with `--sync-writes` one sync at a time precedes it. The rest of a failed
 //!   upload is kept for a restart, under a name that is not listed, until `--partial-expiry` hours have
 //!   passed or `SITE DELHELD` removes it; where the disk is full, nothing is kept. `APPE` and `ESTO`, and
