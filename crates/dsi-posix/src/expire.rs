@@ -94,9 +94,8 @@ pub(crate) fn abandoned(
     let [held, _, _, sync, _] = &records;
     let is_there =
         |record: &[u8]| rustix::fs::statat(dir, record, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    let is_synced = is_there(sync);
     if let Some(before) = before
-        && !before.is_old(modified(&stat), is_synced || is_there(held))
+        && !before.is_old(modified(&stat), is_there(held) || is_there(sync))
     {
         return Ok(Removal::Recent);
     }
@@ -105,11 +104,6 @@ pub(crate) fn abandoned(
     }
     journal::remove(dir, &records)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-    if is_synced {
-        // A crash of the machine could bring both back beside another upload to the name. Some file
-        // systems do not sync directories.
-        let _ = journal::sync_dir(dir);
-    }
     Ok(Removal::Removed)
 }
 

@@ -52,9 +52,11 @@ pub(crate) struct Record {
     pub(crate) origin: Option<Origin>,
     /// Bytes of the whole file, where the upload told them.
     pub(crate) size: Option<u64>,
-    /// The time at which the partial file was created, where a record of its bytes on the medium
-    /// may be beside this one: a server that does not know of that refuses a record with this line.
+    /// The time at which the partial file was created, in the record of the bytes on the medium.
     pub(crate) born: Option<Born>,
+    /// Whether only a digest of the whole file proves the ranges, as a crash of the machine may have
+    /// changed their bytes.
+    pub(crate) unproven: bool,
 }
 
 /// The time at which a file was created: seconds since 1970 and nanoseconds; zeros where the file
@@ -191,6 +193,9 @@ fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
     if let Some((seconds, nanos)) = record.born {
         body.push_str(&format!("born {seconds} {nanos}\n"));
     }
+    if record.unproven {
+        body.push_str("bytes unproven\n");
+    }
     body.push_str(&format!("held {some}\n"));
     let sum = crc32c::crc32c(body.as_bytes());
     format!("{body}crc32c {sum:08x}\n")
@@ -293,6 +298,7 @@ fn parse(text: &str, name: Option<&[u8]>, inode: u64) -> Option<Record> {
             ("from", origin) => record.origin = Some(Origin::parse(origin)?),
             ("size", size) => record.size = Some(size.parse().ok()?),
             ("born", born) => record.born = Some(parse_born(born)?),
+            ("bytes", "unproven") => record.unproven = true,
             ("held", "") => return Some(record),
             ("held", held) => {
                 record.held = byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok()?;
@@ -352,6 +358,7 @@ mod tests {
             origin: Origin::new(b"host/a b\n", 9, (-3, 4)),
             size: Some(12),
             born: Some((-5, 6)),
+            unproven: true,
         };
         for record in [full, plain] {
             let text = text(b"a b\n", 7, &record, lifetime(false));
@@ -380,7 +387,7 @@ mod tests {
             origin in prop::option::of(any::<(Vec<u8>, u64, i64, u32)>()),
             size in prop::option::of(any::<u64>()),
             born in prop::option::of(any::<(i64, u32)>()),
-            durable: bool,
+            (unproven, durable) in any::<(bool, bool)>(),
         ) {
             let record = Record {
                 held: ranges.into_iter().filter_map(|(a, b)| Range64::new(a, b)).collect(),
@@ -395,6 +402,7 @@ mod tests {
                 }),
                 size,
                 born,
+                unproven,
             };
             let text = text(&name, inode, &record, lifetime(durable));
             prop_assert_eq!(parse(&text, Some(&name), inode), Some(record.clone()));
@@ -410,7 +418,7 @@ mod tests {
         let sum = crc32c::crc32c(body.as_bytes());
         let record = parse(&format!("{body}crc32c {sum:08x}\n"), Some(b"f"), 7).unwrap();
         assert_eq!(record.held, RangeSet::up_to(9));
-        assert_eq!(record.born, None);
+        assert_eq!((record.born, record.unproven), (None, false));
     }
 
     #[test]

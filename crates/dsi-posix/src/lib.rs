@@ -12,8 +12,8 @@
 //! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small file
 //! of known size has none at all. The partial file of an interrupted upload can be continued, by
 //! the record of its ranges, until it expires; after a crash of the machine by that of the ranges
-//! which were synced. An index at the top of the tree lists all partial
-//! files, so that the tree is never walked.
+//! which were synced, if a digest proves the whole file. An index at the top of the tree lists all
+//! partial files, so that the tree is never walked.
 //!
 //! **Shared**: processes on several hosts write to one upload if its owner lets them. Their file
 //! system must show the locks of one host to all others: NFS 4 and GPFS do, Lustre does if it is

@@ -64,11 +64,6 @@ impl Sums {
         self.state().file.is_some()
     }
 
-    /// The file, where there is one.
-    pub(crate) fn file(&self) -> Option<Arc<OwnedFd>> {
-        self.state().file.clone()
-    }
-
     /// Opens the values that an earlier attempt left, of which those of groups in `held` count.
     pub(crate) fn reopen(
         &self,

@@ -100,6 +100,13 @@ impl Whole {
         self.partial.get().is_some_and(|partial| partial.is_lost())
     }
 
+    /// Whether it is published with a digest of all its bytes only.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.partial
+            .get()
+            .is_some_and(|partial| partial.is_unproven())
+    }
+
     /// Marks the partial file for removal.
     pub(crate) fn give_up(&self) {
         if let Some(partial) = self.partial.get() {

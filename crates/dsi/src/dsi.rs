@@ -110,7 +110,8 @@ pub trait Dsi: Send + Sync + 'static {
         async { self.stat(user, path).await.map(|_| Staging::Here) }
     }
 
-    /// The ranges kept of an interrupted upload to `path`, which [`Create::Resume`] would find.
+    /// The ranges kept of an interrupted upload to `path`, which [`Create::Resume`] would find, also
+    /// those that its sink names for a digest only.
     ///
     /// # Errors
     /// [`ErrorKind::IsDirectory`] for a directory of a backend that lists its

@@ -132,7 +132,8 @@ pub trait Sink: Send + Sync + 'static {
     fn checkpoint(&self, held: &RangeSet, durable: bool)
     -> impl Future<Output = Result<()>> + Send;
 
-    /// The ranges that this sink already holds from an earlier attempt.
+    /// The ranges that this sink already holds from an earlier attempt. Those that a crash of the
+    /// machine may have changed are among them once [`will_check`](Self::will_check) was called.
     fn held(&self) -> RangeSet;
 
     /// The values of the groups in `held` that are [noted](Self::note_groups), in order, also those
@@ -191,7 +192,8 @@ pub trait Sink: Send + Sync + 'static {
     /// Announces, before the first write, that [`finish`](Self::finish) will check a digest: a
     /// backend that cannot read the upload again hashes the bytes as they pass. It no longer names
     /// bytes of an earlier attempt in [`held`](Self::held) with which it could not check the digest
-    /// before it replaces an object.
+    /// before it replaces an object. A backend that keeps bytes which only a digest of the whole
+    /// object proves names them from then on, and publishes the object with a digest only.
     fn will_check(&self, algorithm: ChecksumAlgorithm) {
         let _ = algorithm;
     }
@@ -199,7 +201,9 @@ pub trait Sink: Send + Sync + 'static {
     /// Completes the object and publishes it under its name.
     ///
     /// # Errors
-    /// [`Denied`](ErrorKind::Denied) on a sink that joined the upload of another.
+    /// [`Denied`](ErrorKind::Denied) on a sink that joined the upload of another;
+    /// [`Incomplete`](ErrorKind::Incomplete), and nothing is kept, without a digest of an object that
+    /// has to have one.
     ///
     /// When it fails, the ranges of the last `checkpoint` are kept for a restart, except after
     /// [`ErrorKind::Mismatch`]: wrong bytes are not kept.

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{Channel, Placement};
-use ftp_wire::command::{Mode, Type};
+use ftp_wire::command::{Mode, Tag, Type};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::receipt::Extent;
 use gridftp_cluster::StoreRules;
@@ -48,7 +48,7 @@ impl<D: Dsi> Mover<'_, D> {
             channel,
             ..
         } = self.context;
-        let opening = store.open(&shared.dsi, user, channel);
+        let opening = store.open(&shared.dsi, user, channel, self.context.tag);
         let Some(disk) = self.side.disk.clone() else {
             let (sink, base, finish) = self.context.reporter.run_quietly(opening).await?;
             return self.receive(store, sink, base, finish).await;
@@ -136,8 +136,7 @@ impl Store {
         context: &mut Context<'_, D>,
         sink: &S,
     ) -> Result<bool, Error> {
-        let proves = context.tag.is_some_and(|tag| tag.extent == Extent::Whole);
-        if !proves || !self.into.is_whole() {
+        if !self.is_told(context.tag) {
             return Ok(false);
         }
         let earlier = async { Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await) };
@@ -152,6 +151,11 @@ impl Store {
             must_be_here(&self.held, &sink.held(), 0)?;
         }
         Ok(records || resumes)
+    }
+
+    /// Says whether the sender of a transfer with this tag tells the digest of the file.
+    fn is_told(&self, tag: Option<Tag>) -> bool {
+        self.into.is_whole() && tag.is_some_and(|tag| tag.extent == Extent::Whole)
     }
 
     /// Spares the file a second reading where its digest on arrival is `here`, and the announced one.
@@ -354,12 +358,14 @@ impl Store {
         Ok(here)
     }
 
-    /// Opens the sink; returns the position of wire offset 0 in it and its completion.
+    /// Opens the sink; returns the position of wire offset 0 in it and its completion. With the `tag`
+    /// of a transfer, [its digest](Self::go_on_digest) is compared before the completion.
     pub(crate) async fn open<D: Dsi>(
         &self,
         dsi: &D,
         user: &User,
         how: &Channel,
+        tag: Option<Tag>,
     ) -> Result<(D::Sink, u64, Finish), Error> {
         if !user.may_write {
             return Err(Forbidden::Write.into());
@@ -368,14 +374,7 @@ impl Store {
         if how.ty == Type::Ascii && !self.held.is_empty() {
             return Err(Error::RestartOfText);
         }
-        let checksum = match &self.checksum {
-            None => None,
-            Some((name, digest)) => {
-                let algorithm =
-                    ChecksumAlgorithm::from_name(name.as_bytes()).ok_or(Error::NoSuchChecksum)?;
-                Some((algorithm, digest.clone()))
-            }
-        };
+        let checksum = self.announced()?;
         if let Some((algorithm, _)) = &self.proof {
             hasher(algorithm)?;
         }
@@ -412,11 +411,27 @@ impl Store {
             sink.will_check(algorithm);
             finish = finish.with_checksum(algorithm, digest);
         }
-        // With a digest some storages hold less.
+        // With a digest some storages hold less, and others more.
         if let Some(claimed) = self.held.shift_up(base) {
-            must_be_here(&claimed, &sink.held(), base)?;
+            let is_here = || must_be_here(&claimed, &sink.held(), base);
+            if self.is_told(tag) && finish.checksum.is_none() && is_here().is_err() {
+                sink.will_check(ChecksumAlgorithm::Blake3);
+            }
+            is_here()?;
         }
         Ok((sink, base, finish))
+    }
+
+    /// The announced digest.
+    fn announced(&self) -> Result<Option<(ChecksumAlgorithm, String)>, Error> {
+        let Some((name, digest)) = &self.checksum else {
+            return Ok(None);
+        };
+        let algorithm = ChecksumAlgorithm::from_name(name.as_bytes());
+        Ok(Some((
+            algorithm.ok_or(Error::NoSuchChecksum)?,
+            digest.clone(),
+        )))
     }
 
     /// Refuses an upload that would replace something, before its data.

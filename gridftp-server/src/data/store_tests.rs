@@ -305,10 +305,10 @@ async fn a_restart_whose_digest_would_come_too_late_is_refused_before_the_data()
     drop(broken);
     let mut how = Channel::new(Mode::Extended);
     how.ty = Type::Image;
-    let refused = store.open(&objects, &user, &how).await.map(drop);
+    let refused = store.open(&objects, &user, &how, None).await.map(drop);
     let refused = refused.unwrap_err();
     let is_right = matches!(refused, Error::NothingToResume { missing: 0 });
     assert!(is_right, "{refused}");
     store.checksum = None;
-    store.open(&objects, &user, &how).await.unwrap();
+    store.open(&objects, &user, &how, None).await.unwrap();
 }

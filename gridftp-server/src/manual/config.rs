@@ -87,7 +87,7 @@
 //! The rest of a failed upload is kept in a hidden file beside its target for `partial-expiry`
 //! hours; a rest that cannot be continued is removed within hours. Its records are beside it:
 //! `.NAME.gridftp-held` has the ranges, `.NAME.gridftp-sync` those that outlive a crash of the machine
-//! where `sync-writes` is off, of uploads from 64 MiB on, and `.NAME.gridftp-sums` the BLAKE3 values,
+//! where `sync-writes` is off, of uploads with a digest from 64 MiB on, and `.NAME.gridftp-sums` the BLAKE3 values,
 //! 36 bytes for each MiB, of uploads that our client digests on the way (`digest=n`), so that these are
 //! not read again at the end. An index finds the old ones, so that the server never walks the tree. The index is the
 //! directory `.gridftp-index` in the root, unless `partial-index` names another one: set it where the

@@ -135,11 +135,16 @@
 //!   the same: whenever 64 MiB of one are not on the disk, a sync begins in the background, one at a
 //!   time for each upload and 16 in all, and what it has put there is in a record of its own. Sent
 //!   again are these 64 MiB, the data that arrives in a second and during a sync, and of an upload
-//!   that broke the data since its last sync. Neither markers nor the final reply wait for these
+//!   that broke the data since its last sync. As a crash may leave other bytes than this record was
+//!   made for, only a client that proves the whole file goes on with them, by `SITE STORATTR` with a
+//!   digest or by that of a tagged transfer, as ours does: the server reads the file before it gets its
+//!   name, and keeps nothing where the digest differs. `SITE HELD` tells these bytes, and `REST` of
+//!   another client is refused. Neither markers nor the final reply wait for these
 //!   syncs; where one fails, the upload does. A server that is killed during one keeps its port and its
 //!   locks until the disk has ended it. Uploads below 64 MiB, changes of a part of a file, writes in
-//!   place and uploads at data nodes have none. The record of a running upload lacks the data of a second or 64 MiB, whichever is more, however seldom the
-//!   client wants markers; with `--sync-writes` one sync at a time precedes it. The rest of a failed
+//!   place and uploads at data nodes have none. The record of a running upload lacks the data of a
+//!   second or 64 MiB, whichever is more, however seldom the client wants markers; with
+//!   `--sync-writes` one sync at a time precedes it. The rest of a failed
 //!   upload is kept for a restart, under a name that is not listed, until `--partial-expiry` hours have
 //!   passed or `SITE DELHELD` removes it; where the disk is full, nothing is kept. `APPE` and `ESTO`, and
 //!   all uploads with `--in-place`, write to the file itself: an upload whose file has lost its name by

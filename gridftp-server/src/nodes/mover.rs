@@ -243,7 +243,7 @@ impl<D: Dsi> NodeMover<'_, D> {
         if !dsi.capabilities().shares_uploads || self.side.disk.is_some() {
             return self.store_at_one(store, drains).await;
         }
-        let opening = store.open(dsi, self.context.user, self.context.channel);
+        let opening = store.open(dsi, self.context.user, self.context.channel, None);
         let (sink, base, finish) = self.context.reporter.run_quietly(opening).await?;
         let upload = match sink.share().await {
             Ok(upload) => upload,

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use crate::process::Daemon;
-use crate::support::{Data, Ftp, PATIENCE, bytes, hidden};
+use crate::support::{Data, Ftp, PATIENCE, bytes, header, hidden};
 
 /// Returns the number of bytes of `f` that the server holds from its start.
 fn held(ftp: &mut Ftp) -> usize {
@@ -105,50 +105,127 @@ fn a_killed_server_has_recorded_what_no_marker_told() {
     assert_eq!(hidden(root.path()), Vec::<String>::new());
 }
 
-/// A power cut may leave the ordinary record, which is not synced, without its bytes.
+/// Bytes of an upload that a power cut ended, and the digest of all of them.
+struct CutOff {
+    root: tempfile::TempDir,
+    daemon: Daemon,
+    file: Vec<u8>,
+    digest: String,
+    /// Bytes that are left.
+    there: usize,
+}
+
+impl CutOff {
+    /// A power cut may leave the ordinary record, which is not synced, without its bytes.
+    fn new() -> Self {
+        const PIECE: usize = 1_000_003;
+        /// Fewest bytes that are synced.
+        const LEAST: usize = 64 << 20;
+        let file = bytes(PIECE).repeat(81);
+        let root = tempfile::tempdir().unwrap();
+        let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+        let mut ftp = daemon.login();
+        ftp.ok(&format!("ALLO {}", file.len()), 200);
+        ftp.ok("MODE E", 200);
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        for from in (0..80 * PIECE).step_by(PIECE) {
+            data.block(0, from as u64, &file[from..from + PIECE]);
+        }
+        let synced = || {
+            let record = fs::read_to_string(root.path().join(".f.gridftp-sync")).ok()?;
+            let (_, held) = record.split_once("\nheld 0-")?;
+            held.lines().next()?.parse::<usize>().ok()
+        };
+        let start = Instant::now();
+        let synced = loop {
+            if let Some(synced) = synced() {
+                break synced;
+            }
+            assert!(start.elapsed() < PATIENCE, "it is not synced");
+            std::thread::yield_now();
+        };
+        assert!(synced >= LEAST, "{synced}");
+        drop(daemon);
+        let held_record = root.path().join(".f.gridftp-held");
+        let record = fs::read_to_string(&held_record).unwrap();
+        assert!(!record.contains("lifetime durable"), "{record}");
+        fs::write(&held_record, "").unwrap();
+        let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+        let mut ftp = daemon.login();
+        let there = held(&mut ftp);
+        assert!(there >= synced, "{there} of {synced} bytes are left");
+        let copy = root.path().join("copy");
+        fs::write(&copy, &file).unwrap();
+        let digest = ftp.ok("CKSM BLAKE3 0 -1 copy", 213).lines[0][4..].to_owned();
+        fs::remove_file(copy).unwrap();
+        Self {
+            root,
+            daemon,
+            file,
+            digest,
+            there,
+        }
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.file[self.there..]
+    }
+
+    fn assert_published(&self) {
+        assert!(fs::read(self.root.path().join("f")).unwrap() == self.file);
+        assert_eq!(hidden(self.root.path()), Vec::<String>::new());
+    }
+}
+
 #[test]
-fn an_upload_goes_on_with_what_was_synced_before_a_power_cut() {
-    const PIECE: usize = 1_000_003;
-    /// Fewest bytes that are synced.
-    const LEAST: usize = 64 << 20;
-    let file = bytes(PIECE).repeat(81);
-    let root = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
-    let mut ftp = daemon.login();
-    ftp.ok(&format!("ALLO {}", file.len()), 200);
+fn an_upload_with_a_digest_goes_on_with_what_was_synced_before_a_power_cut() {
+    let cut = CutOff::new();
+    let (mut ftp, there) = (cut.daemon.login(), cut.there);
+    for (mode, rest) in [("S", there.to_string()), ("E", format!("0-{there}"))] {
+        ftp.ok(&format!("MODE {mode}"), 200);
+        ftp.ok(&format!("REST {rest}"), 350);
+        let _data = ftp.data();
+        assert_eq!(ftp.cmd("STOR f").code, 554, "it has no digest");
+    }
+    ftp.ok("MODE S", 200);
+    assert_eq!(held(&mut ftp), there);
+    let digest = &cut.digest;
+    ftp.ok(&format!("SITE STORATTR x.checksum.blake3={digest};"), 250);
+    ftp.ok(&format!("REST {there}"), 350);
+    assert_eq!(ftp.store("STOR f", cut.rest()).code, 226);
+    cut.assert_published();
+}
+
+#[test]
+fn a_tagged_upload_goes_on_with_what_was_synced_before_a_power_cut() {
+    const TAG: u8 = 0x01;
+    const DIGEST: u8 = 0x02;
+    let cut = CutOff::new();
+    let mut ftp = cut.daemon.login();
     ftp.ok("MODE E", 200);
     let mut data = ftp.data();
-    ftp.ok("STOR f", 150);
-    for from in (0..80 * PIECE).step_by(PIECE) {
-        data.block(0, from as u64, &file[from..from + PIECE]);
-    }
-    let synced = || {
-        let record = fs::read_to_string(root.path().join(".f.gridftp-sync")).ok()?;
-        let (_, held) = record.split_once("\nheld 0-")?;
-        held.lines().next()?.parse::<usize>().ok()
-    };
-    let start = Instant::now();
-    let synced = loop {
-        if let Some(synced) = synced() {
-            break synced;
+    let halves = (0..64).step_by(16).map(|at| &cut.digest[at..at + 16]);
+    let halves: Vec<_> = halves
+        .map(|half| u64::from_str_radix(half, 16).unwrap())
+        .collect();
+    for (tag, is_told, code) in [(1, false, 550), (2, true, 226)] {
+        ftp.ok(&format!("REST 0-{}", cut.there), 350);
+        ftp.send(&format!("ESTO digest={tag} f"));
+        data.write(&header(TAG, 0, tag));
+        data.block(0, cut.there as u64, cut.rest());
+        for half in halves.chunks(2).filter(|_| is_told) {
+            data.write(&header(DIGEST, half[0], half[1]));
         }
-        assert!(start.elapsed() < PATIENCE, "it is not synced");
-        std::thread::yield_now();
-    };
-    assert!(synced >= LEAST, "{synced}");
-    drop(daemon);
-    let held_record = root.path().join(".f.gridftp-held");
-    let record = fs::read_to_string(&held_record).unwrap();
-    assert!(!record.contains("lifetime durable"), "{record}");
-    fs::write(&held_record, "").unwrap();
-    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
-    let mut ftp = daemon.login();
-    let there = held(&mut ftp);
-    assert!(there >= synced, "{there} of {synced} bytes are left");
-    ftp.ok(&format!("REST {there}"), 350);
-    assert_eq!(ftp.store("STOR f", &file[there..]).code, 226);
-    assert!(fs::read(root.path().join("f")).unwrap() == file);
-    assert_eq!(hidden(root.path()), Vec::<String>::new());
+        data.end(1);
+        let mut reply = ftp.outcome();
+        while reply.code < 200 {
+            reply = ftp.outcome();
+        }
+        assert_eq!(reply.code, code, "{reply:?}");
+        assert_eq!(cut.root.path().join("f").exists(), is_told);
+    }
+    cut.assert_published();
 }
 
 #[test]

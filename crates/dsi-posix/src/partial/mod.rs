@@ -8,7 +8,8 @@
 //!   it never applies to other bytes.
 //! - `.NAME.gridftp-sums` has the [values of its groups](crate::sums), and is removed with the record.
 //! - `.NAME.gridftp-sync` is a [second record](synced), of the ranges on the medium. It counts where
-//!   the first does not, as after a restart of the machine, and is removed with it.
+//!   the first does not, as after a restart of the machine, for an upload that proves the whole file
+//!   by a digest, and is removed with it.
 //! - A partial file without a record has no value: a new upload replaces it, an update is refused.
 //!   It gets no other bytes, since a process that shared the earlier upload may still write to it.
 //! - A second writer that starts anew gets a unique name, without a record, which is never
@@ -23,11 +24,13 @@ mod record;
 mod synced;
 
 pub(crate) use self::record::recorded;
-pub(crate) use self::synced::{Flush, LEAST, Writing, flush};
+#[cfg(test)]
+pub(crate) use self::synced::LEAST;
+pub(crate) use self::synced::{Flush, flush};
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -39,7 +42,7 @@ use rustix::io::Errno;
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
-use crate::journal::{self, Born, Origin, Over};
+use crate::journal::{self, Origin, Over};
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::shared::Place;
@@ -96,8 +99,8 @@ pub(crate) struct PartialFile {
     entry: Option<Entry>,
     sums: Sums,
     synced: Arc<Synced>,
-    /// The time at which the file was created, once it is asked for.
-    born: OnceLock<Born>,
+    /// Whether it goes on with bytes that only a digest of the whole file proves.
+    unproven: bool,
     /// Whether the medium has no space for it, so that the partial file is removed.
     no_space: AtomicBool,
     /// Whether a record on disk makes the partial file worth keeping.
@@ -186,7 +189,7 @@ impl PartialFile {
                 entry,
                 sums: Sums::default(),
                 synced: Arc::new(Synced::of(&dir, &name, &stat)),
-                born: OnceLock::new(),
+                unproven: false,
                 no_space: AtomicBool::new(false),
                 recorded: AtomicBool::new(false),
                 empty: AtomicBool::new(false),
@@ -240,11 +243,14 @@ impl PartialFile {
                 touch(self.file.as_fd());
                 self.over = record.over;
                 self.size = self.size.or(record.size);
+                self.unproven = record.unproven;
                 self.synced.open(&record.held);
-                // An end that failed may have cut the file.
-                self.synced.keep_to(&record.held, || self.facts())?;
-                let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
-                self.without_sums(reopened)?;
+                if self.unproven {
+                    self.drop_sums()?;
+                } else {
+                    let reopened = self.sums.reopen(dir, &self.names.sums, &record.held);
+                    self.without_sums(reopened)?;
+                }
                 return Ok(Some(record.held.clone()));
             }
             let origin = record.as_ref().and_then(|record| record.origin.as_ref());
@@ -259,13 +265,7 @@ impl PartialFile {
                     "an interrupted upload to this name is kept: continue or remove it first",
                 ));
             }
-            let is_synced = is_there(dir, &self.names.sync);
             journal::remove(dir, &self.names.records())?;
-            if is_synced {
-                // Else a crash of the machine could bring back the bytes of another upload, where
-                // markers of this one were told. Some file systems do not sync directories.
-                let _ = journal::sync_dir(dir);
-            }
             if self.stat.st_size > 0 {
                 rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty())?;
                 return Ok(None);
@@ -374,7 +374,6 @@ impl PartialFile {
         {
             self.leave();
         }
-        self.synced.forget_beside();
     }
 
     /// Keeps the entry in the index, as the partial file stays.
@@ -422,11 +421,6 @@ fn lock(file: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
-}
-
-/// Whether `dir` has an entry `name`.
-fn is_there(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// Refuses an upload that cannot fit, counting the blocks of the partial file `partial` as free.

@@ -46,9 +46,8 @@ impl PartialFile {
             ));
         }
         self.rename(done.exclusive, len)?;
-        match sync {
-            true => journal::sync_dir(dir)?,
-            false => self.synced.forget_beside(),
+        if sync {
+            journal::sync_dir(dir)?;
         }
         Ok(stat_of(
             self.name.as_slice(),

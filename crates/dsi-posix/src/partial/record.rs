@@ -8,9 +8,9 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use super::{Flush, LEAST, PartialFile, Writing};
+use super::{Flush, PartialFile};
 use crate::error::Outcome;
-use crate::journal::{self, Born, Over, Record};
+use crate::journal::{self, Over, Record};
 use crate::names::Names;
 
 impl PartialFile {
@@ -18,13 +18,10 @@ impl PartialFile {
     /// record as well.
     pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         self.must_be_recordable()?;
-        self.synced.keep_to(held, || self.facts())?;
+        self.synced.keep_to(held);
         let place = (self.dir.as_fd(), &*self.names.sums, self.stat.st_ino);
         self.without_sums(self.sums.record(place, held, durable))?;
         let mut record = self.facts();
-        // Also where the sync that begins behind this record is the first one.
-        let is_alone = (durable || held.total() < LEAST) && !self.synced.is_there();
-        record.born = record.born.filter(|_| !is_alone);
         record.held = held.clone();
         journal::write(
             self.dir.as_fd(),
@@ -41,16 +38,14 @@ impl PartialFile {
 
     /// A record without ranges.
     fn facts(&self) -> Record {
-        let born = self
-            .born
-            .get_or_init(|| journal::born(self.file.as_fd(), b""));
         Record {
             held: RangeSet::new(),
             over: self.over,
             entry: self.entry.as_ref().map(|entry| entry.id().to_owned()),
             origin: self.origin.clone(),
             size: self.size,
-            born: Some(*born),
+            born: None,
+            unproven: self.unproven,
         }
     }
 
@@ -59,8 +54,11 @@ impl PartialFile {
     /// file, so that it is not synced.
     pub(crate) fn sync_beside(&self, held: &RangeSet, flush: Flush) {
         if self.over.is_none() {
-            self.synced
-                .start(held, || (self.facts(), self.sums.file()), flush);
+            let facts = || Record {
+                born: Some(journal::born(self.file.as_fd(), b"")),
+                ..self.facts()
+            };
+            self.synced.start(held, facts, flush);
         }
     }
 
@@ -78,7 +76,9 @@ impl PartialFile {
         self.drop_sums()
     }
 
-    fn drop_sums(&self) -> Result<(), Errno> {
+    /// Keeps no values of groups: others write to the partial file as well, or they are of bytes that
+    /// only a digest of the whole file proves.
+    pub(super) fn drop_sums(&self) -> Result<(), Errno> {
         self.sums.close();
         if self.once.is_some() {
             return Ok(());
@@ -87,10 +87,15 @@ impl PartialFile {
     }
 
     /// Has others write to the partial file as well: their writes neither clear the values of the
-    /// bytes that they change, nor take these from the record of bytes on the medium.
+    /// bytes that they change, nor reach the medium by the syncs of this machine.
     pub(crate) fn share(&self) -> Result<(), Errno> {
-        self.drop_sums()?;
-        self.synced.remove()
+        self.synced.remove();
+        self.drop_sums()
+    }
+
+    /// Whether the file is published with a digest of all its bytes only.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.unproven
     }
 
     /// Has the next record include these values of groups.
@@ -105,14 +110,10 @@ impl PartialFile {
         self.sums.values(self.stat.st_ino, held)
     }
 
-    /// Forgets the records on the medium of bytes that a write is about to change; the value is
-    /// dropped behind the write.
-    pub(crate) fn changes(&self, offset: u64, length: usize) -> Result<Writing<'_>, Errno> {
+    /// Forgets the values of groups of which a write changes bytes.
+    pub(crate) fn changes(&self, offset: u64, length: usize) -> Result<(), Errno> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
-        let range = Range64::from_len(offset, length);
-        let writing = self.synced.change(range, || self.facts())?;
-        self.without_sums(self.sums.forget(offset, length))?;
-        Ok(writing)
+        self.without_sums(self.sums.forget(offset, length))
     }
 
     /// The record of the syncs beside the upload, which may end later than this value.
@@ -123,30 +124,35 @@ impl PartialFile {
 }
 
 /// The record of the partial file `partial`, with its ranges clipped to the size of that file: that
-/// of the ranges written, or where it does not count, that of those on the medium.
+/// of the ranges written, or where it does not count, that of those on the medium, which are to be
+/// proven.
 pub(crate) fn recorded(
     dir: BorrowedFd<'_>,
     names: &Names,
     name: &[u8],
     partial: &rustix::fs::Stat,
 ) -> Option<Record> {
-    let read = |from: &[u8]| read(dir, names, from, (name, partial.st_ino));
-    let mut record = read(&names.held).or_else(|| read(&names.sync))?;
+    let owner = (name, partial.st_ino);
+    let mut record = match journal::read(dir, &names.held, name, partial.st_ino) {
+        Some(record) => record,
+        None => Record {
+            unproven: true,
+            ..read_synced(dir, names, owner)?
+        },
+    };
     let size = u64::try_from(partial.st_size).unwrap_or(0);
     record.held = Range64::new(0, size).map_or_else(RangeSet::new, |all| record.held.clip(all));
     Some(record)
 }
 
-/// The record `from`, if it is of this very file.
-pub(super) fn read(
+/// The record of the ranges on the medium, if it is of this very file.
+pub(super) fn read_synced(
     dir: BorrowedFd<'_>,
     names: &Names,
-    from: &[u8],
     (name, inode): (&[u8], u64),
 ) -> Option<Record> {
-    let record = journal::read(dir, from, name, inode)?;
-    let is_of_it = |born: Born| born == journal::born(dir, &names.partial);
-    record.born.is_none_or(is_of_it).then_some(record)
+    let record = journal::read(dir, &names.sync, name, inode)?;
+    (record.born? == journal::born(dir, &names.partial)).then_some(record)
 }
 
 /// Whether the published file `name` is still the one that an update began with.

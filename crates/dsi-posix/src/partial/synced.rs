@@ -1,32 +1,27 @@
 //! `Synced`: the record of the bytes of a partial file that are on the medium, kept by syncs beside
 //! the upload, which waits for none of them.
 //!
-//! After a power cut the record names only bytes that were written before a snapshot of the held
-//! ranges, that a sync has then put on the medium, and that no write has touched since the
-//! snapshot. Each write tells its range before it begins: one in progress at the snapshot is taken
-//! out of that; one that begins during the sync, over ranges of the snapshot, ends the sync without
-//! a record; one over recorded ranges first has the record on the medium end before them. The
-//! values of groups alone would not do: the medium may take the new value of a group before its new
-//! bytes, and the old bytes would pass for right ones. As the slot of a value is cleared on the
-//! medium before its bytes change, a recorded group has its own value there or none. The record is
-//! a file of its own, synced before it gets its name: the ordinary one is replaced unsynced each
-//! second, and a power cut may leave such a file empty. Both tell the time at which the partial
-//! file was created; a server that does not know this line refuses the ordinary record and begins
-//! with another file, which the other record does not fit. Nothing is written once the upload has
-//! ended, since another one may have the name then. Updates, shared uploads and files written in
-//! place have no such record.
+//! The record names the ranges that were held when a sync began, once that has ended well. It is a
+//! file of its own, synced before it gets its name: the ordinary one is replaced unsynced each
+//! second, and a power cut may leave such a file empty. It counts behind a crash of the machine, and
+//! may be wrong there: the file may be one that was published and changed since, where the medium
+//! has not taken the new name, or have the number of a removed one; and bytes may have been written
+//! again. So an upload that goes on with these ranges is published with a digest of the whole file
+//! only, read from it, and its ordinary record says so: the values of groups that were recorded
+//! before the crash prove nothing. Nothing waits for the removal of the record to reach the medium,
+//! for the same reason. Nothing is written once the upload has ended, since another one may have the
+//! name then. Updates, shared uploads and files written in place have no such record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use byte_ranges::{Range64, RangeSet};
-use digest_tree::GROUP;
+use byte_ranges::RangeSet;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::is_at;
-use super::record::read;
+use super::record::read_synced;
 use crate::blocking::run_beside;
 use crate::journal::{self, Record};
 use crate::names::Names;
@@ -50,8 +45,6 @@ pub(crate) struct Synced {
     name: Vec<u8>,
     names: Names,
     stat: Stat,
-    /// Locked while the record is replaced, before the state.
-    writing: Mutex<()>,
     /// Never locked across a sync.
     state: Mutex<State>,
     /// The file as opened for syncs: it does not share the lock of the writer, who may end earlier.
@@ -62,33 +55,14 @@ pub(crate) struct Synced {
 
 #[derive(Debug, Default)]
 struct State {
-    /// All ranges that a record on the medium may name.
+    /// The ranges that the record names.
     named: RangeSet,
-    /// The ranges of the sync in progress; `None` once one of them changes.
+    /// The ranges of the sync in progress; `None` once it is to end without a record.
     pending: Option<RangeSet>,
     /// Whether a sync is in progress.
     is_running: bool,
-    /// The writes in progress.
-    writes: Vec<Range64>,
     /// Whether the upload has ended.
     has_ended: bool,
-}
-
-/// A write in progress, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Writing<'a> {
-    synced: &'a Synced,
-    range: Option<Range64>,
-}
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        let mut state = self.synced.state();
-        let at = state.writes.iter().position(|it| Some(*it) == self.range);
-        if let Some(at) = at {
-            state.writes.swap_remove(at);
-        }
-    }
 }
 
 impl Synced {
@@ -98,7 +72,6 @@ impl Synced {
             name: name.to_vec(),
             names: Names::of(name),
             stat: *stat,
-            writing: Mutex::new(()),
             state: Mutex::default(),
             file: OnceLock::new(),
             failed: AtomicBool::new(false),
@@ -121,15 +94,11 @@ impl Synced {
             let _ = self.file();
         }
         let file = (self.name.as_slice(), self.stat.st_ino);
-        if let Some(record) = read(self.dir(), &self.names, &self.names.sync, file) {
+        if let Some(record) = read_synced(self.dir(), &self.names, file) {
             self.state().named = record.held;
         }
-    }
-
-    /// Whether a record may be on the medium, now or soon.
-    pub(super) fn is_there(&self) -> bool {
-        let state = self.state();
-        state.is_running || !state.named.is_empty()
+        // An end that failed may have cut the file.
+        self.keep_to(held);
     }
 
     /// Whether the medium lost bytes.
@@ -169,140 +138,32 @@ impl Synced {
         let _ = lock(FlockOperation::Unlock);
     }
 
-    /// Notes that a write of `range` begins; no record on the medium names any of it when this
-    /// returns. `facts` is a record without ranges.
-    pub(super) fn change(
-        &self,
-        range: Option<Range64>,
-        facts: impl Fn() -> Record,
-    ) -> Result<Writing<'_>, Errno> {
-        let writing = Writing {
-            synced: self,
-            range,
-        };
-        let Some(range) = range else {
-            return Ok(writing);
-        };
-        let is_named = {
-            let mut state = self.state();
-            state.writes.push(range);
-            state.pending.take_if(|pending| overlaps(pending, range));
-            overlaps(&state.named, range)
-        };
-        if is_named {
-            // Who sends bytes again goes on with the next ones: one sync for all of them.
-            let begin = range.start() / GROUP * GROUP;
-            let before = Range64::new(0, begin);
-            let left = |named: &RangeSet| before.map_or_else(RangeSet::new, |all| named.clip(all));
-            self.reduce(left, facts)?;
-        }
-        Ok(writing)
-    }
-
-    /// Has the record name no bytes but some of `held`.
-    pub(super) fn keep_to(&self, held: &RangeSet, facts: impl Fn() -> Record) -> Result<(), Errno> {
+    /// Has the record name no bytes but those in `held`: of others it is known that they are wrong, or
+    /// to be sent again.
+    pub(super) fn keep_to(&self, held: &RangeSet) {
         let is_within = |set: &RangeSet| set.iter().all(|range| held.covers(range));
-        let is_named_within = {
-            let mut state = self.state();
-            state.pending.take_if(|pending| !is_within(pending));
-            is_within(&state.named)
-        };
-        match is_named_within {
-            true => Ok(()),
-            false => self.reduce(|named| named.intersect(held), facts),
+        let mut state = self.state();
+        state.pending.take_if(|pending| !is_within(pending));
+        if !is_within(&state.named) {
+            // The next sync writes another one.
+            state.named.clear();
+            self.unlink(&self.names.sync);
         }
     }
 
-    /// Has the record name the ranges that `left` leaves of it, on the medium when this returns.
-    fn reduce(
-        &self,
-        left: impl Fn(&RangeSet) -> RangeSet,
-        facts: impl Fn() -> Record,
-    ) -> Result<(), Errno> {
-        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (named, left) = {
-            let named = &self.state().named;
-            (named.total(), left(named))
-        };
-        // Another write may have reduced it meanwhile.
-        if left.total() == named {
-            return Ok(());
-        }
-        let mut record = facts();
-        record.held = left;
-        match self.replace(&record, |_| true) {
-            Ok(true) => self.state().named = record.held,
-            Ok(false) | Err(_) => {
-                // A medium without room for another record, or an upload that could not be shared.
-                self.remove_record()?;
-                self.state().named.clear();
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the record and syncs it; gives it its name if the upload goes on and `agree` says so.
-    fn replace(
-        &self,
-        record: &Record,
-        agree: impl FnOnce(&mut State) -> bool,
-    ) -> Result<bool, Errno> {
-        let next = self.names.sync_next.as_slice();
-        let file = {
-            let state = self.state();
-            if state.has_ended {
-                return Ok(false);
-            }
-            journal::create(self.dir(), next)?
-        };
-        let owner = (self.name.as_slice(), self.stat.st_ino);
-        let filled = journal::fill(file.as_fd(), owner, record, true);
-        {
-            let mut state = self.state();
-            // Its end has removed the file, of which another upload may have the name now.
-            if state.has_ended {
-                return Ok(false);
-            }
-            if filled.is_err() || !agree(&mut state) {
-                rustix::fs::unlinkat(self.dir(), next, AtFlags::empty())?;
-                return filled.map(|()| false);
-            }
-            rustix::fs::renameat(self.dir(), next, self.dir(), self.names.sync.as_slice())?;
-        }
-        journal::sync_dir(self.dir())?;
-        Ok(true)
-    }
-
-    fn remove_record(&self) -> Result<(), Errno> {
-        let records = [self.names.sync.clone(), self.names.sync_next.clone()];
-        journal::remove(self.dir(), &records)?;
-        journal::sync_dir(self.dir())
-    }
-
-    /// Removes the record for good, from the medium too.
-    pub(super) fn remove(&self) -> Result<(), Errno> {
-        let is_there = self.is_there();
+    /// Removes the record for good.
+    pub(super) fn remove(&self) {
         self.end();
-        if is_there {
-            self.remove_record()?;
-            self.state().named.clear();
-        }
-        Ok(())
+        self.state().named.clear();
+        self.unlink(&self.names.sync);
     }
 
-    /// Has the medium forget the record, which was removed with the name of the file, while nobody
-    /// waits: until then a crash of the machine would bring both back, where another upload may
-    /// have the name.
-    pub(super) fn forget_beside(&self) {
-        if self.state().named.is_empty() {
-            return;
+    /// Best effort: without a digest nothing goes on with a leftover, and another upload or the expiry
+    /// removes it.
+    fn unlink(&self, name: &Vec<u8>) {
+        if let Err(error) = journal::remove(self.dir(), std::slice::from_ref(name)) {
+            tracing::debug!(%error, "a record of synced bytes could not be removed");
         }
-        let dir = Arc::clone(&self.dir);
-        run_beside(move || {
-            if let Err(error) = journal::sync_dir(dir.as_fd()) {
-                tracing::debug!(%error, "the removal of a record is not synced");
-            }
-        });
     }
 
     /// Writes no record from now on; a sync in progress ends without one.
@@ -311,18 +172,16 @@ impl Synced {
         let had_ended = std::mem::replace(&mut state.has_ended, true);
         state.pending = None;
         if state.is_running && !had_ended {
-            // Best effort: the next upload or the expiry removes a leftover.
-            let next = std::slice::from_ref(&self.names.sync_next);
-            let _ = journal::remove(self.dir(), next);
+            self.unlink(&self.names.sync_next);
         }
     }
 
     /// Begins a sync of the ranges `held` by `flush`, unless one is in progress, or few of them are
-    /// unsynced. `facts` is a record without ranges, and the file with the values of groups.
+    /// unsynced. `facts` is a record without ranges.
     pub(super) fn start(
         self: &Arc<Self>,
         held: &RangeSet,
-        facts: impl Fn() -> (Record, Option<Arc<OwnedFd>>),
+        facts: impl FnOnce() -> Record,
         flush: Flush,
     ) {
         {
@@ -331,22 +190,18 @@ impl Synced {
             if state.is_running || state.has_ended || unsynced < LEAST {
                 return;
             }
-            let mut snapshot = held.clone();
-            for range in &state.writes {
-                snapshot.remove(*range);
-            }
             state.is_running = true;
-            state.pending = Some(snapshot);
+            state.pending = Some(held.clone());
         }
-        let ((facts, sums), synced) = (facts(), Arc::clone(self));
-        if !run_beside(move || synced.run(facts, sums.as_deref(), flush)) {
+        let (facts, synced) = (facts(), Arc::clone(self));
+        if !run_beside(move || synced.run(facts, flush)) {
             let mut state = self.state();
             (state.is_running, state.pending) = (false, None);
         }
     }
 
-    fn run(&self, facts: Record, sums: Option<&OwnedFd>, flush: Flush) {
-        let done = self.sync(facts, sums, flush);
+    fn run(&self, facts: Record, flush: Flush) {
+        let done = self.sync(facts, flush);
         let mut state = self.state();
         state.pending = None;
         // No other begins where the file system syncs nothing.
@@ -356,7 +211,7 @@ impl Synced {
         }
     }
 
-    fn sync(&self, mut record: Record, sums: Option<&OwnedFd>, flush: Flush) -> Result<(), Errno> {
+    fn sync(&self, mut record: Record, flush: Flush) -> Result<(), Errno> {
         match flush(self.file()?) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return Err(Errno::OPNOTSUPP),
             Err(errno) => {
@@ -366,23 +221,31 @@ impl Synced {
             }
             Ok(()) => {}
         }
-        // Groups without values are read again.
-        if let Some(Err(error)) = sums.map(fdatasync) {
-            tracing::debug!(%error, "the values of groups are not synced");
-        }
-        let Some(pending) = self.state().pending.clone() else {
-            return Ok(());
+        let (dir, next) = (self.dir(), self.names.sync_next.as_slice());
+        let file = {
+            // The end of the upload takes `pending`, and removes the file from then on.
+            let state = self.state();
+            let Some(pending) = state.pending.clone() else {
+                return Ok(());
+            };
+            record.held = pending;
+            journal::create(dir, next)?
         };
-        record.held = pending;
-        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.replace(&record, |state| {
-            let State { named, pending, .. } = state;
-            if let Some(pending) = &*pending {
-                named.extend(pending);
+        let owner = (self.name.as_slice(), self.stat.st_ino);
+        let filled = journal::fill(file.as_fd(), owner, &record, true);
+        {
+            let mut state = self.state();
+            if state.has_ended {
+                return Ok(());
             }
-            pending.is_some()
-        })
-        .map(drop)
+            if filled.is_err() || state.pending.is_none() {
+                self.unlink(&self.names.sync_next);
+                return filled;
+            }
+            rustix::fs::renameat(dir, next, dir, self.names.sync.as_slice())?;
+            state.named = record.held;
+        }
+        journal::sync_dir(dir)
     }
 
     /// The file, while it is the partial file.
@@ -406,8 +269,4 @@ impl Synced {
     pub(crate) fn is_running(&self) -> bool {
         self.state().is_running
     }
-}
-
-fn overlaps(set: &RangeSet, range: Range64) -> bool {
-    !set.clip(range).is_empty()
 }

@@ -11,7 +11,6 @@ use crate::FileSource;
 use crate::blocking::{Work, run_until_dropped};
 use crate::copy::{Failure, copy_range};
 use crate::error::Outcome;
-use crate::partial::Writing;
 
 /// The failure of [`FileSink::take_file`].
 #[derive(Debug)]
@@ -49,8 +48,7 @@ impl FileSink {
         let (inner, from) = (Arc::clone(&self.inner), source.file());
         let unread = run_until_dropped(Work::Long, "copy", move |stop| {
             inner.with_room("copy", || {
-                let _open = inner.enter()?;
-                let (to, _writing) = inner.at_any_offset(range.start(), len)?;
+                let (_open, to) = (inner.enter()?, inner.at_any_offset(range.start(), len)?);
                 let range = (range.start(), range.end());
                 match copy_range(from.as_fd(), to, range, stop) {
                     Ok(()) => Ok(None),
@@ -70,17 +68,13 @@ impl FileSink {
 }
 
 impl Inner {
-    /// The file, of which `len` bytes at `offset` are about to change, and the write that does it.
-    pub(super) fn at_any_offset(
-        &self,
-        offset: u64,
-        len: usize,
-    ) -> Outcome<(BorrowedFd<'_>, Option<Writing<'_>>)> {
+    /// The file, of which `len` bytes at `offset` are about to change.
+    pub(super) fn at_any_offset(&self, offset: u64, len: usize) -> Outcome<BorrowedFd<'_>> {
         if matches!(self.way, Way::InOrder(..)) {
             return Err(IN_ORDER);
         }
         self.catch_up()?;
-        let writing = self.changes(offset, len)?;
-        Ok((self.file()?, writing))
+        self.changes(offset, len)?;
+        self.file()
     }
 }

@@ -5,13 +5,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use byte_ranges::RangeSet;
-use gridftp_dsi::GroupValue;
+use gridftp_dsi::{ErrorKind, Finish, GroupValue, Result};
 
 use super::{FileSink, Inner, Way};
-use crate::error::Outcome;
+use crate::error::{Fault, Outcome};
 use crate::journal::Origin;
 use crate::late;
-use crate::partial::{Flush, Writing};
+use crate::partial::Flush;
 
 impl FileSink {
     /// Says whether a partial file of another source, or of another version of the source, was
@@ -104,12 +104,31 @@ impl Inner {
         }
     }
 
-    /// Forgets the records of bytes that a write changes; the value is dropped behind the write.
-    pub(super) fn changes(&self, offset: u64, length: usize) -> Outcome<Option<Writing<'_>>> {
+    /// Forgets the recorded values of bytes that a write changes.
+    pub(super) fn changes(&self, offset: u64, length: usize) -> Outcome<()> {
         match &self.way {
-            Way::Whole(whole) => Ok(Some(whole.partial()?.changes(offset, length)?)),
-            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(None),
+            Way::Whole(whole) => Ok(whole.partial()?.changes(offset, length)?),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => Ok(()),
         }
+    }
+
+    /// Whether only a digest of the whole file proves bytes of an earlier attempt.
+    pub(super) fn is_unproven(&self) -> bool {
+        matches!(&self.way, Way::Whole(whole) if whole.is_unproven())
+    }
+
+    /// Refuses to publish such bytes without a digest, and keeps none: another attempt without one
+    /// begins anew.
+    pub(super) fn must_be_proven(&self, done: &Finish) -> Result<()> {
+        if !self.is_unproven() || done.checksum.is_some() {
+            return Ok(());
+        }
+        self.discard();
+        let fault = Fault::Rule(
+            ErrorKind::Incomplete,
+            "bytes that a crash of the machine may have changed are kept with a digest only",
+        );
+        Err(fault.of("finish", &self.path))
     }
 
     /// The values of the groups in `held`.

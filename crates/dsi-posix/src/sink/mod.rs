@@ -13,7 +13,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use byte_ranges::RangeSet;
 use bytes::Bytes;
-use gridftp_dsi::{Error, ErrorKind, Finish, GroupValue, Progress, Result, Sink, Stat, WriteModel};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Error, ErrorKind, Finish, GroupValue, Progress, Result, Sink, Stat,
+    WriteModel,
+};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -42,6 +45,8 @@ const LARGE: u64 = 64 << 20;
 pub struct FileSink {
     inner: Arc<Inner>,
     held: RangeSet,
+    /// Whether a digest of the whole file was announced.
+    checks: AtomicBool,
     /// The user to whom the tokens of the upload belong.
     user: String,
 }
@@ -131,7 +136,7 @@ impl Inner {
     /// Writes the withheld block.
     fn catch_up(&self) -> Outcome<()> {
         self.first.catch_up(|offset, data| {
-            let _writing = self.changes(offset, data.len())?;
+            self.changes(offset, data.len())?;
             Ok(write_all(self.file()?, data, offset)?)
         })
     }
@@ -203,7 +208,7 @@ impl Inner {
             return Ok(());
         }
         self.catch_up()?;
-        let _writing = self.changes(offset, data.len())?;
+        self.changes(offset, data.len())?;
         match self.leaves_holes() {
             Some(holes) => Ok(holes.write(self.file()?, data, offset)?),
             None => Ok(write_all(self.file()?, data, offset)?),
@@ -212,7 +217,7 @@ impl Inner {
 
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
         let _open = self.enter()?;
-        let (to, _writing) = self.at_any_offset(offset, len)?;
+        let to = self.at_any_offset(offset, len)?;
         Ok(splice_all(pipe, to, offset, len)?)
     }
 
@@ -370,7 +375,14 @@ impl Sink for FileSink {
     }
 
     fn held(&self) -> RangeSet {
-        self.held.clone()
+        match self.inner.is_unproven() && !self.checks.load(Ordering::Relaxed) {
+            true => RangeSet::new(),
+            false => self.held.clone(),
+        }
+    }
+
+    fn will_check(&self, _: ChecksumAlgorithm) {
+        self.checks.store(true, Ordering::Relaxed);
     }
 
     fn order(&self) -> WriteModel {
@@ -381,8 +393,12 @@ impl Sink for FileSink {
     }
 
     async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        // Those of a file that has to be read again are not of use.
+        if !matches!(self.inner.way, Way::Whole(_)) || self.inner.is_unproven() {
+            return Ok(None);
+        }
         if held.is_empty() {
-            return Ok(matches!(self.inner.way, Way::Whole(_)).then(Vec::new));
+            return Ok(Some(Vec::new()));
         }
         let (inner, held) = (Arc::clone(&self.inner), held.clone());
         run(Work::Brief, "read back", move || {
@@ -397,6 +413,7 @@ impl Sink for FileSink {
 
     async fn finish(self, mut done: Finish) -> Result<Stat> {
         let inner = self.inner;
+        inner.must_be_proven(&done)?;
         if let Some(size) = inner.updates() {
             done = done.keeping(size);
         }

@@ -175,6 +175,7 @@ impl FileSink {
                 beside: OnceLock::new(),
             }),
             held,
+            checks: AtomicBool::new(false),
             user: String::new(),
         }
     }

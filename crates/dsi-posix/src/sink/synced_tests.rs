@@ -10,6 +10,7 @@ use super::*;
 use crate::partial::{LEAST, flush};
 
 const LIMIT: Duration = Duration::from_secs(20);
+const ALGORITHM: ChecksumAlgorithm = ChecksumAlgorithm::Crc32c;
 
 struct Bed {
     dir: tempfile::TempDir,
@@ -34,9 +35,19 @@ impl Bed {
         sink
     }
 
-    /// The ranges that the next upload goes on with.
+    /// The ranges that the next upload goes on with that announces a digest.
     async fn held(&self) -> RangeSet {
-        self.open(flush).await.held()
+        let sink = self.open(flush).await;
+        sink.will_check(ALGORITHM);
+        sink.held()
+    }
+
+    /// Leaves an upload with this many bytes on the medium, behind a restart of the machine.
+    async fn cut_off(&self, bytes: u64) {
+        let sink = self.open(flush).await;
+        record_and_sync(&sink, bytes).await;
+        drop(sink);
+        self.restart();
     }
 
     /// Leaves the ordinary record as one of an earlier start of the machine.
@@ -129,41 +140,63 @@ async fn synced_ranges_outlive_a_restart_of_the_machine() {
 }
 
 #[tokio::test]
-async fn a_server_without_such_records_refuses_the_one_beside() {
+async fn synced_ranges_are_of_use_with_a_digest_only() {
     let bed = Bed::new();
-    let sink = bed.open(flush).await;
-    let is_told = || {
-        let record = std::fs::read_to_string(bed.path(".file.gridftp-held"));
-        record.unwrap().contains("\nborn ")
+    bed.cut_off(LEAST).await;
+    let digest = {
+        let file = std::fs::File::open(bed.path(".file.gridftp-part")).unwrap();
+        crate::checksum::of_file(file.as_fd(), ALGORITHM).unwrap()
     };
-    record(&sink, LEAST - 1).await;
-    assert!(!is_told());
-    record_and_sync(&sink, LEAST).await;
-    assert!(is_told());
+    let sink = bed.open(flush).await;
+    assert_eq!(sink.held(), RangeSet::new());
+    sink.will_check(ALGORITHM);
+    assert_eq!(sink.held(), RangeSet::up_to(LEAST));
+    // The values of groups of a file that has to be read prove nothing.
+    assert_eq!(sink.groups(&sink.held()).await.unwrap(), None);
+    assert_eq!(sink.groups(&RangeSet::new()).await.unwrap(), None);
+    // Its own record, which is valid now, is no proof either.
+    sink.checkpoint(&RangeSet::up_to(LEAST), false)
+        .await
+        .unwrap();
+    drop(sink);
+    assert_eq!(bed.open(flush).await.held(), RangeSet::new());
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
+    let sink = bed.open(flush).await;
+    let done = Finish::whole(LEAST).with_checksum(ALGORITHM, digest);
+    sink.finish(done).await.unwrap();
+    assert_eq!(bed.names(), ["file"]);
 }
 
 #[tokio::test]
-async fn changed_bytes_leave_the_record_before_they_change() {
+async fn synced_ranges_without_their_digest_are_neither_published_nor_kept() {
+    let bed = Bed::new();
+    let wrong = Finish::whole(LEAST).with_checksum(ALGORITHM, "00000000");
+    for done in [Finish::whole(LEAST), wrong] {
+        bed.cut_off(LEAST).await;
+        let sink = bed.open(flush).await;
+        // Written as by one that takes it for new.
+        record(&sink, LEAST).await;
+        sink.finish(done).await.unwrap_err();
+        assert!(bed.names().is_empty(), "{:?}", bed.names());
+    }
+}
+
+#[tokio::test]
+async fn the_record_names_no_more_than_a_later_one_of_all_ranges() {
     let bed = Bed::new();
     let sink = bed.open(flush).await;
     record_and_sync(&sink, 2 * LEAST).await;
-    let bytes = Bytes::from(vec![1; 100_000]);
-    sink.write_at(LEAST + 5, bytes).await.unwrap();
-    drop(sink);
-    assert_eq!(bed.held().await, RangeSet::up_to(2 * LEAST));
-    bed.restart();
-    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
-    // Nor does it name what a later record leaves out.
-    let sink = bed.open(flush).await;
-    let some = RangeSet::up_to(9);
+    let some = RangeSet::up_to(LEAST);
     sink.checkpoint(&some, false).await.unwrap();
+    let is_running = running(&sink);
+    wait_for(|| !is_running());
     drop(sink);
     bed.restart();
     assert_eq!(bed.held().await, some);
 }
 
 #[tokio::test]
-async fn bytes_that_change_during_a_sync_are_not_recorded() {
+async fn a_sync_of_ranges_that_are_given_up_leaves_no_record() {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     static GO_ON: AtomicBool = AtomicBool::new(false);
     fn held_up(_: &OwnedFd) -> std::result::Result<(), Errno> {
@@ -175,7 +208,9 @@ async fn bytes_that_change_during_a_sync_are_not_recorded() {
     let sink = bed.open(held_up).await;
     record(&sink, LEAST).await;
     wait_for(|| BEGUN.load(Ordering::Acquire));
-    sink.write_at(5, Bytes::from_static(b"new")).await.unwrap();
+    sink.checkpoint(&RangeSet::up_to(LEAST - 1), false)
+        .await
+        .unwrap();
     GO_ON.store(true, Ordering::Release);
     let is_running = running(&sink);
     wait_for(|| !is_running());
@@ -282,5 +317,5 @@ async fn synced_bytes_that_an_end_cut_off_leave_the_record() {
     sink.write_at(3 * LEAST, bytes).await.unwrap();
     drop(sink);
     bed.restart();
-    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
+    assert_eq!(bed.held().await, RangeSet::new());
 }
