@@ -22,15 +22,19 @@ const STEP: usize = 64 << 10;
 /// Least round trip of a long path.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Least length of a period. On longer paths it is ten round trips.
-const PERIOD: Duration = Duration::from_secs(1);
-
 /// Consecutive periods with loss on a path that loses packets by itself. A full queue loses packets
 /// every few seconds, within two periods at most.
 const LOSSY: u32 = 3;
 
-/// Least part of the packets that is sent again in a period with loss: one in so many.
-const ONE_IN: u64 = 10_000;
+/// The periods that find heavy loss soon.
+const HEAVY: Periods = Periods::new(Duration::from_millis(500), 5, 1_000);
+
+/// Those that find rare loss, of which a short one may have none.
+const RARE: Periods = Periods::new(Duration::from_secs(1), 10, 10_000);
+
+/// Most bytes that wait unsent in the kernel on a lossy path. Connections that share it differ much in
+/// speed there, and what a slow one holds at the end of a file is waited for.
+const UNSENT: u32 = 128 << 10;
 
 /// Lifetime of a shared finding of loss.
 const SHARED: Duration = Duration::from_secs(60);
@@ -113,7 +117,7 @@ impl LossWatch {
             return Path::Settled;
         };
         let is_lossy = self.is_lossy(now, &stats);
-        self.due = Some(self.judge.due(stats.round_trip).unwrap_or(now + PERIOD));
+        self.due = Some(now + self.judge.left(now, stats.round_trip));
         match is_lossy {
             true => self.change(socket),
             false => Path::Watched,
@@ -133,7 +137,10 @@ impl LossWatch {
 
     /// A kernel that refuses this congestion control goes on as before.
     fn change(&self, socket: &TcpStream) -> Path {
-        match SockRef::from(socket).set_tcp_congestion(self.congestion.as_bytes()) {
+        let socket = SockRef::from(socket);
+        // Without it the connection only holds more.
+        let _ = socket.set_tcp_notsent_lowat(UNSENT);
+        match socket.set_tcp_congestion(self.congestion.as_bytes()) {
             Ok(()) => Path::Settled,
             Err(_) => Path::Lossy,
         }
@@ -157,23 +164,48 @@ impl Arrival {
     /// Takes the kernel's counts; says whether the path was found lossy. Behind each lost segment
     /// some arrive out of order.
     pub(crate) fn is_lossy(&self, stats: &PathStats) -> bool {
+        self.is_lossy_at(Instant::now(), stats)
+    }
+
+    fn is_lossy_at(&self, now: Instant, stats: &PathStats) -> bool {
         let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = (stats.received, stats.out_of_order);
-        let is_lossy = arrived.judge.look(Instant::now(), stats.round_trip, counts);
+        let is_lossy = arrived.judge.look(now, stats.round_trip, counts);
         arrived.is_lossy |= is_lossy;
         arrived.is_lossy
     }
 }
 
 /// Decides from the kernel's counts whether a path is long and loses packets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Judge {
-    /// Begin of the period, and by then the packets and those of them that tell of a loss.
-    period: Option<(Instant, u64, u64)>,
-    /// Consecutive periods with loss.
-    lossy: u32,
-    /// Whether there was any such period on a long path.
+    periods: [Periods; 2],
+    /// Whether there was any period with loss on a long path.
     has_loss: bool,
+}
+
+/// Consecutive periods of a connection.
+#[derive(Debug)]
+struct Periods {
+    /// Least length of a period.
+    least: Duration,
+    /// Least length of a period in round trips.
+    round_trips: u32,
+    /// Least part of the packets that is sent again in a period with loss: one in so many.
+    one_in: u64,
+    /// Begin of the period, and by then the packets and those of them that tell of a loss.
+    begun: Option<(Instant, u64, u64)>,
+    /// Consecutive periods with loss, up to the present one.
+    lossy: u32,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self {
+            periods: [HEAVY, RARE],
+            has_loss: false,
+        }
+    }
 }
 
 impl Judge {
@@ -186,66 +218,109 @@ impl Judge {
         let (Some(round_trip), Some(all), Some(lost)) = (round_trip, all, lost) else {
             return false;
         };
-        let length = length(round_trip);
-        let (begun, all_before, lost_before) = *self.period.get_or_insert((now, all, lost));
-        let lasted = now.duration_since(begun);
-        if lasted < length {
-            return false;
+        let mut is_lossy = false;
+        for periods in &mut self.periods {
+            periods.look(now, round_trip, (all, lost));
+            self.has_loss |= periods.lossy > 0;
+            is_lossy |= periods.lossy >= LOSSY;
         }
-        self.period = Some((now, all, lost));
-        let lost = lost.saturating_sub(lost_before);
-        let has_loss = lost > 0 && lost * ONE_IN >= all.saturating_sub(all_before);
-        // A connection that was idle meanwhile is judged anew.
-        let is_lossy = has_loss && round_trip >= LONG && lasted < length * 4;
-        self.has_loss |= is_lossy;
-        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
-        self.lossy >= LOSSY
+        is_lossy
     }
 
-    /// The end of the period on a path of this length.
-    fn due(&self, round_trip: Option<Duration>) -> Option<Instant> {
-        let (begun, ..) = self.period?;
-        Some(begun + length(round_trip?))
+    /// The time until the next period ends on a path of this length.
+    fn left(&self, now: Instant, round_trip: Option<Duration>) -> Duration {
+        let round_trip = round_trip.unwrap_or_default();
+        let left = self.periods.iter().map(|periods| {
+            let begun = periods.begun.map_or(now, |(begun, ..)| begun);
+            (begun + periods.length(round_trip)).saturating_duration_since(now)
+        });
+        left.min().unwrap_or(RARE.least)
     }
 }
 
-/// The length of a period.
-fn length(round_trip: Duration) -> Duration {
-    PERIOD.max(round_trip * 10)
+impl Periods {
+    const fn new(least: Duration, round_trips: u32, one_in: u64) -> Self {
+        Self {
+            least,
+            round_trips,
+            one_in,
+            begun: None,
+            lossy: 0,
+        }
+    }
+
+    fn look(&mut self, now: Instant, round_trip: Duration, (all, lost): (u64, u64)) {
+        let length = self.length(round_trip);
+        let (begun, all_before, lost_before) = *self.begun.get_or_insert((now, all, lost));
+        let lasted = now.duration_since(begun);
+        if lasted < length {
+            return;
+        }
+        self.begun = Some((now, all, lost));
+        let lost = lost.saturating_sub(lost_before);
+        let has_loss = lost > 0 && lost * self.one_in >= all.saturating_sub(all_before);
+        // A connection that was idle meanwhile is judged anew.
+        let is_lossy = has_loss && round_trip >= LONG && lasted < length * 4;
+        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
+    }
+
+    /// The length of a period.
+    fn length(&self, round_trip: Duration) -> Duration {
+        self.least.max(round_trip * self.round_trips)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The second in which a path of 10,000 packets a second, with these retransmitted by the end of
-    /// each, is found lossy; looked at twice a second.
+    /// The half second in which a path of 10,000 packets in each, with these retransmitted by the end
+    /// of each, is found lossy.
     fn lossy_after(round_trip: Duration, again: &[u64]) -> Option<usize> {
         let (mut judge, begun) = (Judge::default(), Instant::now());
-        again.iter().enumerate().position(|(second, again)| {
-            let at = second as u64;
+        again.iter().enumerate().position(|(half, again)| {
+            let at = half as u64;
+            let now = begun + Duration::from_millis(at * 500);
             let counts = (Some(at * 10_000), Some(*again));
-            let half = Duration::from_millis(500);
-            let now = begun + Duration::from_secs(at);
-            let mut look = |now| judge.look(now, Some(round_trip), counts);
-            look(now) || look(now + half)
+            judge.look(now, Some(round_trip), counts)
         })
     }
 
+    /// The totals of a path that loses these packets in each half second.
+    fn each(lost: u64) -> Vec<u64> {
+        (0..24).map(|half| half * lost).collect()
+    }
+
     #[test]
-    fn a_long_path_with_loss_in_each_second_is_lossy() {
+    fn a_long_path_with_rare_loss_in_each_second_is_lossy() {
         let far = Duration::from_millis(100);
-        assert_eq!(lossy_after(far, &[0, 3, 5, 9]), Some(3));
-        // A full queue, once and again, also over the end of a period.
-        assert_eq!(lossy_after(far, &[0, 90, 95, 95, 95, 99, 120, 120]), None);
+        assert_eq!(lossy_after(far, &each(2)), Some(6));
         // Less than one in ten thousand.
-        assert_eq!(lossy_after(far, &[0, 1, 1, 2, 2, 3]), None);
+        let rarer: Vec<u64> = (0..24).map(|half| half / 2).collect();
+        assert_eq!(lossy_after(far, &rarer), None);
         // Periods of ten round trips.
         let farther = Duration::from_millis(300);
-        let steady: Vec<u64> = (0..12).map(|second| second * 3).collect();
-        assert_eq!(lossy_after(farther, &steady), Some(9));
+        assert_eq!(lossy_after(farther, &each(2)), Some(18));
         let near = Duration::from_millis(19);
-        assert_eq!(lossy_after(near, &steady), None);
+        assert_eq!(lossy_after(near, &each(2)), None);
+    }
+
+    #[test]
+    fn heavy_loss_is_found_in_half_the_time() {
+        let far = Duration::from_millis(100);
+        assert_eq!(lossy_after(far, &each(10)), Some(3));
+        assert_eq!(lossy_after(far, &each(9)), Some(6));
+        // Periods of five round trips.
+        let farther = Duration::from_millis(200);
+        assert_eq!(lossy_after(farther, &each(10)), Some(6));
+    }
+
+    #[test]
+    fn a_full_queue_is_no_lossy_path() {
+        let far = Duration::from_millis(100);
+        // Once and again, also over the end of a period.
+        let queue = [0, 50, 90, 90, 90, 90, 140, 190, 190, 190, 190, 190, 240];
+        assert_eq!(lossy_after(far, &queue), None);
     }
 
     #[test]
@@ -260,18 +335,21 @@ mod tests {
 
     #[test]
     fn a_receiver_tells_of_its_path_as_long_as_it_is_asked() {
-        let arrival = Arrival::default();
-        let mut stats = PathStats::new();
-        stats.round_trip = Some(Duration::from_millis(100));
-        (stats.received, stats.out_of_order) = (Some(0), Some(0));
-        assert!(!arrival.is_lossy(&stats));
-        arrival.0.lock().unwrap().judge.lossy = LOSSY - 1;
-        let begun = Instant::now().checked_sub(PERIOD).unwrap();
-        arrival.0.lock().unwrap().judge.period = Some((begun, 0, 0));
-        (stats.received, stats.out_of_order) = (Some(10_000), Some(9));
-        assert!(arrival.is_lossy(&stats));
+        let (arrival, begun) = (Arrival::default(), Instant::now());
+        let is_lossy = |second, out_of_order| {
+            let mut stats = PathStats::new();
+            stats.round_trip = Some(Duration::from_millis(100));
+            stats.received = Some(second * 10_000);
+            stats.out_of_order = Some(out_of_order);
+            arrival.is_lossy_at(begun + Duration::from_secs(second), &stats)
+        };
+        assert_eq!(
+            [0, 1, 2].map(|second| is_lossy(second, second * 2)),
+            [false; 3]
+        );
+        assert!(is_lossy(3, 6));
         // It stays so.
-        assert!(arrival.is_lossy(&stats));
+        assert!(is_lossy(4, 6) && is_lossy(9, 6));
     }
 
     #[test]
@@ -355,6 +433,8 @@ mod tests {
         assert_eq!(cc(), before);
         assert_eq!(watch_of_other.change(&socket), Path::Settled);
         assert_eq!(cc(), other);
+        let unsent = SockRef::from(&socket).tcp_notsent_lowat().unwrap();
+        assert_eq!(unsent, UNSENT);
         let absent = watch("no_such_name");
         assert_eq!(absent.change(&socket), Path::Lossy);
         assert_eq!(cc(), other);
