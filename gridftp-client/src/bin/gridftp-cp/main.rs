@@ -226,7 +226,7 @@ fn receipts(
     Ok(Some(Receipts::open(path, options, signer)?))
 }
 
-/// What a stopped copy leaves at its destination, and what the same command does with that.
+/// The remains of a stopped copy at its destination, and their use to the next run of its command.
 fn left_behind(destination: &Location, flags: &Flags, unfinished: Unfinished) -> String {
     let is_part = flags.offset.is_some() || flags.length.is_some();
     let state = match destination {
@@ -249,7 +249,7 @@ fn left_behind(destination: &Location, flags: &Flags, unfinished: Unfinished) ->
     }
 }
 
-/// What the same command does with the files that a stopped copy has not finished.
+/// The use of unfinished files to the next run of the same command.
 fn next_run(Unfinished { kept, lost, .. }: Unfinished) -> String {
     let goes_on = "the same command goes on where this one stopped";
     let files = counted(lost, "unfinished file", "unfinished files");
