@@ -208,6 +208,23 @@ fn what_is_kept_at_one_site_is_removed_over_one_session() -> Result<()> {
 }
 
 #[test]
+fn a_session_that_ends_at_one_place_does_not_fail_the_next() -> Result<()> {
+    let listed = "213-Partial files in /b\r\n Held=5;Modify=20200101000000; f\r\n213 End.";
+    let server = ScriptedServer::with(|_, line| match line {
+        "FEAT" => Reaction::say("211-features\r\n HELD\r\n211 end"),
+        "SITE HELD /a" => Reaction::HangUp(String::new()),
+        "SITE HELD /b" => Reaction::say(listed),
+        _ => Reaction::Usual,
+    })?;
+    let [a, b] = ["a", "b"].map(|name| server.url(name));
+    let told = cp_in(&Tree::new()?, &["--partials", &a, &b])?;
+    fails(&told, 3, &["/a: "])?;
+    ensure!(told.stdout.contains("/b/f: 5 B, "), "{}", told.report());
+    ensure!(server.count("USER") == 2);
+    Ok(())
+}
+
+#[test]
 fn our_server_drops_what_it_kept_of_an_upload() -> Result<()> {
     let bed = Bed::new()?;
     let size = 8_000_001;
