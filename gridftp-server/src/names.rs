@@ -127,9 +127,9 @@ async fn held<D: Dsi>(dsi: &D, user: &User, path: &DsiPath) -> Result<Outcome, E
         Err(error) if error.kind() == ErrorKind::IsDirectory => {}
         held => return Ok(Outcome::Held(held?)),
     }
-    let all = dsi.partials(user, path).await?.into_iter();
+    let (all, is_cut) = dsi.partials(user, path).await?;
     // A name with a line end cannot be asked for.
-    let all = all.filter_map(|kept| {
+    let all = all.into_iter().filter_map(|kept| {
         Some(Partial {
             name: FtpPath::new(kept.name)?,
             held: kept.held,
@@ -138,7 +138,7 @@ async fn held<D: Dsi>(dsi: &D, user: &User, path: &DsiPath) -> Result<Outcome, E
             in_use: kept.in_use,
         })
     });
-    Ok(Outcome::Partials(all.collect()))
+    Ok(Outcome::Partials(all.collect(), is_cut))
 }
 
 /// Lists for the control channel, a batch at a time: a directory of any size costs one batch.

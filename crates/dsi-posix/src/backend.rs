@@ -265,7 +265,7 @@ impl Dsi for Posix {
 
     /// Those that can be continued. The index lists them all, so the size of the tree does not
     /// matter.
-    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<(Vec<Partial>, bool)> {
         must_write(user, "list partial files", path)?;
         let work =
             |root: &Arc<Root>, path: &DsiPath, stop: &AtomicBool| uploads::list(root, path, stop);

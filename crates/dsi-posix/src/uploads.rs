@@ -16,12 +16,16 @@ use crate::root::Root;
 use crate::stat::modified;
 
 /// The partial files of the directory `path` and below it that can be continued, until `stop` is
-/// set; at most one more than [`MAX_PARTIALS`].
-pub(crate) fn list(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<Vec<Partial>> {
+/// set, at most [`MAX_PARTIALS`], and whether there are others.
+pub(crate) fn list(
+    root: &Root,
+    path: &DsiPath,
+    stop: &AtomicBool,
+) -> Outcome<(Vec<Partial>, bool)> {
     let dir = root.get(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
     // Where links were followed, the index has the path behind them.
     let Some(top) = root.index().path_of(dir.as_fd(), b"")? else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     };
     // While a directory is renamed, an upload in it may have two entries.
     let mut found = BTreeMap::new();
@@ -31,7 +35,8 @@ pub(crate) fn list(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<Ve
         found.extend(partial.map(|partial| (partial.name.clone(), partial)));
         found.len() <= MAX_PARTIALS && !stop.load(Ordering::Relaxed)
     })?;
-    Ok(found.into_values().collect())
+    let is_cut = found.len() > MAX_PARTIALS;
+    Ok((found.into_values().take(MAX_PARTIALS).collect(), is_cut))
 }
 
 /// The partial file at `path` beneath the root, which is `name` beneath the listed directory.

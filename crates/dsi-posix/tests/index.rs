@@ -9,12 +9,15 @@
 mod support;
 
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::types::MAX_PARTIALS;
-use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Partial, Sink, User};
+use gridftp_dsi::{
+    Create, Dsi, DsiPath, ErrorKind, Finish, Memory, Mount, Mounts, Partial, Sink, User,
+};
 use gridftp_dsi_posix::{FileSink, Posix};
 use support::{INDEX, RESUME, Tree, WHOLE, names_in, path};
 
@@ -251,7 +254,7 @@ async fn no_user_can_access_the_index() {
 
 /// Lists the names in `dir`.
 async fn listed(tree: &Tree, dir: &str) -> Vec<String> {
-    let found = tree.posix.partials(&tree.user, &path(dir)).await.unwrap();
+    let (found, _) = tree.posix.partials(&tree.user, &path(dir)).await.unwrap();
     let name = |partial: &Partial| String::from_utf8(partial.name.clone()).unwrap();
     found.iter().map(name).collect()
 }
@@ -277,7 +280,7 @@ async fn a_directory_lists_the_partial_files_below_it() {
     assert_eq!(listed(&tree, "/a").await, ["b/file", "file"]);
     assert_eq!(listed(&tree, "/link").await, ["b/file", "file"]);
     assert!(listed(&tree, "/ab").await.is_empty());
-    let found = tree.posix.partials(&tree.user, &path("/a")).await.unwrap();
+    let (found, _) = tree.posix.partials(&tree.user, &path("/a")).await.unwrap();
     let facts: Vec<_> = found
         .iter()
         .map(|partial| (partial.held, partial.size, partial.in_use))
@@ -303,13 +306,28 @@ async fn a_directory_lists_the_partial_files_below_it() {
     }
 }
 
+/// The number of names that `dsi` lists, and whether there are others.
+async fn number(tree: &Tree, dsi: &impl Dsi) -> (usize, bool) {
+    let listed = dsi.partials(&tree.user, &DsiPath::root()).await;
+    let (found, is_cut) = listed.unwrap();
+    (found.len(), is_cut)
+}
+
 #[tokio::test]
 async fn a_list_of_partial_files_is_bounded() {
     let tree = Tree::in_memory();
-    for n in 0..MAX_PARTIALS + 9 {
-        drop(begin(&tree, &format!("/{n}")).await);
+    std::fs::create_dir(tree.real("sub")).unwrap();
+    for n in 0..MAX_PARTIALS {
+        drop(begin(&tree, &format!("/sub/{n}")).await);
     }
-    assert_eq!(listed(&tree, "/").await.len(), MAX_PARTIALS + 1);
+    assert_eq!(number(&tree, &tree.posix).await, (MAX_PARTIALS, false));
+    drop(begin(&tree, "/sub/more").await);
+    assert_eq!(number(&tree, &tree.posix).await, (MAX_PARTIALS, true));
+    // Those that another storage covers are left out, and the list is cut all the same.
+    let below = Mount::new(path("/sub"), Arc::new(Memory::new()));
+    let root = Mount::new(DsiPath::root(), Arc::new(tree.posix.clone()));
+    let mounted = Mounts::new([root, below]).unwrap();
+    assert_eq!(number(&tree, &mounted).await, (0, true));
 }
 
 #[tokio::test]

@@ -307,7 +307,7 @@ impl<D: Dsi> Dsi for Staged<D> {
         self.below.held(user, path).await
     }
 
-    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<(Vec<Partial>, bool)> {
         self.below.partials(user, path).await
     }
 

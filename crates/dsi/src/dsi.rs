@@ -122,8 +122,7 @@ pub trait Dsi: Send + Sync + 'static {
     }
 
     /// The partial files of interrupted uploads in the directory `path` and below it, in order of
-    /// their names: at most [`MAX_PARTIALS`](crate::types::MAX_PARTIALS), or one more than that
-    /// where others are kept.
+    /// their names, at most [`MAX_PARTIALS`](crate::types::MAX_PARTIALS), and whether others are kept.
     ///
     /// # Cancel safety
     /// Dropping the future ends the search.
@@ -131,9 +130,9 @@ pub trait Dsi: Send + Sync + 'static {
         &self,
         user: &User,
         path: &DsiPath,
-    ) -> impl Future<Output = Result<Vec<Partial>>> + Send {
+    ) -> impl Future<Output = Result<(Vec<Partial>, bool)>> + Send {
         let _ = (user, path);
-        std::future::ready(Ok(Vec::new()))
+        std::future::ready(Ok((Vec::new(), false)))
     }
 
     /// Removes the partial file of an interrupted upload to `path`.

@@ -387,9 +387,9 @@ pub enum Outcome {
     Checksum(String),
     /// Ranges kept for a restart; none where nothing is kept.
     Held(RangeSet),
-    /// The partial files that are kept in a directory and below it; more than
-    /// [`MAX_PARTIALS`](ftp_wire::partial::MAX_PARTIALS) say that there are others.
-    Partials(Vec<Partial>),
+    /// The partial files that are kept in a directory and below it, at most
+    /// [`MAX_PARTIALS`](ftp_wire::partial::MAX_PARTIALS), and whether others are.
+    Partials(Vec<Partial>, bool),
     /// Where the time of the transfers went.
     Waits(Box<Waits>),
     /// The extended attributes of a file or a directory.

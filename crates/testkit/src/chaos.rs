@@ -335,7 +335,7 @@ impl<D: Dsi> Dsi for Chaos<D> {
         self.below.held(user, path).await
     }
 
-    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<(Vec<Partial>, bool)> {
         self.faults.step("list partial files").await?;
         self.below.partials(user, path).await
     }

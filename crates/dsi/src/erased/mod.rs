@@ -55,8 +55,11 @@ pub trait DynDsi: Send + Sync + 'static {
         within: Duration,
     ) -> BoxResult<'a, Staging>;
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
-    fn partials_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
-    -> BoxResult<'a, Vec<Partial>>;
+    fn partials_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+    ) -> BoxResult<'a, (Vec<Partial>, bool)>;
     fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn expire_dyn(&self, age: Duration) -> BoxResult<'_, u64>;
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
@@ -170,7 +173,7 @@ impl<D: Dsi> DynDsi for D {
         &'a self,
         user: &'a User,
         path: &'a DsiPath,
-    ) -> BoxResult<'a, Vec<Partial>> {
+    ) -> BoxResult<'a, (Vec<Partial>, bool)> {
         Box::pin(self.partials(user, path))
     }
 
@@ -315,7 +318,7 @@ impl Dsi for Arc<dyn DynDsi> {
         (**self).held_dyn(user, path).await
     }
 
-    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<(Vec<Partial>, bool)> {
         (**self).partials_dyn(user, path).await
     }
 

@@ -332,11 +332,11 @@ impl Dsi for Mounts {
 
     /// Those of the storage that has the directory: of one that is mounted below, a client asks its
     /// mount point.
-    async fn partials(&self, user: &User, path: &DsiPath) -> Result<Vec<Partial>> {
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<(Vec<Partial>, bool)> {
         let place = self.place(user, path, "list partial files")?;
         let storage = &place.mount.storage;
         let found = storage.partials_dyn(&place.user, &place.path).await;
-        let mut found = told(found, path)?;
+        let (mut found, is_cut) = told(found, path)?;
         found.retain(|partial| {
             let at = [path.as_bytes(), b"/", partial.name.as_slice()].concat();
             DsiPath::new(&at).is_some_and(|at| {
@@ -344,7 +344,7 @@ impl Dsi for Mounts {
                 self.mounts.iter().find(covers).map(|mount| &mount.at) == Some(&place.mount.at)
             })
         });
-        Ok(found)
+        Ok((found, is_cut))
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

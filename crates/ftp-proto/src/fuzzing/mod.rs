@@ -275,7 +275,9 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         Action::Names(Names::Checksum { .. }) => Outcome::Checksum("00".into()),
         Action::Names(Names::Stage(..)) => Outcome::Staged(pick.is_multiple_of(3)),
         Action::Waits => Outcome::Waits(Box::default()),
-        Action::Names(Names::Held(_)) if pick.is_multiple_of(2) => Outcome::Partials(Vec::new()),
+        Action::Names(Names::Held(_)) if pick.is_multiple_of(2) => {
+            Outcome::Partials(Vec::new(), pick.is_multiple_of(3))
+        }
         Action::Names(Names::Held(_)) => Outcome::Held(RangeSet::up_to(9)),
         _ => Outcome::Done,
     }

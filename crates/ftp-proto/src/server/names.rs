@@ -412,14 +412,21 @@ impl LoggedIn {
             }
             (NameJob::Free, Outcome::Free(bytes)) => cx.out.say::<213>(bytes.to_string()),
             (NameJob::Held(_), Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
-            (NameJob::Held(dir), Outcome::Partials(all)) => self.partials_done(&dir, all, cx),
+            (NameJob::Held(dir), Outcome::Partials(all, is_cut)) => {
+                self.partials_done(&dir, (all, is_cut), cx);
+            }
             (_, outcome) => super::unexpected(outcome, cx),
         }
     }
 
     /// Answers `SITE HELD` of a directory with the names that the session may write.
-    fn partials_done(&self, dir: &ResolvedPath, all: Vec<Partial>, cx: &mut Cx<'_>) {
-        let is_cut = all.len() > MAX_PARTIALS;
+    fn partials_done(
+        &self,
+        dir: &ResolvedPath,
+        (all, is_cut): (Vec<Partial>, bool),
+        cx: &mut Cx<'_>,
+    ) {
+        let is_cut = is_cut || all.len() > MAX_PARTIALS;
         let may = |partial: &Partial| {
             let real = joined(dir.real.as_bytes(), partial.name.as_bytes());
             self.view.permits(&real, Access::Write)

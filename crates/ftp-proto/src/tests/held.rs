@@ -23,7 +23,8 @@ fn a_directory_lists_its_partial_files() {
     let asked = rig.wanted.back().map(|(_, action)| action.clone());
     let held = Names::Held(path("/home/ann/d"));
     assert_eq!(asked, Some(Action::Names(held)));
-    rig.done(Outcome::Partials(vec![partial("a b"), partial("e/f")]));
+    let all = vec![partial("a b"), partial("e/f")];
+    rig.done(Outcome::Partials(all, false));
     assert_eq!(
         rig.take(),
         "213-Partial files in /home/ann/d\r\n Held=5;Modify=19700101000000; a b\r\n \
@@ -38,7 +39,7 @@ fn names_that_a_session_may_not_write_are_left_out() {
     rig.take();
     rig.line("SITE HELD /data");
     let names = ["in/f", "out/f", "secret/f", "outer/f"];
-    rig.done(Outcome::Partials(names.map(partial).to_vec()));
+    rig.done(Outcome::Partials(names.map(partial).to_vec(), false));
     let said = rig.take();
     assert!(
         said.contains("; in/f\r\n") && said.contains("; outer/f\r\n"),
@@ -53,15 +54,16 @@ fn names_that_a_session_may_not_write_are_left_out() {
 
 #[test]
 fn a_list_is_bounded_and_tells_that_it_is_cut() {
-    for (count, last) in [
-        (MAX_PARTIALS, "213 End.\r\n"),
-        (MAX_PARTIALS + 1, "213 More "),
+    for (count, is_cut, last) in [
+        (MAX_PARTIALS, false, "213 End.\r\n"),
+        (MAX_PARTIALS + 1, false, "213 More "),
+        (1, true, "213 More "),
     ] {
         let mut rig = Rig::logged_in();
         rig.line("SITE HELD /");
-        rig.done(Outcome::Partials(vec![partial("f"); count]));
+        rig.done(Outcome::Partials(vec![partial("f"); count], is_cut));
         let said = rig.take();
-        assert_eq!(said.matches("; f\r\n").count(), MAX_PARTIALS);
+        assert_eq!(said.matches("; f\r\n").count(), count.min(MAX_PARTIALS));
         assert!(said.contains(last), "{count}");
     }
 }
