@@ -115,6 +115,28 @@ fn a_list_outlives_a_run_that_does_not_end() -> Result<()> {
     Ok(())
 }
 
+/// The directory of the names is not one of them.
+#[test]
+fn a_directory_whose_contents_fail_adds_no_name_to_the_list() -> Result<()> {
+    let bed = Bed::new()?;
+    let [there, to] = ["gone/", "to/"].map(|name| bed.url(name));
+    for (source, to, listed) in [
+        ("gone/", &*to, "a\n"),
+        (&*there, "to/", "a\n"),
+        ("gone", &*to, "gone\n"),
+    ] {
+        fs::write(bed.here.path("failed"), "a\n")?;
+        fails(
+            &bed.cp(&["-r", "--failed-list", "failed", source, to])?,
+            1,
+            &["gone"],
+        )?;
+        let now = fs::read_to_string(bed.here.path("failed"))?;
+        ensure!(now == listed, "{source}: {now:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn names_of_any_bytes_come_back_from_the_list() -> Result<()> {
     let bed = Bed::new()?;

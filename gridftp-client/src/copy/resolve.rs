@@ -126,7 +126,12 @@ async fn add_group(
             None => add(shared, client, source, to).await,
         };
         if let Err(error) = added {
-            shared.give_up_found(&source.to_string(), last(source), &error);
+            let names = shared.options.choice.names.is_some() || pattern(source).is_some();
+            let name: &[u8] = match names || source.means_contents() {
+                true => b"",
+                false => last(source),
+            };
+            shared.give_up_found(&source.to_string(), name, &error);
         }
         if shared.stopped.is_cancelled() {
             break;
