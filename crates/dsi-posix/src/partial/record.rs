@@ -89,7 +89,10 @@ impl PartialFile {
     /// Has others write to the partial file as well: their writes neither clear the values of the
     /// bytes that they change, nor reach the medium by the syncs of this machine.
     pub(crate) fn share(&self) -> Result<(), Errno> {
-        self.synced.remove();
+        // Beside a file with a unique name the records are those of another upload.
+        if self.once.is_none() {
+            self.synced.remove();
+        }
         self.drop_sums()
     }
 

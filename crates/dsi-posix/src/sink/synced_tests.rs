@@ -252,6 +252,21 @@ async fn an_end_waits_for_no_sync_and_leaves_no_record() {
 }
 
 #[tokio::test]
+async fn a_shared_upload_leaves_the_record_of_another() {
+    let bed = Bed::new();
+    let sink = bed.open(flush).await;
+    record_and_sync(&sink, LEAST).await;
+    let how = Create::Whole { size: None };
+    let other = FileSink::create(&bed.path("file"), how, false).await;
+    let other = other.unwrap();
+    other.share().await.unwrap();
+    drop(other);
+    drop(sink);
+    bed.restart();
+    assert_eq!(bed.held().await, RangeSet::up_to(LEAST));
+}
+
+#[tokio::test]
 async fn lost_bytes_are_not_continued() {
     static SYNCS: AtomicU64 = AtomicU64::new(0);
     fn fails(_: &OwnedFd) -> std::result::Result<(), Errno> {
