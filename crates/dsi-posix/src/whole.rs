@@ -95,9 +95,9 @@ impl Whole {
         self.partial.get().is_some_and(|partial| partial.keeps())
     }
 
-    /// Whether a sync beside the upload found that bytes are lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.partial.get().is_some_and(|partial| partial.is_lost())
+    /// The error of a sync beside the upload, by which bytes are lost.
+    pub(crate) fn lost_by(&self) -> Option<Errno> {
+        self.partial.get()?.lost_by()
     }
 
     /// Whether it is published with a digest of all its bytes only.

@@ -62,9 +62,9 @@ impl PartialFile {
         }
     }
 
-    /// Whether a sync beside the upload found that bytes are lost.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.synced.has_failed()
+    /// The error of a sync beside the upload, by which bytes are lost.
+    pub(crate) fn lost_by(&self) -> Option<Errno> {
+        self.synced.lost_by()
     }
 
     /// Goes on without the values of groups where they cannot be kept: the bytes are read again.

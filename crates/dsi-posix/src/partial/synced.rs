@@ -12,7 +12,6 @@
 //! for the same reason. Nothing is written once the upload has ended, since another one may have the
 //! name then. Updates, shared uploads and files written in place have no such record.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use byte_ranges::RangeSet;
@@ -49,8 +48,8 @@ pub(crate) struct Synced {
     state: Mutex<State>,
     /// The file as opened for syncs: it does not share the lock of the writer, who may end earlier.
     file: OnceLock<OwnedFd>,
-    /// Whether the medium lost bytes that were written.
-    failed: AtomicBool,
+    /// The error of the first sync that failed: the medium lost bytes that were written.
+    failed: OnceLock<Errno>,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +73,7 @@ impl Synced {
             stat: *stat,
             state: Mutex::default(),
             file: OnceLock::new(),
-            failed: AtomicBool::new(false),
+            failed: OnceLock::new(),
         }
     }
 
@@ -101,23 +100,23 @@ impl Synced {
         self.keep_to(held);
     }
 
-    /// Whether the medium lost bytes.
-    pub(super) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+    /// The error by which the medium lost bytes, if it did.
+    pub(super) fn lost_by(&self) -> Option<Errno> {
+        self.failed.get().copied()
     }
 
     /// Whether the medium lost bytes, and no record tells which ones it has.
     pub(super) fn is_all_lost(&self) -> bool {
-        self.has_failed() && self.state().named.is_empty()
+        self.lost_by().is_some() && self.state().named.is_empty()
     }
 
     /// Fails once the medium has lost bytes; an ordinary record that was just written is removed.
     pub(super) fn must_be_sound(&self) -> Result<(), Errno> {
-        if !self.has_failed() {
+        let Some(errno) = self.lost_by() else {
             return Ok(());
-        }
+        };
         self.forget_held();
-        Err(Errno::IO)
+        Err(errno)
     }
 
     /// Removes the ordinary record, which names bytes that are lost; another upload that goes on with
@@ -215,7 +214,7 @@ impl Synced {
         match flush(self.file()?) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return Err(Errno::OPNOTSUPP),
             Err(errno) => {
-                self.failed.store(true, Ordering::Release);
+                self.failed.get_or_init(|| errno);
                 self.forget_held();
                 return Err(errno);
             }

@@ -175,8 +175,14 @@ impl Inner {
     }
 
     fn must_be_sound(&self) -> Outcome<()> {
-        let is_lost_beside = matches!(&self.way, Way::Whole(whole) if whole.is_lost());
-        if self.lost.load(Ordering::Relaxed) || is_lost_beside {
+        let lost_by = match &self.way {
+            Way::Whole(whole) => whole.lost_by(),
+            Way::InPlace(_) | Way::InOrder(..) | Way::Joined(_) => None,
+        };
+        if let Some(errno @ (Errno::NOSPC | Errno::DQUOT)) = lost_by {
+            return Err(errno.into());
+        }
+        if self.lost.load(Ordering::Relaxed) || lost_by.is_some() {
             return Err(Fault::Rule(
                 ErrorKind::Io,
                 "the medium lost some of the written bytes",

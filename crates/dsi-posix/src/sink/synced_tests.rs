@@ -301,6 +301,25 @@ async fn lost_bytes_are_not_continued() {
 }
 
 #[tokio::test]
+async fn an_upload_fails_for_space_as_its_sync_does() {
+    fn is_full(_: &OwnedFd) -> std::result::Result<(), Errno> {
+        Err(Errno::NOSPC)
+    }
+    let bed = Bed::new();
+    let sink = bed.open(is_full).await;
+    let byte = Bytes::from_static(b"x");
+    sink.write_at(LEAST - 1, byte.clone()).await.unwrap();
+    // The sync may fail before this ends.
+    drop(sink.checkpoint(&RangeSet::up_to(LEAST), false).await);
+    let is_running = running(&sink);
+    wait_for(|| !is_running());
+    let error = sink.write_at(LEAST, byte).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    drop(sink);
+    assert!(bed.names().is_empty(), "{:?}", bed.names());
+}
+
+#[tokio::test]
 async fn bytes_that_are_lost_behind_a_break_are_not_continued() {
     static GO_ON: AtomicBool = AtomicBool::new(false);
     fn fails_late(_: &OwnedFd) -> std::result::Result<(), Errno> {
