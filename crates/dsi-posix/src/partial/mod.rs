@@ -154,7 +154,7 @@ impl PartialFile {
                 }
                 done => done?,
             };
-            match lock(file.as_fd()) {
+            match lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) if how != Begin::Anew => {
                     return Err(Fault::Rule(
@@ -404,11 +404,12 @@ fn create(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> Result
     rustix::fs::openat(dir, name, always | careful | flags, mode)
 }
 
-/// Locks a partial file. A list of the partial files has each locked for a moment, which is waited out.
-fn lock(file: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Locks a partial file by `how`, which does not block. A list of the partial files has each locked for
+/// a moment, which is waited out.
+fn lock(file: BorrowedFd<'_>, how: FlockOperation) -> Result<(), Errno> {
     let mut tries = LOCKS;
     loop {
-        let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        let locked = rustix::fs::flock(file, how);
         tries -= 1;
         if locked != Err(Errno::WOULDBLOCK) || tries == 0 {
             return locked;

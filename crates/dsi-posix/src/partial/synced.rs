@@ -19,8 +19,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::is_at;
 use super::record::read_synced;
+use super::{is_at, lock};
 use crate::blocking::run_beside;
 use crate::journal::{self, Record};
 use crate::names::Names;
@@ -46,7 +46,8 @@ pub(crate) struct Synced {
     stat: Stat,
     /// Never locked across a sync.
     state: Mutex<State>,
-    /// The file as opened for syncs: it does not share the lock of the writer, who may end earlier.
+    /// The descriptor for syncs, which does not share the lock of the writer: an upload may end before
+    /// its sync does.
     file: OnceLock<OwnedFd>,
     /// The error of the first sync that failed: the medium lost bytes that were written.
     failed: OnceLock<Errno>,
@@ -119,22 +120,33 @@ impl Synced {
         Err(errno)
     }
 
-    /// Removes the ordinary record, which names bytes that are lost; another upload that goes on with
-    /// them has it, and learns of them by its own syncs.
+    /// Removes the ordinary record, which names bytes that are lost. Behind the end of the upload that
+    /// takes the lock of the partial file: another upload that goes on with the bytes has it, and
+    /// learns of them by its own syncs.
     fn forget_held(&self) {
         let state = self.state();
-        let file = self.file.get().filter(|_| state.has_ended);
-        let lock = |how| file.map_or(Ok(()), |file| rustix::fs::flock(file, how));
-        if lock(FlockOperation::NonBlockingLockExclusive).is_err() {
-            return;
+        if !state.has_ended {
+            return self.unlink_held();
         }
+        drop(state);
+        let Some(file) = self.file.get() else {
+            return;
+        };
+        // Shared: a list has the same lock for a moment, and NFS grants a read-only descriptor no
+        // other.
+        if lock(file.as_fd(), FlockOperation::NonBlockingLockShared).is_ok() {
+            self.unlink_held();
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+
+    fn unlink_held(&self) {
         // A published file has no record, and another file may have the hidden name.
         if is_at(self.dir(), &self.names.partial, &self.stat)
             && let Err(error) = journal::remove(self.dir(), std::slice::from_ref(&self.names.held))
         {
             tracing::warn!(%error, "the record of lost bytes could not be removed");
         }
-        let _ = lock(FlockOperation::Unlock);
     }
 
     /// Has the record name no bytes but those in `held`: of others it is known that they are wrong, or

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gridftp_dsi::Create;
+use rustix::fs::FlockOperation;
 use tokio::time::timeout;
 
 use super::*;
@@ -331,8 +332,12 @@ async fn bytes_that_are_lost_behind_a_break_are_not_continued() {
     record(&sink, LEAST).await;
     let is_running = running(&sink);
     drop(sink);
+    // As a list of the partial files has it.
+    let listed = std::fs::File::open(bed.path(".file.gridftp-part")).unwrap();
+    rustix::fs::flock(&listed, FlockOperation::NonBlockingLockShared).unwrap();
     GO_ON.store(true, Ordering::Release);
     wait_for(|| !is_running());
+    drop(listed);
     assert_eq!(bed.held().await, RangeSet::new());
 }
 
