@@ -69,6 +69,8 @@ pub enum Next {
 pub struct Scheduler {
     streams: Streams,
     block: u64,
+    /// The last blocks are smaller, down to this size.
+    least: Option<u64>,
     queue: Share,
     /// Destinations that get data; the others get the end marks alone.
     receivers: usize,
@@ -88,6 +90,7 @@ impl Scheduler {
         Self {
             streams,
             block: block.max(1),
+            least: None,
             queue: share,
             receivers: streams.destinations(),
             growing: false,
@@ -100,6 +103,14 @@ impl Scheduler {
     #[must_use]
     pub fn with_receivers(mut self, receivers: usize) -> Self {
         self.receivers = receivers.max(1);
+        self
+    }
+
+    /// Makes blocks smaller towards the end, in steps of `least` bytes: half of the rest is dealt to
+    /// all connections at a time. The end waits for the block of the slowest connection.
+    #[must_use]
+    pub fn with_smaller_last(mut self, least: u64) -> Self {
+        self.least = (self.streams.connections() > 1).then_some(least.max(1));
         self
     }
 
@@ -130,6 +141,7 @@ impl Scheduler {
     ///
     /// An assigned block is not assigned again: if its connection fails, the transfer has failed.
     pub fn next(&mut self, connection: usize) -> Next {
+        let block = self.block();
         let Some(ended) = self.ended.get_mut(connection) else {
             return Next::Finished;
         };
@@ -137,7 +149,7 @@ impl Scheduler {
             return Next::Finished;
         }
         let receives = self.streams.destination_of(connection) < self.receivers;
-        if receives && let Some(block) = self.queue.take_first(self.block) {
+        if receives && let Some(block) = self.queue.take_first(block) {
             return Next::Data(Header::data(block.start(), block.len()));
         }
         if self.growing && receives {
@@ -155,6 +167,15 @@ impl Scheduler {
             }
             _ => Next::End(Header::eod()),
         }
+    }
+
+    /// Most bytes of the next block.
+    fn block(&self) -> u64 {
+        let Some(least) = self.least else {
+            return self.block;
+        };
+        let part = self.left() / (2 * self.streams.connections() as u64);
+        part.max(1).next_multiple_of(least).min(self.block)
     }
 
     /// Ends `connection` ahead of the others, without the count, which another connection of its

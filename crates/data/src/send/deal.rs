@@ -18,6 +18,9 @@ use crate::watch::Watch;
 /// Smallest and largest payload of a block derived from the size of the file, in bytes.
 const BLOCKS: (u64, u64) = (256 << 10, 4 << 20);
 
+/// The smallest of the last blocks, in bytes: a slow connection of a long path sends it in a moment.
+const LAST: u64 = 64 << 10;
+
 /// One file on its way over several connections.
 struct Deal<'a, S> {
     feed: &'a Feed<'a, S>,
@@ -107,21 +110,24 @@ impl<'a, S: Source> Deal<'a, S> {
         let share = plan.share();
         let total = share.total();
         let block = block.unwrap_or_else(|| {
-            // Several blocks for each connection, so that a slow one does not hold up the end.
             (total / (4 * streams.connections() as u64))
                 .next_multiple_of(64 << 10)
                 .clamp(BLOCKS.0, BLOCKS.1)
         });
         let receivers = plan.receivers.and_then(|most| most.get().try_into().ok());
-        let schedule =
+        let mut schedule =
             Scheduler::of(share, block, streams).with_receivers(receivers.unwrap_or(usize::MAX));
+        let is_small = total <= SMALL.min(block);
+        if !is_small {
+            schedule = schedule.with_smaller_last(LAST);
+        }
         Self {
             feed,
             plan,
             schedule: Mutex::new(schedule),
             active: Active::new(start),
             total,
-            is_small: total <= SMALL.min(block),
+            is_small,
             proves: plan.stripe.is_none() && streams.destinations() == 1,
         }
     }
