@@ -8,7 +8,7 @@ use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
 use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::path::FtpPath;
 use ftp_wire::waits::Waits;
-use gridftp_data::{Peers, Watch};
+use gridftp_data::Peers;
 use gridftp_dsi::{Delegated, Dsi};
 use tokio::sync::{mpsc, oneshot};
 use xio::tls::TlsSession;
@@ -16,7 +16,7 @@ use xio::tls::TlsSession;
 use crate::admission::SessionPermit;
 use crate::auth::{self, Admitted, Refused};
 use crate::config::Policy;
-use crate::data::{Buffers, Context, Ends, Mover, Reporter, Side};
+use crate::data::{Buffers, Context, Ends, Mover, Reporter, Side, waits_of};
 use crate::error::{AbortedBy, Error, chain};
 use crate::grid::GridSession;
 use crate::log::Shown;
@@ -307,6 +307,9 @@ impl<D: Dsi> Executor<D> {
             let measures = measures && matches!(side, Side::Here(_));
             if measures {
                 line.watch.measure();
+                if sends {
+                    reporter.tell_waits();
+                }
             }
             let context = Context {
                 shared: &shared,
@@ -344,19 +347,4 @@ impl<D: Dsi> Executor<D> {
             finished.with(side)
         })
     }
-}
-
-/// The waits of one transfer.
-fn waits_of(watch: &Watch) -> Waits {
-    let mut waits = Waits::default();
-    (waits.moving, waits.storage) = watch.times();
-    if let Some(path) = watch.path() {
-        waits.busy = path.busy.unwrap_or_default();
-        waits.receiver_full = path.receiver_full.unwrap_or_default();
-        waits.buffer_full = path.buffer_full.unwrap_or_default();
-        waits.round_trip = path.round_trip.unwrap_or_default();
-        waits.sent = path.sent.unwrap_or_default();
-        waits.retransmitted = path.retransmitted.unwrap_or_default();
-    }
-    waits
 }

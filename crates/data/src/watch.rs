@@ -1,6 +1,7 @@
 //! `Watch`: the state of a running transfer, readable from outside.
 
 mod proof;
+mod remote;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use xio_core::PathStats;
 
 use self::proof::Told;
+pub use self::remote::RemoteSend;
 use crate::digest::Digest;
 use crate::error::{Result, Wait};
 
@@ -68,6 +70,8 @@ pub struct Watch {
     path: Mutex<Option<PathStats>>,
     /// The path of received data, likewise.
     arrival: Mutex<Option<PathStats>>,
+    /// The sender at another host, as it told last.
+    remote: Mutex<Option<RemoteSend>>,
     /// The last round trip of each peer that was not taken.
     round_trips: Mutex<Vec<(Option<IpAddr>, Duration)>>,
     /// Locked once a block by the transfer, once a tick by the reader of the watch.
@@ -102,6 +106,7 @@ impl Watch {
             times: Mutex::default(),
             path: Mutex::default(),
             arrival: Mutex::default(),
+            remote: Mutex::default(),
             round_trips: Mutex::default(),
             arrived: Mutex::new(Gather::new(Limits::default())),
             cut: AtomicBool::new(false),
@@ -159,7 +164,7 @@ impl Watch {
 
     /// The stage of the transfer now.
     pub fn stage(&self) -> Stage {
-        if self.ended.load(Ordering::Relaxed) {
+        if self.has_ended() {
             return Stage::Ended;
         }
         if !self.is_open() {
@@ -199,13 +204,21 @@ impl Watch {
         *self.arrival.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time in which data moved, and the part of it in which this end's storage worked, averaged
-    /// over the connections; zero before the end of the data, and without
-    /// [`measure`](Self::measure).
+    /// The time in which data has moved, and the part of it in which this end's storage worked,
+    /// averaged over the connections; zero before the data, and without [`measure`](Self::measure).
     pub fn times(&self) -> (Duration, Duration) {
+        let now = self.now().filter(|_| !self.has_ended());
         let times = self.lock_times();
+        let moving = match (now, times.opened) {
+            (Some(now), Some(opened)) => now.saturating_duration_since(opened),
+            _ => times.moving,
+        };
         let storage = times.waited + times.storage / self.most_carrying().max(1);
-        (times.moving, storage.min(times.moving))
+        (moving, storage.min(moving))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     fn lock_times(&self) -> MutexGuard<'_, Times> {
@@ -432,13 +445,15 @@ mod tests {
             tokio::time::advance(second).await;
             watch.local(false);
             tokio::time::advance(second).await;
-            watch.end(|| None);
             let expected = (3 * second, second * 3 / 2);
             let expected = if measures {
                 expected
             } else {
                 Default::default()
             };
+            assert_eq!(watch.times(), expected);
+            watch.end(|| None);
+            tokio::time::advance(second).await;
             assert_eq!(watch.times(), expected);
         }
     }

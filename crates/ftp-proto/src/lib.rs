@@ -107,7 +107,8 @@
 //!   STORATTR x.exclusive=1` the next `STOR`, tagged or not, replaces nothing, and is refused with 550 where something has the name. `XATTR` is a
 //!   fourth: `SITE XATTR path` lists extended attributes, and `SITE SETXATTR` sets one. `NODES` says that
 //!   data connections are on other hosts, those that `SPAS` tells. `WAITS` is `SITE WAITS`: the first
-//!   one has the transfers of the session measured, and each tells their [waits](ftp_wire::waits).
+//!   one has the transfers of the session measured, and each tells their [waits](ftp_wire::waits), as
+//!   do the 112 markers of sends behind it.
 //! - `OPTS SPAS Stripes=n;`, an extension: at most `n` hosts listen for each `SPAS` from then on.
 //! - `OPTS SPAS Command=RETR;`, an extension: each `SPAS` from then on lists the hosts that send a
 //!   file, where the storage takes a file from one host only. `Command=STOR;` takes that back.

@@ -442,6 +442,8 @@ pub enum Event {
         stripes: u32,
         /// Bytes of this transfer and stripe so far.
         bytes: u64,
+        /// Where the time of this transfer has gone so far, where the client is to know.
+        waits: Option<Box<Waits>>,
     },
     /// Lines of a listing, without line ends; more follow.
     Lines(Vec<Vec<u8>>),

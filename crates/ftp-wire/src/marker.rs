@@ -6,6 +6,7 @@ use byte_ranges::{RangeSet, text};
 
 use crate::error::BadMarker;
 use crate::reply::{Code, Reply};
+use crate::waits::Waits;
 
 /// Most ranges in one 111; a server that has more sends another.
 pub const MAX_RANGES: usize = 4096;
@@ -38,6 +39,9 @@ pub struct Perf {
     pub bytes: u64,
     /// Number of stripes.
     pub stripes: u32,
+    /// Where the time of this transfer has gone so far: of our servers, which tell it of data that
+    /// they send in a session with `SITE WAITS`.
+    pub waits: Option<Waits>,
 }
 
 impl Perf {
@@ -48,6 +52,7 @@ impl Perf {
             stripe,
             bytes,
             stripes,
+            waits: None,
         }
     }
 }
@@ -80,17 +85,18 @@ impl Marker {
                 stripe,
                 bytes,
                 stripes,
-            }) => Reply::indented(
-                Code::of::<112>(),
-                "Perf Marker",
-                [
+                waits,
+            }) => {
+                let lines = [
                     format!("Timestamp: {}", Tenths(*at)),
                     format!("Stripe Index: {stripe}"),
                     format!("Stripe Bytes Transferred: {bytes}"),
                     format!("Total Stripe Count: {stripes}"),
-                ],
-                "End.",
-            ),
+                ];
+                let waits = waits.map(|waits| format!("Waits: {waits}"));
+                let lines = lines.into_iter().chain(waits);
+                Reply::indented(Code::of::<112>(), "Perf Marker", lines, "End.")
+            }
             Self::Hash { at, bytes } => Reply::indented(
                 Code::of::<113>(),
                 "Status Marker",
@@ -159,6 +165,7 @@ fn parse_perf(reply: &Reply) -> Result<Marker, BadMarker> {
         stripe: number(reply, "Stripe Index")?,
         bytes: number(reply, "Stripe Bytes Transferred")?,
         stripes: number(reply, "Total Stripe Count")?,
+        waits: reply.field("Waits").and_then(|text| Waits::parse(&text)),
     }))
 }
 
@@ -251,6 +258,26 @@ mod tests {
         ];
         let expected = Marker::Perf(Perf::new(17_952_027_521, 3, 5, 4));
         assert_eq!(perf_lines(&lines), Some(Ok(expected)));
+    }
+
+    #[test]
+    fn waits_that_make_no_sense_are_none() {
+        let mut perf = Perf::new(15, 0, 5, 1);
+        perf.waits = Some(Waits::default());
+        let mut reply = Marker::Perf(perf).to_reply();
+        assert_eq!(Marker::from_reply(&reply), Some(Ok(Marker::Perf(perf))));
+        let lines = [
+            "Timestamp: 1.5",
+            "Stripe Index: 0",
+            "Stripe Bytes Transferred: 5",
+            "Total Stripe Count: 1",
+        ];
+        perf.waits = None;
+        for waits in ["Waits:", "Waits: later", "Waits: Moving=-1;"] {
+            let lines = lines.into_iter().chain([waits]);
+            reply = Reply::indented(Code::of::<112>(), "Perf Marker", lines, "End.");
+            assert_eq!(Marker::from_reply(&reply), Some(Ok(Marker::Perf(perf))));
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `Waits`: where the time of a session's transfers went at the server, in the text of the reply to
-//! `SITE WAITS`.
+//! `SITE WAITS`, and that of a running one, in its markers.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,11 +24,15 @@ pub struct Waits {
     pub sent: u64,
     /// Segments that they sent again.
     pub retransmitted: u64,
+    /// The data connections that carry payload; the most of them of several transfers.
+    pub connections: u32,
+    /// Whether a sender found that its path loses packets and cannot change its congestion control.
+    pub is_lossy: bool,
 }
 
 impl Waits {
-    /// Names and values: times in microseconds, and numbers of segments.
-    fn items(&self) -> [(&'static str, u64); 8] {
+    /// Names and values: times in microseconds, and numbers of segments and of connections.
+    fn items(&self) -> [(&'static str, u64); 10] {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         [
             ("Moving", micros(self.moving)),
@@ -39,6 +43,8 @@ impl Waits {
             ("RoundTrip", micros(self.round_trip)),
             ("Sent", self.sent),
             ("Retransmitted", self.retransmitted),
+            ("Connections", self.connections.into()),
+            ("Lossy", self.is_lossy.into()),
         ]
     }
 
@@ -61,13 +67,16 @@ impl Waits {
                 "RoundTrip" => waits.round_trip = time,
                 "Sent" => waits.sent = value,
                 "Retransmitted" => waits.retransmitted = value,
+                "Connections" => waits.connections = u32::try_from(value).unwrap_or(u32::MAX),
+                "Lossy" => waits.is_lossy = value > 0,
                 _ => {}
             }
         }
         is_told.then_some(waits)
     }
 
-    /// Those of two sessions or transfers together: the sums, and the longer round trip.
+    /// Those of two sessions or transfers together: the sums, the longer round trip, and the more
+    /// connections.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -79,6 +88,8 @@ impl Waits {
             round_trip: self.round_trip.max(other.round_trip),
             sent: self.sent.saturating_add(other.sent),
             retransmitted: self.retransmitted.saturating_add(other.retransmitted),
+            connections: self.connections.max(other.connections),
+            is_lossy: self.is_lossy || other.is_lossy,
         }
     }
 }
@@ -105,12 +116,16 @@ mod tests {
             round_trip: Duration::from_micros(5),
             sent: 6,
             retransmitted: 7,
+            connections: 8,
+            is_lossy: true,
         };
         for waits in [one, Waits::default(), one.and(one)] {
             assert_eq!(Waits::parse(&format!("Waits: {waits}")), Some(waits));
         }
         assert_eq!(one.and(one).round_trip, one.round_trip);
         assert_eq!(one.and(one).sent, 12);
+        assert_eq!(one.and(Waits::default()).connections, 8);
+        assert!(Waits::default().and(one).is_lossy);
         assert_eq!(
             Waits::parse("Moving=8;New=1;"),
             Some(Waits {

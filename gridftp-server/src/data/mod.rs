@@ -12,6 +12,8 @@ mod sent;
 mod side;
 mod stacks;
 mod store;
+mod ticker;
+mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::Arc;
@@ -26,13 +28,15 @@ use self::disk::DiskStack;
 pub(crate) use self::modules::Digest;
 pub(crate) use self::mover::{Context, FILE, Moved, Mover, take_file};
 pub(crate) use self::protect::{DataLayer, DataTls};
-pub(crate) use self::reporter::{Consent, Reporter, StripeBytes, every, tenths, tick};
+pub(crate) use self::reporter::{Consent, Reporter, StripeBytes, tenths};
 pub(crate) use self::sent::SentGroups;
 pub(crate) use self::side::Side;
 pub(crate) use self::stacks::{Stacks, offers_udt};
 #[cfg(test)]
 pub(crate) use self::store::tests as store_tests;
 pub(crate) use self::store::{Store, Verdict};
+pub(crate) use self::ticker::{every, tick};
+pub(crate) use self::waits::waits_of;
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after

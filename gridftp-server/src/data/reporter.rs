@@ -13,9 +13,11 @@ use gridftp_data::Watch;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{self, Instant, Interval, MissedTickBehavior};
+use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
+use super::ticker::{every, tick};
+use super::waits::waits_of;
 use crate::error::{AbortedBy, Error, NodeFault};
 
 /// Interval of recording an upload, whatever that of its restart markers.
@@ -67,6 +69,8 @@ pub(crate) struct Reporter {
     ahead: Option<bool>,
     /// Bytes moved by each stripe of a transfer on several nodes.
     stripes: Option<StripeBytes>,
+    /// Whether markers tell where the time of the transfer goes.
+    tells_waits: bool,
 }
 
 impl Reporter {
@@ -106,7 +110,13 @@ impl Reporter {
             started: false,
             ahead: None,
             stripes: None,
+            tells_waits: false,
         }
+    }
+
+    /// Has markers tell where the time of the transfer goes.
+    pub(crate) const fn tell_waits(&mut self) {
+        self.tells_waits = true;
     }
 
     /// Has a cancellation stop the work of [`run`](Self::run) by this token, and awaits its end.
@@ -405,7 +415,8 @@ impl Reporter {
     async fn opened(&mut self, reused: bool) {
         self.started = true;
         self.send(Event::Opened { reused }).await;
-        if self.perf.is_some() {
+        // At the begin there are no waits to tell, and small files need no marker at all.
+        if self.perf.is_some() && !self.tells_waits {
             self.moved(&Watch::new()).await;
         }
         // The session runs first, so that the client reads the 150 before the 226.
@@ -416,6 +427,7 @@ impl Reporter {
         let single = [AtomicU64::new(watch.bytes())];
         let stripes = self.stripes.as_deref().unwrap_or(&single);
         let count = u32::try_from(stripes.len()).unwrap_or(u32::MAX);
+        let waits = self.tells_waits.then(|| Box::new(waits_of(watch)));
         for (stripe, bytes) in (0..).zip(stripes) {
             let bytes = bytes.load(Ordering::Relaxed);
             self.send(Event::Moved {
@@ -423,6 +435,7 @@ impl Reporter {
                 stripe,
                 stripes: count,
                 bytes,
+                waits: waits.clone(),
             })
             .await;
         }
@@ -456,24 +469,6 @@ async fn earlier_events() -> io::Result<()> {
 async fn asked(publications: &mut Option<Publications>) -> Option<oneshot::Sender<()>> {
     match publications {
         Some(publications) => publications.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// A ticker whose first tick comes after one period.
-pub(crate) fn every(period: Duration) -> Interval {
-    let period = period.max(Duration::from_millis(100));
-    let mut ticker = time::interval_at(Instant::now() + period, period);
-    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticker
-}
-
-/// The next tick; never, without a ticker.
-pub(crate) async fn tick(ticker: &mut Option<Interval>) {
-    match ticker {
-        Some(ticker) => {
-            ticker.tick().await;
-        }
         None => std::future::pending().await,
     }
 }

@@ -1,6 +1,38 @@
 //! Tests of the markers of transfers, their cancellation and their publication.
 
+use tokio::time::{self, Instant};
+
 use super::*;
+
+/// A small file has no marker, and those of a large one tell its connections and its time.
+#[tokio::test(start_paused = true)]
+async fn markers_tell_waits_from_the_first_interval_on() {
+    let (events, mut told) = mpsc::channel(64);
+    let (_never, cancel) = oneshot::channel();
+    let second = Duration::from_secs(1);
+    let mut reporter = Reporter::at(events, cancel, Some(second), None);
+    reporter.tell_waits();
+    let watch = Watch::new();
+    watch.measure();
+    watch.connected(3);
+    watch.open(false);
+    let work = async {
+        time::sleep(second * 5 / 2).await;
+        Ok::<_, Error>(())
+    };
+    let kept = |_| std::future::ready(Ok(()));
+    reporter.run(&watch, work, kept).await.unwrap();
+    drop(reporter);
+    assert_eq!(told.recv().await, Some(Event::Opened { reused: false }));
+    for seconds in 1..=2 {
+        let Some(Event::Moved { waits, .. }) = told.recv().await else {
+            panic!("no marker");
+        };
+        let waits = waits.unwrap();
+        assert_eq!((waits.moving, waits.connections), (second * seconds, 3));
+    }
+    assert_eq!(told.recv().await, None);
+}
 
 #[tokio::test(start_paused = true)]
 async fn opening_gives_signs_of_life_as_often_as_markers() {

@@ -60,10 +60,13 @@
 //!   this machine alone; object stores, other servers, processes and data nodes list none.
 //! - `SITE WAITS` is an extension, named `WAITS` in `FEAT`: from the first one on the transfers of the
 //!   session are measured, and each tells where their time went, in microseconds: `250 Waits:
-//!   Moving=…;Storage=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;Retransmitted=…;`.
-//!   `Moving` is the time of the data, `Storage` the part of it in which the storage worked; the
-//!   others are those of the TCP connections of sent data, the last two in segments. Transfers over
-//!   data nodes are not measured.
+//!   Moving=…;Storage=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;Retransmitted=…;
+//!   Connections=…;Lossy=…;`, in one line. `Moving` is the time of the data, `Storage` the part of it in
+//!   which the storage worked; the others are those of the TCP connections of sent data, `Sent` and
+//!   `Retransmitted` in segments. `Connections` are those with data, at most, and `Lossy` is 1 where a
+//!   path loses packets and the congestion control cannot be changed. After `OPTS RETR Markers=n;` each
+//!   112 of a transfer that sends has the same of that transfer so far in one more line, ` Waits:
+//!   Moving=…;`, and the first comes after `n` seconds. Transfers over data nodes are not measured.
 //! - `SITE STORATTR x.exclusive=1;` is an extension, named `EXCLUSIVE` in `FEAT`: the next `STOR`
 //!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
 //!   it where another upload was faster; of several at the same time one succeeds. A server that

@@ -295,6 +295,7 @@ fn event(pick: u8) -> Event {
             stripe: 0,
             stripes: 1,
             bytes: n,
+            waits: pick.is_multiple_of(2).then(Box::default),
         },
         4 => Event::Lines(vec![b"x".to_vec()]),
         5 => Event::Waiting,

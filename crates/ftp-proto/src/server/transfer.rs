@@ -317,10 +317,13 @@ impl LoggedIn {
                     stripe,
                     stripes,
                     bytes,
+                    waits,
                 },
-            ) => cx
-                .out
-                .reply(Marker::Perf(Perf::new(at, stripe, bytes, stripes)).to_reply()),
+            ) => {
+                let mut perf = Perf::new(at, stripe, bytes, stripes);
+                perf.waits = waits.map(|waits| *waits);
+                cx.out.reply(Marker::Perf(perf).to_reply());
+            }
             // A marker before the 150 or of another kind of work would confuse any client.
             _ => {}
         }

@@ -210,6 +210,7 @@ fn markers_are_of_one_stripe_each_and_restarts_of_all() {
             stripe,
             stripes: 2,
             bytes,
+            waits: None,
         };
         rig.input(Input::Event(ticket, moved));
         let said = format!(

@@ -510,6 +510,7 @@ fn markers_come_on_extended_receives_and_where_asked_for() {
             stripe: 0,
             stripes: 1,
             bytes: 10,
+            waits: None,
         },
     ));
     rig.input(Input::Event(ticket, Event::Received(ranges)));
@@ -519,6 +520,18 @@ fn markers_come_on_extended_receives_and_where_asked_for() {
          Stripe Bytes Transferred: 10\r\n Total Stripe Count: 1\r\n112 End.\r\n\
          111 Range Marker 0-10\r\n"
     );
+    rig.input(Input::Event(
+        ticket,
+        Event::Moved {
+            at: 15,
+            stripe: 0,
+            stripes: 1,
+            bytes: 10,
+            waits: Some(Box::default()),
+        },
+    ));
+    let said = rig.take();
+    assert!(said.contains("\r\n Waits: Moving=0;"), "{said}");
     let scattered = (0..5000)
         .filter_map(|n| Range64::new(2 * n, 2 * n + 1))
         .collect();
