@@ -69,26 +69,28 @@ impl PathStats {
     /// Those of two connections together: the sums, the longer round trip, and the smaller packets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        fn sum<T: std::ops::Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
+        fn sum<T>(one: Option<T>, other: Option<T>, add: fn(T, T) -> T) -> Option<T> {
             match (one, other) {
-                (Some(one), Some(other)) => Some(one + other),
+                (Some(one), Some(other)) => Some(add(one, other)),
                 (one, other) => one.or(other),
             }
         }
         fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
             one.into_iter().chain(other).min()
         }
+        let count = |one, other| sum(one, other, u64::saturating_add);
+        let time = |one, other| sum(one, other, Duration::saturating_add);
         Self {
             round_trip: self.round_trip.max(other.round_trip),
             round_trip_variation: self.round_trip_variation.max(other.round_trip_variation),
-            sent: sum(self.sent, other.sent),
-            retransmitted: sum(self.retransmitted, other.retransmitted),
-            lost: sum(self.lost, other.lost),
-            busy: sum(self.busy, other.busy),
-            receiver_full: sum(self.receiver_full, other.receiver_full),
-            buffer_full: sum(self.buffer_full, other.buffer_full),
-            received: sum(self.received, other.received),
-            out_of_order: sum(self.out_of_order, other.out_of_order),
+            sent: count(self.sent, other.sent),
+            retransmitted: count(self.retransmitted, other.retransmitted),
+            lost: count(self.lost, other.lost),
+            busy: time(self.busy, other.busy),
+            receiver_full: time(self.receiver_full, other.receiver_full),
+            buffer_full: time(self.buffer_full, other.buffer_full),
+            received: count(self.received, other.received),
+            out_of_order: count(self.out_of_order, other.out_of_order),
             path_mtu: least(self.path_mtu, other.path_mtu),
             segment: least(self.segment, other.segment),
             is_lossy: self.is_lossy || other.is_lossy,
@@ -229,6 +231,10 @@ mod tests {
         assert_eq!(one.and(other), path(13, 10, 50));
         assert_eq!(other.since(one), path(7, 2, 20));
         assert_eq!(one.and(PathStats::new()), one);
+        // Those of another host may be any.
+        let mut most = PathStats::new();
+        (most.sent, most.busy) = (Some(u64::MAX), Some(Duration::MAX));
+        assert_eq!(most.and(most), most);
         let (mut wide, mut narrow) = (one, one);
         (wide.path_mtu, narrow.path_mtu) = (Some(9000), Some(1500));
         narrow.segment = Some(1448);
