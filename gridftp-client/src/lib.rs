@@ -60,9 +60,11 @@
 //! of 2 ms or more is then measured each second, or each 10 s between two servers, by their markers.
 //! It tries more and fewer streams of a large file, and files at once, for five periods each, of which
 //! the last three count, and keeps to those with the best score: the rate, less 2 % for each
-//! connection, and less ten times the part of segments that were sent again. Where this end sends,
-//! the kernel's times of its connections stop a search for more streams: while the receiver has no
-//! room, or the connections nothing to send. Numbers of the caller stay.
+//! connection, and less ten times the part of segments that were sent again. The kernel's times of the
+//! sender's connections stop a search for more streams: while the receiver has no room, or the
+//! connections nothing to send. Where a server of ours sends, to this end or to another server, its
+//! markers tell them each second (`WAITS` in `FEAT`); of other servers, and of data nodes, nothing is
+//! known. Numbers of the caller stay.
 //!
 //! - There are at most 16 streams of a file, 16 files in MODE E (8 of four streams) and 32 in MODE S,
 //!   and 32 connections.
@@ -71,7 +73,7 @@
 //!   tell the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as
 //!   many carry data as long as that has a rate of 5 % more in periods of a second, or ten round
 //!   trips, and those that are not needed end early. It is not so for a polite copy and under a
-//!   rate limit. Between two servers nobody tells the number, so that none is kept.
+//!   rate limit. Between two servers the number is kept where the source is one of ours, which tells it.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
 //!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
@@ -84,7 +86,9 @@
 //!   the round trips of each peer with the least one of the last minute. It tells its own
 //!   queue from that of others by nothing, and a path that was full from the start of its first
 //!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
-//!   is what gives way first.
+//!   is what gives way first. Between two servers there is no rate to bound: the next files have fewer
+//!   streams, and fewer are under way at once. The round trips are those that a source of ours tells;
+//!   a warning says where it tells none.
 //!
 //! # Paths that lose packets
 //!

@@ -233,7 +233,8 @@ pub struct CopyOptions {
     /// Whether the copy yields its path to others while the round trip of its data is longer than half
     /// above the least one of the last minute: with fewer streams, then fewer files at once, then a
     /// lower rate. Its own queue counts, so that it may stay below the rate of a path without other
-    /// traffic. Not between two servers, where nothing tells the round trip.
+    /// traffic. Between two servers without the lower rate, and where the source tells its round trips
+    /// (`WAITS` in `FEAT`).
     pub polite: bool,
     /// Whether data connections may change to UDT on a path that loses packets, where senders cannot
     /// change their congestion control, the server offers UDT, and the stack is TCP alone, also where

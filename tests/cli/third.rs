@@ -163,3 +163,24 @@ fn a_refused_large_file_holds_up_no_digests() -> Result<()> {
     }
     Ok(())
 }
+
+/// The source tells the times of its connections and their round trips, to this end or beside another
+/// server.
+#[test]
+fn a_server_that_sends_tells_of_its_connections() -> Result<()> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    here.file("file", 6 << 20, 1)?;
+    // Three seconds.
+    let from = Host::ours_with(here.root(), &["--net-stacks", "tcp:pacing=2M"])?;
+    let to = Host::ours(there.root())?;
+    let flags = ["--polite", "--debug", "-p1"];
+    for target in ["down".to_owned(), to.url("over")] {
+        let ends = [&from.url("file")[..], &target];
+        let told = cp_in(&there, &[&flags[..], &ends].concat())?.ok()?.stderr;
+        ensure!(told.contains("OPTS RETR Markers=1;"), "{told}");
+        let tells = |line: &str| line.contains("Waits: Moving=") && line.contains("Connections=1;");
+        ensure!(told.lines().any(tells), "{told}");
+    }
+    same_file(&here.path("file"), &there.path("down"))?;
+    same_file(&here.path("file"), &there.path("over"))
+}

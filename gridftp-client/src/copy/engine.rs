@@ -107,10 +107,16 @@ impl Session {
                 .min(),
             Self::Local => None,
         };
+        let tells = match self {
+            // Data nodes are not measured.
+            Self::Third(from, _) if is_between => from.abilities.waits && !from.abilities.nodes,
+            _ => true,
+        };
         tuning::Route {
             round_trip,
             mode,
             is_between,
+            tells,
             files,
             connections,
             over_udt: is_offered && shared.may_go_over_udt(round_trip),
@@ -462,19 +468,19 @@ async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {
     let shared = &worker.shared;
     match session {
         Session::Pull(mut client) => {
-            shared.have_measured(&client);
+            shared.have_measured(&client, Role::Sender);
             let ended = pull::run(&mut client, worker).await;
             shared.end(client, Role::Sender, ended).await?;
         }
         Session::Push(mut client) => {
-            shared.have_measured(&client);
+            shared.have_measured(&client, Role::Receiver);
             let ended = push::run(&mut client, worker).await;
             shared.end(client, Role::Receiver, ended).await?;
         }
         Session::Local => local::run(worker).await?,
         Session::Third(mut source, mut destination) => {
-            shared.have_measured(&source);
-            shared.have_measured(&destination);
+            shared.have_measured(&source, Role::Sender);
+            shared.have_measured(&destination, Role::Receiver);
             match worker.task {
                 Task::Copy => third::run(&mut source, &mut destination, worker).await?,
                 Task::List => trees::list(&mut source, &destination, shared).await?,

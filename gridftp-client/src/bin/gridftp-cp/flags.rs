@@ -119,7 +119,8 @@ pub(crate) struct Flags {
 
     /// Leave the path to others while its round trip is longer than half above the least one: fewer
     /// streams, then fewer files at once, then a lower rate. A queue of its own packets counts too.
-    /// Not between two servers, but with --relay always
+    /// Between two servers, fewer streams and files of those that are still to come, where the source
+    /// tells its round trips, as ours does
     #[arg(long)]
     pub(crate) polite: bool,
 

@@ -8,6 +8,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
 use ftp_wire::receipt::Receipt;
+use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
 use gridftp_dsi::Sink as _;
 use gridftp_dsi_posix::FileSink;
@@ -23,6 +24,7 @@ use crate::copy::outlive::leaves_bytes;
 use crate::copy::reach::Reach;
 use crate::copy::receipts::Proof;
 use crate::copy::state::CopyState;
+use crate::copy::waits::follow;
 use crate::error::{Chain, ControlError, TransferError};
 use crate::explain::Way;
 use crate::transfer::{Failure, QUIET, SessionState, Transfer};
@@ -82,6 +84,7 @@ impl Receiver<'_> {
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let (transfer, stripes) = (&mut asked.sent.transfer, &mut job.stripes);
         let work = transfer.run_with(&watch, data, |reply| {
+            follow(&watch, reply);
             if let Some(Ok(Marker::Perf(perf))) = Marker::from_reply(reply) {
                 stripes.note(&perf);
             }
@@ -194,7 +197,8 @@ impl Receiver<'_> {
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
         let work = async {
-            let received = transfer.pass(&watch, data, |_| ()).await?;
+            let told = |reply: &Reply| follow(&watch, reply);
+            let received = transfer.pass(&watch, data, told).await?;
             match cut {
                 None => {
                     transfer.end(|_| ()).await?;

@@ -27,6 +27,7 @@ use crate::copy::hidden::Hidden;
 use crate::copy::job::{Facts, FileJob};
 use crate::copy::kept::{Digest, judge};
 use crate::copy::queue::Taken;
+use crate::copy::waits::follow;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::explain::Way;
 use crate::transfer::{ACCOUNT, Failure, SessionState};
@@ -198,7 +199,8 @@ impl Pair<'_> {
         {
             let stored = self.markers(taken, store, (&told, first, &data));
             let retrieved = async {
-                let reply = retrieve.finish().await?;
+                let told = |reply: &Reply| follow(&data, reply);
+                let reply = retrieve.finish_with(told).await?;
                 Ok(Receipt::parse(&reply.text()))
             };
             tokio::pin!(stored, retrieved, growth);
@@ -214,10 +216,12 @@ impl Pair<'_> {
                     },
                 }
             };
-            tokio::select! {
+            let words = tokio::select! {
                 words = words => words,
                 never = growth => match never {},
-            }
+            };
+            self.shared.tuning.note_end(&data);
+            words
         }
     }
 

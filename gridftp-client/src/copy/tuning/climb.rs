@@ -2,7 +2,8 @@
 //!
 //! Each period of a copy is an input, so that it needs no clock. The score of a setting is that of
 //! Falcon (Arifuzzaman and Arslan, 2021): the rate, less a part for each connection, and less a part
-//! for lost segments. A step is gated by the measurements of the sender, where this end sends.
+//! for lost segments. A step is gated by the measurements of the sender, at this end or as its server
+//! tells them.
 
 use std::time::Duration;
 

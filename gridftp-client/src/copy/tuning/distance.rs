@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::explain::Way;
 
-/// Periods of each of the two parts of the time whose least round trip counts.
-const PART: u32 = 30;
+/// Each of the two parts of the time whose least round trip counts.
+const PART: Duration = Duration::from_secs(30);
 /// Peers and ways that are kept; a server chooses the peers.
 const MOST: usize = 64;
 
@@ -29,8 +29,8 @@ struct Distance {
 #[derive(Debug, Default)]
 pub(super) struct Distances {
     of: Vec<Distance>,
-    /// Periods of the present part.
-    age: u32,
+    /// Time of the present part.
+    age: Duration,
 }
 
 impl Distances {
@@ -58,16 +58,16 @@ impl Distances {
         *now = Some(now.map_or(round_trip, |now| now.min(round_trip)));
     }
 
-    /// Ends a period; gives its round trips.
-    pub(super) fn take(&mut self) -> Vec<RoundTrip> {
+    /// Ends a period that `took` so long; gives its round trips.
+    pub(super) fn take(&mut self, took: Duration) -> Vec<RoundTrip> {
         let told = self.of.iter_mut().filter_map(|it| {
             let least = it.least.into_iter().flatten().min()?;
             Some((it.longest.take()?, least))
         });
         let told = told.collect();
-        self.age += 1;
+        self.age += took;
         if self.age >= PART {
-            self.age = 0;
+            self.age = Duration::ZERO;
             for it in &mut self.of {
                 let [now, before] = &mut it.least;
                 *before = now.take();
@@ -95,33 +95,31 @@ mod tests {
         }
         let told = [(12, 10), (120, 100), (60, 50)];
         assert_eq!(
-            distances.take(),
+            distances.take(MS(1000)),
             told.map(|(now, least)| (MS(now), MS(least)))
         );
-        assert!(distances.take().is_empty());
+        assert!(distances.take(MS(1000)).is_empty());
     }
 
     #[test]
     fn a_least_round_trip_is_forgotten_within_a_minute() {
-        let mut distances = Distances::default();
-        distances.add(Way::Upload, None, MS(10));
-        distances.take();
-        let mut least = Vec::new();
-        for _ in 0..2 * PART {
-            distances.add(Way::Upload, None, MS(40));
-            least.extend(distances.take().into_iter().map(|(_, least)| least));
+        // The periods of data that passes this machine, and of data between servers.
+        for (period, periods) in [(MS(1000), 30), (MS(10_000), 3)] {
+            let mut distances = Distances::default();
+            distances.add(Way::Upload, None, MS(10));
+            distances.take(period);
+            let mut least = Vec::new();
+            for _ in 0..2 * periods {
+                distances.add(Way::Upload, None, MS(40));
+                least.extend(distances.take(period).into_iter().map(|(_, least)| least));
+            }
+            assert!(least.iter().take(periods).all(|least| *least == MS(10)));
+            assert_eq!(least.last(), Some(&MS(40)));
+            for _ in 0..2 * periods {
+                assert!(distances.take(period).is_empty());
+            }
+            assert!(distances.of.is_empty());
         }
-        assert!(
-            least
-                .iter()
-                .take(PART as usize)
-                .all(|least| *least == MS(10))
-        );
-        assert_eq!(least.last(), Some(&MS(40)));
-        for _ in 0..2 * PART {
-            assert!(distances.take().is_empty());
-        }
-        assert!(distances.of.is_empty());
     }
 
     #[test]

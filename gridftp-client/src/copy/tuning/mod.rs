@@ -60,6 +60,9 @@ pub(super) struct Route {
     pub(super) mode: Mode,
     /// Whether data goes between two servers, so that only their markers tell of it.
     pub(super) is_between: bool,
+    /// Whether the round trips of the data are known here: the sender of data between two servers may
+    /// not tell them.
+    pub(super) tells: bool,
     /// Files at once at most by the rules, which hold before the first measurement.
     pub(super) files: u32,
     /// Data connections of a file at most, where a server tells that.
@@ -216,6 +219,11 @@ impl Tuning {
             run.is_known = true;
             run.refuse(most);
         }
+    }
+
+    /// Whether the senders of the copy are measured.
+    pub(super) fn measures(&self) -> bool {
+        self.state().run.is_some()
     }
 
     /// Notes a transfer whose path is to be measured.

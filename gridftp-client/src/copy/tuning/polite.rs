@@ -34,6 +34,8 @@ pub(crate) struct Polite {
     now: Bounds,
     /// Bytes a second.
     rate: Option<f64>,
+    /// Whether there is one to bound.
+    has_rate: bool,
     since: u32,
     calm: u32,
 }
@@ -44,9 +46,16 @@ impl Polite {
             own,
             now: own,
             rate: None,
+            has_rate: true,
             since: PAUSE,
             calm: 0,
         }
+    }
+
+    /// Leaves out the rate, which this end cannot bound between two servers.
+    pub(crate) fn without_rate(self) -> Self {
+        let has_rate = false;
+        Self { has_rate, ..self }
     }
 
     /// The bounds of streams and files.
@@ -109,7 +118,7 @@ impl Polite {
             self.now.most.streams = streams;
         } else if files < most.files.min(setting.files) {
             self.now.most.files = files;
-        } else {
+        } else if self.has_rate {
             let now = self.rate.map_or(rate, |bound| bound.min(rate));
             self.rate = Some((now * LESS).max(FLOOR));
         }
@@ -211,6 +220,20 @@ mod tests {
             (most(1, 1), rate),
         ];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn numbers_alone_are_reduced_where_there_is_no_rate_to_bound() {
+        let mut polite = Polite::new(OWN).without_rate();
+        let (short, long) = (Duration::from_millis(40), Duration::from_millis(61));
+        for _ in 0..20 * PAUSE {
+            polite.handle(&[(long, short)], 1e6, OWN.most);
+        }
+        assert_eq!((polite.bounds().most, polite.rate()), (OWN.least, None));
+        for _ in 0..8 * CALM {
+            polite.handle(&[(short, short)], 1e6, OWN.least);
+        }
+        assert_eq!(polite.bounds(), OWN);
     }
 
     #[test]

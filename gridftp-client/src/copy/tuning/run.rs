@@ -79,19 +79,29 @@ impl CopyState {
         if !climbs && !self.options.polite {
             return;
         }
+        if self.options.polite && !route.tells {
+            self.warn(
+                "--polite: the source does not tell the round trips of its data, so that the copy \
+                 yields to nobody; --relay always has it pass this machine",
+            );
+        }
         let bounds = bounds(&self.options, route);
         let known = match climbs {
             true => self.known(route).await,
             false => [None, None],
         };
+        let polite = self.options.polite.then(|| match route.is_between {
+            true => Polite::new(bounds).without_rate(),
+            false => Polite::new(bounds),
+        });
         let [_, large] = known;
         let streams = large.map_or(STREAMS, |known| known.streams);
         let first = Setting { streams, files: 1 };
         self.tuning.state().run = Some(Run {
             climber: Climber::new(first, bounds),
             widened: Widened::over(route.round_trip),
-            polite: self.options.polite.then(|| Polite::new(bounds)),
-            meter: Meter::new(route.is_between),
+            polite,
+            meter: Meter::default(),
             bounds,
             climbs,
             udt: match route.over_udt {

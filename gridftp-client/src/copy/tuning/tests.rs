@@ -4,15 +4,29 @@ use super::*;
 use crate::copy::engine::Task;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::state::CopyState;
+use crate::progress::{Event, Observer, Totals};
 
 const FAR: Route = Route {
     round_trip: Duration::from_millis(50),
     mode: Mode::Extended,
     is_between: false,
+    tells: true,
     files: 4,
     connections: None,
     over_udt: false,
 };
+
+/// The texts of the warnings of a copy.
+#[derive(Default)]
+struct Warnings(Mutex<Vec<String>>);
+
+impl Observer for Warnings {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Warning(text) = event {
+            lock(&self.0).push((*text).to_owned());
+        }
+    }
+}
 
 fn width(streams: u32) -> Option<Width> {
     Some(Width::of_streams(streams))
@@ -180,17 +194,6 @@ async fn a_worker_without_a_session_leaves_before_those_with_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_file_of_the_memory_that_is_none_is_told_once() {
-    use crate::progress::{Event, Observer, Totals};
-
-    #[derive(Default)]
-    struct Warnings(Mutex<Vec<String>>);
-    impl Observer for Warnings {
-        fn event(&self, event: &Event<'_>) {
-            if let Event::Warning(text) = event {
-                lock(&self.0).push((*text).to_owned());
-            }
-        }
-    }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("paths");
     std::fs::write(&path, "not this").unwrap();
@@ -200,6 +203,23 @@ async fn a_file_of_the_memory_that_is_none_is_told_once() {
     let shared = CopyState::new(options, observer, totals, None, None, None);
     shared.begin_tuning(FAR).await;
     assert_eq!(lock(&warnings.0).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_polite_copy_tells_where_nobody_tells_the_round_trips() {
+    for (polite, tells, expected) in [(true, true, 0), (false, false, 0), (true, false, 1)] {
+        let warnings = Arc::new(Warnings::default());
+        let mut shared = CopyState::plain();
+        shared.observer = Arc::clone(&warnings) as Arc<dyn Observer>;
+        shared.options.polite = polite;
+        let between = Route {
+            is_between: true,
+            tells,
+            ..FAR
+        };
+        shared.begin_tuning(between).await;
+        assert_eq!(lock(&warnings.0).len(), expected, "{polite} {tells}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
