@@ -65,12 +65,13 @@ fn at(place: &Place, line: &str) -> Result<Finished> {
     run(command.args(["-ec", line]), SOON)?.ok()
 }
 
-/// A server of such a path, which offers these drivers.
-fn serve(star: &Star, tree: &Tree, stacks: &str) -> Result<Host> {
-    let place = star.place(1)?;
+/// A server at an end of such a path, which offers UDT and has no BBR.
+fn serve(star: &Star, end: usize, tree: &Tree) -> Result<Host> {
+    let place = star.place(end)?;
+    let stacks = format!("{NO_BBR},udt");
     let mut command = place.command(&binary("gridftp-server")?);
     command.args(["--bind", &place.ip.to_string(), "--port", "0"]);
-    command.args(["--anonymous", "rw", "--net-stacks", stacks, "--root"]);
+    command.args(["--anonymous", "rw", "--net-stacks", &stacks, "--root"]);
     Host::ours_from(command.arg(tree.root()), tree.root())
 }
 
@@ -93,6 +94,7 @@ fn a_copy_without_bbr_goes_on_over_udt() {
         return skip("lossy", "network namespaces with a TUN device need root");
     }
     lossy().unwrap();
+    between().unwrap();
     blocked().unwrap();
 }
 
@@ -101,7 +103,7 @@ fn lossy() -> Result<()> {
     let star = path(10_000)?;
     let tree = Tree::roomy(450_000_000)?;
     tree.file("file", 150_000_000, 1)?;
-    let server = serve(&star, &tree, &format!("{NO_BBR},udt"))?;
+    let server = serve(&star, 1, &tree)?;
     let done = download(&star, &server, &tree)?;
     eprintln!("download: {:?}", done.took);
     ensure!(
@@ -123,12 +125,34 @@ fn lossy() -> Result<()> {
     same_file(&tree.path("file"), &tree.path("stored"))
 }
 
+/// The client is beside the destination, and the source tells it of the loss.
+fn between() -> Result<()> {
+    let star = path(10_000)?;
+    let [from, to] = [(); 2].map(|()| Tree::roomy(220_000_000));
+    let (from, to) = (from?, to?);
+    from.file("file", 150_000_000, 3)?;
+    let (source, destination) = (serve(&star, 1, &from)?, serve(&star, 0, &to)?);
+    let mut command = star.place(0)?.command(&binary("gridftp-cp")?);
+    command.env("XDG_CACHE_HOME", to.path("cache"));
+    command.args(["--verbose", "--fail-fast", "--retries", "0"]);
+    command.args([source.url("file"), destination.url("file")]);
+    let done = run(&mut command, LIMIT)?.ok()?;
+    eprintln!("between servers: {:?}", done.took);
+    ensure!(
+        done.stderr.matches(OVER_UDT).count() == 1,
+        "{}",
+        done.report()
+    );
+    ensure!(!done.stderr.contains("again"), "{}", done.report());
+    same_file(&from.path("file"), &to.path("file"))
+}
+
 /// A firewall drops the datagrams of UDT.
 fn blocked() -> Result<()> {
     let star = path(5000)?;
     let tree = Tree::roomy(220_000_000)?;
     tree.file("file", 100_000_000, 2)?;
-    let server = serve(&star, &tree, &format!("{NO_BBR},udt"))?;
+    let server = serve(&star, 1, &tree)?;
     at(&star.place(0)?, "ip rule add pref 0 ipproto udp blackhole")?;
     let done = download(&star, &server, &tree)?;
     eprintln!("blocked: {:?}", done.took);

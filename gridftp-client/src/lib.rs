@@ -99,17 +99,19 @@
 //!   on end, changes it to BBR; others to the same host follow at their first loss, in the minute
 //!   behind that.
 //! - Where its kernel refuses that, more streams share the loss.
-//! - A download or an upload goes on over UDT, with [`options::CopyOptions::over_udt`], the stack
-//!   that is the default, and a server that offers UDT (`LOSS` in `FEAT`), where at least 64 MiB
-//!   and ten seconds are left. A listing in a session of its own first shows that UDT gets through;
-//!   where it does not, the copy stays with TCP, and a note tells it. Then the sessions end in the
+//! - The copy goes on over UDT, with [`options::CopyOptions::over_udt`], the stack
+//!   that is the default, and servers that offer UDT (`LOSS` in `FEAT`), where at least 64 MiB
+//!   and ten seconds are left. A listing in a session of its own first shows that UDT gets through, and
+//!   between two servers, from one to the other, bytes of their memory (`MEMORY` in `FEAT`); where
+//!   they do not, the copy stays with TCP, and a note tells it. Then the sessions end in the
 //!   middle of their transfers, and others with UDT go on behind the bytes that have arrived, with
 //!   the same protection. That is no failed attempt. It returns to TCP, once, where a connection
-//!   breaks; and until it has moved data for ten seconds, where nothing moves for a minute, or
-//!   where the transfers are slower than before from the fifth second on, in total and each of
-//!   them. A copy that is polite, has a rate limit, layers over its files or chosen data ports
-//!   stays with TCP, and so do one between two servers, one of files without a modification time,
-//!   and an upload to a server that keeps no broken uploads: they would begin anew.
+//!   breaks; and until it has moved data for ten seconds (twenty between two servers), where nothing
+//!   moves for a minute, or where the transfers are slower than before from the fifth second on, in
+//!   total and each of them. A copy that is polite, has a rate limit, layers over its files or chosen data ports
+//!   stays with TCP, and so do one of files without a modification time, and one to a server that
+//!   keeps no broken uploads: they would begin anew. Between two servers the source has to tell that
+//!   the path loses packets (`WAITS` in `FEAT`), and the change comes once all files are found.
 //!
 //! # How a broken transfer goes on
 //!

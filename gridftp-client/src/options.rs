@@ -237,7 +237,7 @@ pub struct CopyOptions {
     /// (`WAITS` in `FEAT`).
     pub polite: bool,
     /// Whether data connections may change to UDT on a path that loses packets, where senders cannot
-    /// change their congestion control, the server offers UDT, and the stack is TCP alone, also where
+    /// change their congestion control, the servers offer UDT, and the stack is TCP alone, also where
     /// the caller chose that.
     pub over_udt: bool,
     /// File of the numbers of streams and files that served best on each path, from which the next run

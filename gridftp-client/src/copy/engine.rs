@@ -68,8 +68,13 @@ impl Session {
 
     /// Has it left once data goes over another stack than that of its begin.
     pub(crate) fn of_copy(mut self, shared: &CopyState) -> Self {
-        if let Self::Pull(client) | Self::Push(client) = &mut self {
-            (_, client.control.left) = shared.tuning.stack();
+        let (_, left) = shared.tuning.stack();
+        match &mut self {
+            Self::Pull(client) | Self::Push(client) => client.control.left = left,
+            Self::Third(source, destination) => {
+                (source.control.left, destination.control.left) = (left.clone(), left);
+            }
+            Self::Local => {}
         }
         self
     }
@@ -91,12 +96,17 @@ impl Session {
             }
             Self::Local => (Duration::ZERO, Mode::Extended, false),
         };
-        let is_offered = match self {
+        let (is_offered, tells) = match self {
             // The sender there may change its congestion control.
-            Self::Pull(client) => client.abilities.udt && !client.abilities.adapts,
+            Self::Pull(client) => (client.abilities.udt && !client.abilities.adapts, true),
             // It keeps the bytes of a broken upload.
-            Self::Push(client) => client.abilities.udt && client.abilities.held,
-            Self::Third(..) | Self::Local => false,
+            Self::Push(client) => (client.abilities.udt && client.abilities.held, true),
+            Self::Third(source, destination) if is_between => {
+                // Data nodes are not measured.
+                let tells = source.abilities.waits && !source.abilities.nodes;
+                (tells && third::offer_udt(source, destination), tells)
+            }
+            Self::Third(..) | Self::Local => (false, true),
         };
         let told = |client: &Client| client.abilities.connections;
         let connections = match self {
@@ -106,11 +116,6 @@ impl Session {
                 .flatten()
                 .min(),
             Self::Local => None,
-        };
-        let tells = match self {
-            // Data nodes are not measured.
-            Self::Third(from, _) if is_between => from.abilities.waits && !from.abilities.nodes,
-            _ => true,
         };
         tuning::Route {
             round_trip,
@@ -481,14 +486,11 @@ async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {
         Session::Third(mut source, mut destination) => {
             shared.have_measured(&source, Role::Sender);
             shared.have_measured(&destination, Role::Receiver);
-            match worker.task {
-                Task::Copy => third::run(&mut source, &mut destination, worker).await?,
-                Task::List => trees::list(&mut source, &destination, shared).await?,
-            }
-            tokio::join!(
-                shared.close(source, Role::Sender),
-                shared.close(destination, Role::Receiver)
-            );
+            let ended = match worker.task {
+                Task::Copy => third::run(&mut source, &mut destination, worker).await,
+                Task::List => trees::list(&mut source, &destination, shared).await,
+            };
+            shared.end_both(source, destination, ended).await?;
         }
     }
     Ok(())

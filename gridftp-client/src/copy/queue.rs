@@ -189,6 +189,11 @@ impl Queue {
         !self.state().first.is_empty()
     }
 
+    /// Says whether files may still be found.
+    pub(crate) fn finds(&self) -> bool {
+        self.state().finding > 0
+    }
+
     /// Says whether anything may still come.
     pub(crate) fn is_open(&self) -> bool {
         !self.state().is_over()

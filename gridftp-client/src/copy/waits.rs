@@ -88,27 +88,47 @@ impl CopyState {
     /// until then, and a connection that ended behind the change is no failure.
     pub(super) async fn end(
         &self,
-        mut client: Box<Client>,
+        client: Box<Client>,
         role: Role,
         ended: Result<(), Stop>,
     ) -> Result<(), Stop> {
-        match ended {
-            Ok(()) => {
-                self.close(client, role).await;
-                Ok(())
-            }
-            Err(stop) if client.control.left.is_cancelled() => {
-                // Behind QUIT alone the server finishes the running transfer, which locks its file.
-                client.control.abort();
-                client.drop_channel();
-                client.close().await;
-                Err(match stop {
-                    Stop::Lost(_) => Stop::Replace,
-                    stop => stop,
-                })
-            }
-            Err(stop) => Err(stop),
+        let is_left = client.control.left.is_cancelled();
+        self.end_one(client, role, ended.is_ok()).await;
+        behind_change(is_left, ended)
+    }
+
+    /// As [`end`](Self::end), of both sessions of a copy between two servers.
+    pub(super) async fn end_both(
+        &self,
+        source: Box<Client>,
+        destination: Box<Client>,
+        ended: Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let is_left = source.control.left.is_cancelled() || destination.control.left.is_cancelled();
+        tokio::join!(
+            self.end_one(source, Role::Sender, ended.is_ok()),
+            self.end_one(destination, Role::Receiver, ended.is_ok())
+        );
+        behind_change(is_left, ended)
+    }
+
+    async fn end_one(&self, mut client: Box<Client>, role: Role, is_done: bool) {
+        if is_done {
+            self.close(client, role).await;
+        } else if client.control.left.is_cancelled() {
+            // Behind QUIT alone the server finishes the running transfer, which locks its file.
+            client.control.abort();
+            client.drop_channel();
+            client.close().await;
         }
+    }
+}
+
+/// The end of the work on sessions; `is_left` says whether one of them was left.
+fn behind_change(is_left: bool, ended: Result<(), Stop>) -> Result<(), Stop> {
+    match ended {
+        Err(Stop::Lost(_)) if is_left => Err(Stop::Replace),
+        ended => ended,
     }
 }
 
@@ -208,6 +228,24 @@ mod tests {
             let (ended, _) = tokio::join!(ended, server);
             assert_eq!(matches!(ended, Err(Stop::Replace)), is_left, "{ended:?}");
         }
+    }
+
+    /// They are of one change, and the servers end a transfer together.
+    #[tokio::test(start_paused = true)]
+    async fn both_sessions_of_a_pair_that_is_left_are_aborted() {
+        let replies = [("ABOR", "226 done"), ("QUIT", "221 bye")];
+        let replies = replies.map(|(verb, reply)| (verb, reply.to_owned()));
+        let (source, one) = scripted::session(replies.clone().into()).await;
+        let (destination, other) = scripted::session(replies.into()).await;
+        for client in [&source, &destination] {
+            client.control.left.cancel();
+        }
+        let shared = CopyState::plain();
+        let lost = Stop::Lost(TransferError::request("it ended", ""));
+        let ended = shared.end_both(Box::new(source), Box::new(destination), Err(lost));
+        let (ended, one, other) = tokio::join!(ended, one, other);
+        assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
+        assert_eq!([one, other], [["ABOR", "QUIT"]; 2]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -102,7 +102,7 @@ pub(crate) struct Flags {
 
     /// Stack of the data connections at both ends, bottom first, as udt,compress:codec=zlib; the
     /// server must allow its drivers [default: tcp, and udt on a path that loses packets where no BBR
-    /// is allowed and the server offers udt]
+    /// is allowed and the servers offer udt]
     #[arg(long, value_name = "STRING")]
     pub(crate) stack: Option<String>,
 

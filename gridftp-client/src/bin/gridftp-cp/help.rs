@@ -312,9 +312,9 @@ and writes its output; an option or a GLOBUS_ variable that cannot be honoured i
 Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more and fewer streams of a large file, and files at once, and keeps to those with the best rate for their number; the kernel's times of the sender's connections tell when more cannot help, those here or those that a server of ours tells. The numbers that served best between two ends are the start of the next copy: they are in ~/.cache/gridftp/paths, or in $XDG_CACHE_HOME, a text file that may be removed. --explain tells them. A large file that is copied alone gets more streams while it runs, up to 16, as long as twice as many have a better rate, and keeps to the best number; between other files, streams change from file to file.
 
 On a path of 20 ms or more that loses packets, a sender changes to BBR. Where its kernel refuses that \
-(net.ipv4.tcp_allowed_congestion_control), and the server offers udt (net-stacks), a large download or \
-upload goes on over UDT behind the bytes that have arrived, and returns to TCP if that is slower; -v \
-tells it. A named stack, also tcp, a polite copy and a bound on the rate leave that out.
+(net.ipv4.tcp_allowed_congestion_control), and the servers offer udt (net-stacks), a large copy goes \
+on over UDT behind the bytes that have arrived, and returns to TCP if that is slower; -v tells \
+it. A named stack, also tcp, a polite copy and a bound on the rate leave that out.
 
 With the word proxy first, it makes, shows and destroys proxies of the Grid instead, and with the \
 word doctor it examines the way to a server; files of these names are copied as ./proxy and ./doctor.";

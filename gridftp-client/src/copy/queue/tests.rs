@@ -143,3 +143,17 @@ async fn a_tree_without_end_is_not_listed_further_while_files_wait() {
     assert_eq!(done, "0", "a returned item is the first again");
     assert!(matches!(next(Kind::Any).await.item(), Item::Dir(_)));
 }
+
+#[tokio::test]
+async fn files_are_found_until_the_last_directory_is_listed() {
+    let queue = Queue::default();
+    let producer = queue.producer();
+    let dir = crate::copy::job::DirJob::new(b"a".to_vec(), Vec::new());
+    queue.push(Item::Dir(Box::new(dir)));
+    queue.push(file("f"));
+    drop(producer);
+    let listing = queue.next(|_| true).await.unwrap();
+    assert!(queue.finds());
+    listing.done(drop);
+    assert!(!queue.finds() && queue.has_files());
+}

@@ -80,8 +80,16 @@ impl Pair<'_> {
         mut moved: mpsc::Receiver<Moving>,
         copied: mpsc::UnboundedSender<Copied>,
     ) -> Result<(), Stop> {
-        while let Some(mut file) = moved.recv().await {
-            let Err(failure) = self.confirm_one(&mut file).await else {
+        let left = &self.source.left;
+        loop {
+            let Some(next) = left.run_until_cancelled(moved.recv()).await else {
+                // The files that no data has come of go back.
+                return Err(Stop::Replace);
+            };
+            let Some(mut file) = next else { break };
+            let confirmed = left.run_until_cancelled(self.confirm_one(&mut file));
+            let confirmed = confirmed.await.unwrap_or_else(|| Err(Failure::left()));
+            let Err(failure) = confirmed else {
                 self.shared.note_third_party_works();
                 let _gone = copied.send(Copied {
                     taken: file.taken,
@@ -184,6 +192,10 @@ impl Pair<'_> {
             ..
         } = file;
         let job = taken.file();
+        // All of it would come again over another stack.
+        if job.facts.modified.is_none() {
+            self.shared.tuning.stay();
+        }
         let (told, first) = (AtomicU64::new(0), job.held.total());
         let data = self.shared.watch(Way::Between);
         if store.has_begun() {

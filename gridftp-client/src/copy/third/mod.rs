@@ -46,9 +46,11 @@ mod relay;
 mod resume;
 #[cfg(test)]
 mod tests;
+mod udt;
 
 use self::begin::Retrieve;
 use self::resume::restart;
+pub(in crate::copy) use self::udt::{is_offered as offer_udt, prove as prove_udt};
 
 /// A retrieval that was asked for at the source.
 struct Asked {
@@ -132,7 +134,9 @@ pub(crate) async fn run(
     while !worker.leaves()
         && let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await
     {
-        if shared.relays() {
+        // Another stack may have come in force between the two logins too.
+        let ends = [&source.control, &destination.control];
+        if shared.relays() || ends.iter().any(|end| end.left.is_cancelled()) {
             return Err(Stop::Replace);
         }
         let both = source.is_extended() && destination.is_extended();
@@ -142,6 +146,9 @@ pub(crate) async fn run(
         let layout = shared.options.stripe_layout;
         let (port, width) = match set_up(source, destination, mode, width, layout).await {
             Ok(set_up) => set_up,
+            Err(error) if shared.is_left_without_channel(&source.control, &error) => {
+                return shared.fail_transfer(first, Failure::left());
+            }
             Err(error) if error.reply().is_none() => {
                 shared.fail(first, &error);
                 return Err(Stop::Lost(error));
@@ -327,8 +334,10 @@ impl Pair<'_> {
         }
     }
 
-    /// Ends an attempt at a file, which goes back where it is to pass this machine.
-    fn fail(&self, taken: Taken, mut failure: Failure) -> Result<(), Stop> {
+    /// Ends an attempt at a file, which goes back where it is to pass this machine, or to go over
+    /// another stack.
+    fn fail(&self, taken: Taken, failure: Failure) -> Result<(), Stop> {
+        let mut failure = self.shared.of_stack(self.source, failure);
         if self.shared.is_for_relay(&failure.error) {
             return Err(Stop::Replace);
         }

@@ -13,12 +13,16 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream,
 };
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::growth::{Beside, LOOK, Size};
 use super::{Moving, Pair};
 use crate::abilities::Abilities;
 use crate::control::Control;
+use crate::copy::Stop;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
@@ -222,6 +226,70 @@ async fn the_size_of_a_copy_is_asked_anew_where_the_session_for_it_failed_or_end
     server.await.unwrap();
 }
 
+/// A file that both servers were asked to move.
+async fn moving(pair: &Pair<'_>) -> Moving {
+    let job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
+    pair.shared.queue.push(Item::File(Box::new(job)));
+    let path = || FtpPath::new(b"/file".to_vec()).unwrap();
+    Moving {
+        taken: pair.shared.queue.next(|_| true).await.unwrap(),
+        retrieve: pair.source.send(Command::Retr(path())),
+        resumes: false,
+        after: None,
+        announced: None,
+        store: pair.destination.send(Command::Stor(path())),
+        tagged: true,
+        proven: None,
+        under_way: Window::default().enter(0),
+    }
+}
+
+/// Confirms a file over UDT, whose servers give these replies, or whose sessions are left for TCP;
+/// gives it as it goes back.
+async fn over_udt(replies: Option<&[u8]>) -> (Arc<CopyState>, Taken) {
+    let mut bed = Bed::new().await;
+    let shared = Arc::clone(&bed.shared);
+    shared.tuning.change_stack(Some("udt"));
+    for (control, _) in &mut bed.ends {
+        (_, control.left) = shared.tuning.stack();
+    }
+    let (pair, mut far) = bed.pair();
+    let (moved, confirming) = mpsc::channel(1);
+    assert!(moved.send(moving(&pair).await).await.is_ok());
+    let broken = CancellationToken::new();
+    let servers = async {
+        asked(&mut far).await;
+        match replies {
+            Some(replies) => {
+                for end in &mut far {
+                    end.write_all(replies).await.unwrap();
+                }
+            }
+            None => shared.tuning.change_stack(None),
+        }
+    };
+    let (ended, ()) = tokio::join!(pair.confirm_all(confirming, &broken), servers);
+    assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
+    assert!(broken.is_cancelled());
+    let back = shared.queue.next(|_| true).await.unwrap();
+    (shared, back)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_under_way_goes_back_where_its_sessions_are_left() {
+    let (_shared, back) = over_udt(None).await;
+    let job = back.file();
+    assert!(job.left && job.failures == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_break_over_udt_return_the_copy_to_tcp() {
+    let (shared, back) = over_udt(Some(b"150 it begins\r\n426 it broke\r\n")).await;
+    let job = back.file();
+    assert!(job.left && job.failures == 0);
+    assert_eq!(shared.tuning.stack().0, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn uncompared_bytes_are_proven_by_a_digest() {
     let proven = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
@@ -233,22 +301,8 @@ async fn uncompared_bytes_are_proven_by_a_digest() {
         (proven.clone(), None),
     ] {
         let mut bed = Bed::new().await;
-        let shared = Arc::clone(&bed.shared);
         let (pair, mut far) = bed.pair();
-        let job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
-        shared.queue.push(Item::File(Box::new(job)));
-        let path = || FtpPath::new(b"/file".to_vec()).unwrap();
-        let mut file = Moving {
-            taken: shared.queue.next(|_| true).await.unwrap(),
-            retrieve: pair.source.send(Command::Retr(path())),
-            resumes: false,
-            after: None,
-            announced: None,
-            store: pair.destination.send(Command::Stor(path())),
-            tagged: true,
-            proven: None,
-            under_way: Window::default().enter(0),
-        };
+        let mut file = moving(&pair).await;
         let servers = async {
             asked(&mut far).await;
             let [from, to] = far;

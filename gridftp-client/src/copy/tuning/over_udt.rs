@@ -16,12 +16,15 @@ use crate::client::Client;
 use crate::control::Control;
 use crate::copy::lock;
 use crate::copy::state::CopyState;
+use crate::copy::third::prove_udt;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::ls::Form;
+use crate::options::ConnectOptions;
 use crate::progress::Event;
 use crate::stacks;
 use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState, Transfer};
+use crate::url::Site;
 
 /// The stack of data connections that loss costs little.
 const UDT: &str = "udt";
@@ -168,30 +171,50 @@ impl CopyState {
         self.tuning.change_stack(Some(UDT));
     }
 
-    /// Lists a directory over UDT, as far as its first bytes, in a session of its own.
+    /// Moves some bytes over UDT, in sessions of their own.
     async fn prove(&self) -> Result<(), TransferError> {
-        let Some(site) = self.source.as_ref().or(self.destination.as_ref()) else {
-            return Ok(());
-        };
         let mut options = self.options.connect.clone();
         UDT.clone_into(&mut options.stack);
-        let listed = async {
-            let mut client = Client::connect(site, Arc::new(options)).await?;
-            // In MODE E the sender connects, and in MODE S this end does, as for an upload.
-            let mode = match self.source {
-                Some(_) => self.mode(&client),
-                None => Mode::Stream,
-            };
-            client.list_first_bytes(mode).await?;
-            Ok::<_, TransferError>(client)
-        };
+        let options = Arc::new(options);
         let late = |_| TransferError::request("no data came in time", "");
-        let listed = timeout(PROOF, Box::pin(listed)).await.map_err(late)?;
-        // It counts at the server until its end.
-        let mut client = listed?;
-        client.drop_channel();
-        client.close().await;
+        let proof = async {
+            match (&self.source, &self.destination) {
+                (Some(_), Some(_)) if self.relays() => {
+                    Err(TransferError::request("the data passes this machine", ""))
+                }
+                (Some(source), Some(destination)) => {
+                    let both = Box::pin(prove_udt(source, destination, &options)).await?;
+                    Ok(Vec::from(both))
+                }
+                (Some(site), None) | (None, Some(site)) => {
+                    let listed = self.list_over(site, Arc::clone(&options));
+                    Ok(vec![Box::pin(listed).await?])
+                }
+                (None, None) => Ok(Vec::new()),
+            }
+        };
+        // They count at the servers until their end.
+        for mut client in timeout(PROOF, Box::pin(proof)).await.map_err(late)?? {
+            client.drop_channel();
+            client.close().await;
+        }
         Ok(())
+    }
+
+    /// Lists a directory, as far as its first bytes.
+    async fn list_over(
+        &self,
+        site: &Site,
+        options: Arc<ConnectOptions>,
+    ) -> Result<Client, TransferError> {
+        let mut client = Client::connect(site, options).await?;
+        // In MODE E the sender connects, and in MODE S this end does, as for an upload.
+        let mode = match self.source {
+            Some(_) => self.mode(&client),
+            None => Mode::Stream,
+        };
+        client.list_first_bytes(mode).await?;
+        Ok(client)
     }
 
     /// Returns to TCP where a session is over UDT, unless another has; says whether the session is
@@ -227,11 +250,9 @@ impl CopyState {
         if matches!(error, TransferError::Local { .. }) || error.is_corrupt() {
             return failure;
         }
-        // The other replies are refusals of the file.
-        let is_of_data = |told: &ControlError| told.kind().is_none() || lacks_channel(told);
         let is_left = match failure.session {
             SessionState::ChannelBroken | SessionState::Unanswered => {
-                error.control().is_none_or(is_of_data) && self.lose_udt(&control.left, error)
+                is_of_data(error) && self.lose_udt(&control.left, error)
             }
             // It may have ended behind its connections, but proves nothing against UDT.
             SessionState::Lost => control.left.is_cancelled(),
@@ -257,6 +278,19 @@ impl CopyState {
         error: &TransferError,
     ) -> bool {
         control.left.is_cancelled() || (!error.is_gone() && self.lose_udt(&control.left, error))
+    }
+}
+
+/// Says whether a transfer may have failed for its connections: the other replies are refusals of the
+/// file, by one of the ends at least.
+fn is_of_data(error: &TransferError) -> bool {
+    let is_told = |told: &ControlError| told.kind().is_none() || lacks_channel(told);
+    match error {
+        TransferError::Both {
+            source,
+            destination,
+        } => is_of_data(source) && is_of_data(destination),
+        error => error.control().is_none_or(is_told),
     }
 }
 

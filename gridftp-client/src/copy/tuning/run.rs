@@ -128,7 +128,7 @@ impl CopyState {
             tokio::time::sleep(period).await;
             let (took, now) = (since.elapsed(), self.moved());
             let new = now.since(moved);
-            let step = self.take_period(took, new);
+            let step = self.take_period(route, took, new);
             let channels = self.tuning.channels().max(1);
             let rate = per_second(new.bytes, took) / f64::from(channels);
             self.tuning.under_way.fit(rate, route.round_trip);
@@ -153,8 +153,10 @@ impl CopyState {
     }
 
     /// Takes a period, in which so much moved.
-    fn take_period(&self, took: Duration, moved: Moved) -> Step {
+    fn take_period(&self, route: Route, took: Duration, moved: Moved) -> Step {
         let waits = self.queue.has_files();
+        // Lists of a copy between servers come here, and UDT is proven between the servers alone.
+        let is_listing = route.is_between && self.queue.finds();
         let left = self.totals.left();
         let mut state = self.tuning.state();
         let changed = state.take(took, moved, waits, &self.options);
@@ -164,7 +166,7 @@ impl CopyState {
                 bytes: moved.bytes,
                 moving: run.moving,
                 left,
-                is_lossy: run.is_lossy,
+                is_lossy: run.is_lossy && !is_listing,
             })
         });
         drop(state);
