@@ -169,8 +169,8 @@ fn a_refused_large_file_holds_up_no_digests() -> Result<()> {
 #[test]
 fn a_server_that_sends_tells_of_its_connections() -> Result<()> {
     let (here, there) = (Tree::new()?, Tree::new()?);
-    here.file("file", 6 << 20, 1)?;
-    // Three seconds.
+    // Four seconds, and more than socket buffers take at once.
+    here.file("file", 8 << 20, 1)?;
     let from = Host::ours_with(here.root(), &["--net-stacks", "tcp:pacing=2M"])?;
     let to = Host::ours(there.root())?;
     let flags = ["--polite", "--debug", "-p1"];

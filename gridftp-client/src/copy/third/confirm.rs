@@ -87,9 +87,7 @@ impl Pair<'_> {
                 return Err(Stop::Replace);
             };
             let Some(mut file) = next else { break };
-            let confirmed = left.run_until_cancelled(self.confirm_one(&mut file));
-            let confirmed = confirmed.await.unwrap_or_else(|| Err(Failure::left()));
-            let Err(failure) = confirmed else {
+            let Err(failure) = self.confirm_one(&mut file).await else {
                 self.shared.note_third_party_works();
                 let _gone = copied.send(Copied {
                     taken: file.taken,
@@ -120,7 +118,11 @@ impl Pair<'_> {
     pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), Failure> {
         let job = file.taken.file();
         let copy = self.shared.name_destination(job);
-        let (source, destination) = self.words(file).await;
+        // A bad copy is removed also where the sessions are left behind both words.
+        let words = Box::pin(self.words(file));
+        let Some((source, destination)) = self.source.left.run_until_cancelled(words).await else {
+            return Err(Failure::left());
+        };
         if let Some(Err(error)) = &destination {
             file.taken.file_mut().note_unplaced(Some(error));
         }

@@ -179,12 +179,9 @@ impl CopyState {
         let late = |_| TransferError::request("no data came in time", "");
         let proof = async {
             match (&self.source, &self.destination) {
-                (Some(_), Some(_)) if self.relays() => {
-                    Err(TransferError::request("the data passes this machine", ""))
-                }
                 (Some(source), Some(destination)) => {
                     let both = Box::pin(prove_udt(source, destination, &options)).await?;
-                    Ok(Vec::from(both))
+                    Ok::<_, TransferError>(Vec::from(both))
                 }
                 (Some(site), None) | (None, Some(site)) => {
                     let listed = self.list_over(site, Arc::clone(&options));
@@ -198,7 +195,12 @@ impl CopyState {
             client.drop_channel();
             client.close().await;
         }
-        Ok(())
+        // The servers may have refused each other's connections meanwhile.
+        let is_between = self.source.is_some() && self.destination.is_some();
+        match is_between && self.relays() {
+            true => Err(TransferError::request("the data passes this machine", "")),
+            false => Ok(()),
+        }
     }
 
     /// Lists a directory, as far as its first bytes.
