@@ -129,7 +129,7 @@ fn the_last_blocks_are_smaller() {
     let (last, block) = (MIB / 16, 4 * MIB);
     let what = RangeSet::from_iter([Range64::new(0, 40 * MIB + 7).unwrap()]);
     let sizes = |mut scheduler: Scheduler| {
-        let (mut sizes, mut turn) = (Vec::new(), (0..4).cycle());
+        let (mut sizes, mut turn) = (Vec::new(), (0..scheduler.connections()).cycle());
         while let Next::Data(header) = scheduler.next(turn.next().unwrap()) {
             assert_eq!(header.offset, sizes.iter().sum::<u64>());
             sizes.push(header.count);
