@@ -106,8 +106,8 @@ impl Scheduler {
         self
     }
 
-    /// Makes blocks smaller towards the end, in steps of `least` bytes: half of the rest is dealt to
-    /// all connections at a time. The end waits for the block of the slowest connection.
+    /// Makes blocks smaller towards the end, in steps of `least` bytes: an eighth of the rest is dealt
+    /// to all connections at a time. The end waits for the block of the slowest connection.
     #[must_use]
     pub fn with_smaller_last(mut self, least: u64) -> Self {
         self.least = (self.streams.connections() > 1).then_some(least.max(1));
@@ -174,7 +174,7 @@ impl Scheduler {
         let Some(least) = self.least else {
             return self.block;
         };
-        let part = self.left() / (2 * self.streams.connections() as u64);
+        let part = self.left() / (8 * self.streams.connections() as u64);
         part.max(1).next_multiple_of(least).min(self.block)
     }
 

@@ -39,13 +39,24 @@ const UNSENT: u32 = 128 << 10;
 /// Lifetime of a shared finding of loss.
 const SHARED: Duration = Duration::from_secs(60);
 
-/// Most peers in the list of such findings.
+/// Most peers with shared measurements.
 const PEERS: usize = 64;
 
-/// The peers to which a connection of a transport has found a lossy path, the latest first. Where many
-/// connections share a path, most of them lose too few packets for a finding of their own.
+/// The peers of a transport, the latest first. Where many connections share a path, most of them lose
+/// too few packets for a finding of their own.
 #[derive(Debug, Default)]
-pub(crate) struct LossyPeers(Mutex<VecDeque<(IpAddr, Instant)>>);
+pub(crate) struct LossyPeers(Mutex<VecDeque<Peer>>);
+
+/// The measurements of all watched connections to a peer.
+#[derive(Debug)]
+struct Peer {
+    ip: IpAddr,
+    /// Packets, and those that were sent again.
+    counts: (u64, u64),
+    periods: Periods,
+    /// Time of the latest finding of loss.
+    found: Option<Instant>,
+}
 
 /// The watch over a connection on which much is sent.
 #[derive(Debug)]
@@ -54,6 +65,8 @@ pub(crate) struct LossWatch {
     congestion: String,
     peer: Option<IpAddr>,
     lossy: Arc<LossyPeers>,
+    /// Packets by the last look, and those that were sent again.
+    counts: (u64, u64),
     /// Bytes since the last look.
     bytes: usize,
     /// End of the period.
@@ -96,6 +109,7 @@ impl LossWatch {
             congestion,
             peer,
             lossy,
+            counts: (0, 0),
             bytes: 0,
             due: None,
             judge: Judge::default(),
@@ -124,15 +138,25 @@ impl LossWatch {
         }
     }
 
-    /// Whether the connection has found its path lossy, or has loss itself and another one to the peer
-    /// has found it.
+    /// Whether the connection has found its path lossy, or has loss itself and those to the peer have
+    /// found it together.
     fn is_lossy(&mut self, now: Instant, stats: &PathStats) -> bool {
-        let counts = (stats.sent, stats.retransmitted);
-        let is_found = self.judge.look(now, stats.round_trip, counts);
-        match (self.peer, self.judge.has_loss) {
-            (Some(peer), true) => self.lossy.is_known(peer, is_found, now),
-            _ => is_found,
-        }
+        let (Some(round_trip), Some(sent), Some(again)) =
+            (stats.round_trip, stats.sent, stats.retransmitted)
+        else {
+            return false;
+        };
+        let is_found = self.judge.look(now, round_trip, (sent, again));
+        let (before, again_before) = std::mem::replace(&mut self.counts, (sent, again));
+        let more = (
+            sent.saturating_sub(before),
+            again.saturating_sub(again_before),
+        );
+        let Some(peer) = self.peer else {
+            return is_found;
+        };
+        let is_known = self.lossy.is_known(peer, is_found, (now, round_trip), more);
+        is_known && self.judge.has_loss
     }
 
     /// A kernel that refuses this congestion control goes on as before.
@@ -148,15 +172,33 @@ impl LossWatch {
 }
 
 impl LossyPeers {
-    /// Whether the path to a peer is lossy, as a connection has found now, or another a moment ago.
-    fn is_known(&self, peer: IpAddr, is_found: bool, now: Instant) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(of, at)| now.duration_since(*at) < SHARED && !(is_found && *of == peer));
-        if is_found {
-            known.push_front((peer, now));
-            known.truncate(PEERS);
+    /// Adds the packets that a connection has sent, and sent again; says whether the path to the peer
+    /// is lossy, as one connection has found or the packets of all tell, now or a moment ago.
+    fn is_known(
+        &self,
+        ip: IpAddr,
+        is_found: bool,
+        (now, round_trip): (Instant, Duration),
+        (sent, again): (u64, u64),
+    ) -> bool {
+        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = peers.iter().position(|peer| peer.ip == ip);
+        let mut peer = at.and_then(|at| peers.remove(at)).unwrap_or(Peer {
+            ip,
+            counts: (0, 0),
+            periods: HEAVY,
+            found: None,
+        });
+        peer.counts.0 += sent;
+        peer.counts.1 += again;
+        peer.periods.look(now, round_trip, peer.counts);
+        if is_found || peer.periods.lossy >= LOSSY {
+            peer.found = Some(now);
         }
-        known.iter().any(|(of, _)| *of == peer)
+        let is_known = peer.found.is_some_and(|at| now.duration_since(at) < SHARED);
+        peers.push_front(peer);
+        peers.truncate(PEERS);
+        is_known
     }
 }
 
@@ -169,9 +211,11 @@ impl Arrival {
 
     fn is_lossy_at(&self, now: Instant, stats: &PathStats) -> bool {
         let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = (stats.received, stats.out_of_order);
-        let is_lossy = arrived.judge.look(now, stats.round_trip, counts);
-        arrived.is_lossy |= is_lossy;
+        if let (Some(round_trip), Some(all), Some(late)) =
+            (stats.round_trip, stats.received, stats.out_of_order)
+        {
+            arrived.is_lossy |= arrived.judge.look(now, round_trip, (all, late));
+        }
         arrived.is_lossy
     }
 }
@@ -209,18 +253,10 @@ impl Default for Judge {
 }
 
 impl Judge {
-    fn look(
-        &mut self,
-        now: Instant,
-        round_trip: Option<Duration>,
-        (all, lost): (Option<u64>, Option<u64>),
-    ) -> bool {
-        let (Some(round_trip), Some(all), Some(lost)) = (round_trip, all, lost) else {
-            return false;
-        };
+    fn look(&mut self, now: Instant, round_trip: Duration, counts: (u64, u64)) -> bool {
         let mut is_lossy = false;
         for periods in &mut self.periods {
-            periods.look(now, round_trip, (all, lost));
+            periods.look(now, round_trip, counts);
             self.has_loss |= periods.lossy > 0;
             is_lossy |= periods.lossy >= LOSSY;
         }
@@ -281,8 +317,7 @@ mod tests {
         again.iter().enumerate().position(|(half, again)| {
             let at = half as u64;
             let now = begun + Duration::from_millis(at * 500);
-            let counts = (Some(at * 10_000), Some(*again));
-            judge.look(now, Some(round_trip), counts)
+            judge.look(now, round_trip, (at * 10_000, *again))
         })
     }
 
@@ -327,9 +362,9 @@ mod tests {
     fn the_time_of_an_idle_connection_does_not_count() {
         let (mut judge, begun) = (Judge::default(), Instant::now());
         for minute in 0..9 {
-            let far = Some(Duration::from_millis(100));
-            let counts = (Some(minute * 100), Some(minute));
-            assert!(!judge.look(begun + Duration::from_secs(minute * 60), far, counts));
+            let far = Duration::from_millis(100);
+            let now = begun + Duration::from_secs(minute * 60);
+            assert!(!judge.look(now, far, (minute * 100, minute)));
         }
     }
 
@@ -353,23 +388,52 @@ mod tests {
     }
 
     #[test]
-    fn connections_to_a_peer_share_what_one_has_found() {
-        let known = LossyPeers::default();
+    fn connections_to_a_peer_share_a_finding_of_one() {
+        let peers = LossyPeers::default();
         let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
         let begun = Instant::now();
-        let at = |second| begun + Duration::from_secs(second);
-        assert!(!known.is_known(one, false, at(0)));
-        assert!(known.is_known(one, true, at(1)));
-        assert!(known.is_known(one, false, at(2)));
-        assert!(!known.is_known(other, false, at(2)));
+        let is_known = |peer: IpAddr, is_found, second| {
+            let now = begun + Duration::from_secs(second);
+            peers.is_known(peer, is_found, (now, Duration::from_millis(100)), (0, 0))
+        };
+        assert!(!is_known(one, false, 0));
+        assert!(is_known(one, true, 1));
+        assert!(is_known(one, false, 2));
+        assert!(!is_known(other, false, 2));
         // It was found again.
-        assert!(known.is_known(one, true, at(50)));
-        assert!(known.is_known(one, false, at(109)));
-        assert!(!known.is_known(one, false, at(110)));
+        assert!(is_known(one, true, 50));
+        assert!(is_known(one, false, 109));
+        assert!(!is_known(one, false, 110));
         for host in 0..=u8::MAX {
-            assert!(known.is_known([10, 0, 1, host].into(), true, at(120)));
+            assert!(is_known([10, 0, 1, host].into(), true, 120));
         }
-        assert_eq!(known.0.lock().unwrap().len(), PEERS);
+        assert_eq!(peers.0.lock().unwrap().len(), PEERS);
+    }
+
+    #[test]
+    fn connections_to_a_peer_find_heavy_loss_together() {
+        let (peers, begun) = (Arc::<LossyPeers>::default(), Instant::now());
+        let peer = Some([10, 0, 0, 1].into());
+        let mut watches =
+            [(); 4].map(|()| LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers)));
+        // Of each connection one packet in five periods is lost, one in four hundred.
+        let found = (0..8_u64).position(|half| {
+            let now = begun + Duration::from_millis(half * 500);
+            let mut is_lossy = |(at, watch): (u64, &mut LossWatch)| {
+                let mut stats = PathStats::new();
+                stats.round_trip = Some(Duration::from_millis(100));
+                stats.sent = Some(half * 80);
+                stats.retransmitted = Some((half + at) / 5);
+                watch.is_lossy(now, &stats)
+            };
+            (0..)
+                .zip(&mut watches)
+                .map(&mut is_lossy)
+                .filter(|yes| *yes)
+                .count()
+                > 0
+        });
+        assert_eq!(found, Some(5));
     }
 
     /// The second in which the second of two connections is found lossy, of which the first loses
@@ -404,7 +468,9 @@ mod tests {
 
     #[test]
     fn a_path_without_measurements_is_not_judged() {
-        assert!(!Judge::default().look(Instant::now(), None, (None, None)));
+        let mut watch = LossWatch::new("bbr".to_owned(), None, Arc::default());
+        assert!(!watch.is_lossy(Instant::now(), &PathStats::new()));
+        assert!(!Arrival::default().is_lossy(&PathStats::new()));
     }
 
     #[tokio::test]
