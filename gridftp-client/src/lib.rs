@@ -132,9 +132,22 @@
 //!   it is asked so for files of more than 64 MiB: it records more often than it sends markers.
 //! - Any other tells the number of those under the name that is written, by `SIZE`. They count if
 //!   `CKSM` gives the digest that as many bytes of the source have.
+//! - Of one without digests, such as `vsftpd`, the bytes of an upload from this machine under its
+//!   hidden name (see below) are read back, by `REST` and `RETR` in MODE S with the protection of
+//!   the session, and compared with the source: the last 64 MiB, or all if there are fewer. The
+//!   upload goes on behind them or, where they differ, behind the last complete MiB before the
+//!   first difference; if no complete MiB is equal it begins at the start. The bytes before those
+//!   64 MiB are not compared: nothing but this upload of this version of the source has written
+//!   under that name, and a server that loses power loses the last ones. One that lost others
+//!   would keep a file that is damaged there, which is compared by size only, as any file at such
+//!   a server. The first bytes are not looked at either, since `RETR` would send all that is
+//!   behind them. In MODE E that is done with the ranges that the markers of an earlier run told,
+//!   the 64 longest and 64 MiB in all, each by `ERET`; without that, the last ones alone. A
+//!   server that refuses `RETR`, as one that takes files and shows none, gets all of the file
+//!   again.
 //!
-//! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused. Without such a
-//! proof, all of the file is sent again.
+//! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused and the server has no
+//! other bytes. Without such a proof, all of the file is sent again.
 //!
 //! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
 //! size; our own is told it before, and takes nothing shorter for the whole.
@@ -280,7 +293,8 @@
 //! with them an upload to our server does not read those again. The next run continues
 //! where the server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
-//! hashed; a server without digests begins anew. [`partials`] tells what is kept and removes it, at
+//! hashed. At a server without digests the last 64 MiB are read back and compared (see above), and
+//! a copy between two servers begins anew. [`partials`] tells what is kept and removes it, at
 //! our server also that of other machines and accounts; what nobody continues for a week is removed
 //! by the next run that writes to its directory and succeeds, here and at servers. Our server removes
 //! its own by itself.
@@ -308,13 +322,14 @@
 //! # Uploads under a hidden name
 //!
 //! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode
-//! and from wherever it comes, is written under a hidden name of the run
-//! (`.NAME.gridftp-0a1b2c3d`), and renamed when the server has taken all of it and digests agree
-//! where any are compared: an old file stays until then. The new file has the owner and permissions
-//! of a new file. A copy that is given up, and that no later run goes on with, removes the hidden
-//! file, over another session where its own has ended; one that is killed, or has lost its server,
-//! leaves it, and the next run of this account to that server removes it, unless it goes on with it
-//! ([`CopyOptions::notes`] holds the record). A file is written under its own name
+//! and from wherever it comes, is written under a hidden name of the run (`.NAME.gridftp-0a1b2c3d`;
+//! another once its source has changed), and renamed when the server has taken all of it and
+//! digests agree where any are compared: an old file stays until then. The new file has the owner
+//! and permissions of a new file. A copy that is given up, and that no later run goes on with,
+//! removes the hidden file, over another session where its own has ended; one that is killed, or
+//! has lost its server, leaves it, and the next run of this account to that server removes it,
+//! unless it goes on with it ([`CopyOptions::notes`] holds the record). A file is written under its
+//! own name
 //!
 //! - where the server refuses the hidden one or does not rename,
 //! - where the server tells that the name belongs to something other than a file (a symbolic link

@@ -35,7 +35,7 @@ const QUICK: u64 = 60;
 const SEED: u64 = 8;
 
 /// The rounds with a large file: every kill at our servers, and those at others behind which the
-/// next copy can continue. At vsftpd it can not: that has no digests.
+/// next copy can continue. Not at vsftpd, where it first reads up to 64 MiB back.
 const LARGE: [(Program, Direction, End); 9] = [
     (Program::Ours, Direction::Up, End::Client),
     (Program::Ours, Direction::Up, End::Destination),

@@ -103,7 +103,7 @@ impl HiddenNames {
         if let Some(at) = &job.hidden {
             return Some(at.clone());
         }
-        let run = self.run.hash_one(()) >> 32;
+        let run = (self.run.hash_one(()) >> 32).wrapping_add(job.versions.into()) & 0xffff_ffff;
         let end = format!(".gridftp-{run:08x}");
         let hidden = [b".", names::last(&job.to), end.as_bytes()].concat();
         if hidden.len() > LONGEST {
@@ -169,6 +169,15 @@ impl CopyState {
         if let Some(record) = begun.await {
             let _slow = timeout(RECORDING, record.add(at)).await;
         }
+    }
+
+    /// Leaves the hidden name of an upload whose source has changed: what is under it may be of the
+    /// version before, whose store may be the last that reached the server.
+    pub(crate) async fn leave_version(&self, job: &mut FileJob, at: FtpPath) {
+        job.versions = job.versions.wrapping_add(1);
+        // Its note will name the other.
+        self.record_hidden(&at).await;
+        self.hiding.leave(at);
     }
 
     /// Has the next store under the file's own name replace nothing, where that is asked for and the

@@ -75,6 +75,10 @@ pub(crate) struct FileJob {
     pub(crate) hidden: Option<FtpPath>,
     /// Whether the held bytes are those of an earlier run, so that a digest has to prove them.
     pub(crate) recalled: bool,
+    /// The reading back of an upload's bytes at a server without digests.
+    pub(crate) read_back: ReadBack,
+    /// Versions of the source that uploads of this run have left under other hidden names.
+    pub(crate) versions: u32,
     /// The note of an upload for a later run.
     pub(crate) note: Option<Noted>,
     /// Whether the destination keeps the bytes of an upload apart until it is whole.
@@ -115,6 +119,20 @@ pub(crate) enum Agreement {
     Held,
     /// The server that received them may know.
     AtServer,
+}
+
+/// The state of reading the bytes of an upload back, for a server without digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ReadBack {
+    /// It is not asked for.
+    #[default]
+    Unasked,
+    /// It comes before the next attempt.
+    Due,
+    /// The held bytes are those that are equal; `ends` tells that the server has no others.
+    Done { ends: bool },
+    /// The server does not send them.
+    Refused,
 }
 
 /// A directory to copy.
@@ -292,6 +310,9 @@ impl FileJob {
         self.held = RangeSet::new();
         self.agreement = Agreement::None;
         self.recalled = false;
+        if self.read_back != ReadBack::Refused {
+            self.read_back = ReadBack::Unasked;
+        }
         self.note_kept(false);
         self.note_state();
         if let Some(sink) = self.sink.take() {
@@ -300,6 +321,13 @@ impl FileJob {
             drop(tokio::task::spawn_blocking(|| drop(sink)));
         }
         self.changed = false;
+    }
+}
+
+impl Item {
+    /// Says whether the bytes of an upload are to be read back first.
+    pub(crate) fn is_due(&self) -> bool {
+        matches!(self, Self::File(job) if job.read_back == ReadBack::Due)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! MODE E has markers, and in MODE S the server is asked, as ours is in both, which records more often
 //! than it sends markers; but by now its bytes may be older, another client's, or hold holes. Two
-//! kinds of servers can be believed, and no other:
+//! kinds of servers can be believed:
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
 //!   digest of the source: the announced one (`SITE STORATTR`), or that of a tagged transfer by a
@@ -10,6 +10,9 @@
 //! - One that leaves them under the name that is written tells their digests (`CKSM`), which have to
 //!   be those of the same ranges of the source: in MODE E of those that markers named, in MODE S of as
 //!   many bytes as there are (`SIZE`). Once all is there, it tells the digest of all.
+//!
+//! Of one without digests, which has the bytes under the hidden name of an upload, the last are read
+//! back (`push/read_back.rs`).
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -54,6 +57,8 @@ pub(crate) struct Kept {
     pub(crate) announce: Option<Digest>,
     /// Algorithm to compare the whole copy with afterwards, where nothing is announced.
     pub(crate) after: Option<ChecksumAlgorithm>,
+    /// Whether the server has no bytes behind them, so that it may add to the end.
+    pub(crate) ends: bool,
 }
 
 impl Kept {
@@ -63,6 +68,7 @@ impl Kept {
             held: held.clone(),
             announce: None,
             after: None,
+            ends: true,
         })
     }
 }
@@ -95,7 +101,7 @@ pub(crate) struct Copy<'a> {
 
 impl Copy<'_> {
     /// The algorithm that proves a copy of `original`, if both ends know one.
-    fn algorithm(&self, original: &Original<'_>) -> Option<ChecksumAlgorithm> {
+    pub(crate) fn algorithm(&self, original: &Original<'_>) -> Option<ChecksumAlgorithm> {
         let mut proofs = verify::PROOFS
             .into_iter()
             .filter(|_| !self.shared.is_undigested(self.control));
@@ -126,6 +132,7 @@ impl Copy<'_> {
             held: held.clone(),
             after: algorithm.filter(|_| announce.is_none()),
             announce,
+            ends: true,
         })
     }
 
@@ -167,6 +174,7 @@ impl Copy<'_> {
             held: proven.shift_down(offset),
             announce: None,
             after: Some(algorithm),
+            ends: true,
         })
     }
 
@@ -217,6 +225,7 @@ impl Copy<'_> {
                 held: RangeSet::up_to(bytes),
                 announce: Some((algorithm, announce)),
                 after: None,
+                ends: true,
             });
         }
         let mut size = self.control.send(Command::Size(self.path.clone()));
@@ -266,7 +275,7 @@ impl Original<'_> {
 }
 
 /// The longest ranges of a set.
-fn longest(held: &RangeSet) -> RangeSet {
+pub(crate) fn longest(held: &RangeSet) -> RangeSet {
     let mut ranges: Vec<_> = held.iter().collect();
     ranges.sort_unstable_by_key(|range| Reverse(range.len()));
     ranges.into_iter().take(MOST_HASHED).collect()

@@ -12,7 +12,7 @@ use gridftp_dsi::{Source as _, Version};
 use gridftp_dsi_posix::{FileSource, GroupFile};
 use tokio::time::timeout;
 
-use super::job::FileJob;
+use super::job::{FileJob, ReadBack};
 use super::lock;
 use super::notes::{Note, Upload, expired};
 use super::state::CopyState;
@@ -224,9 +224,13 @@ impl CopyState {
         source: Option<&Abilities>,
     ) {
         let is_offered = |ends: &Abilities, proof| ends.cost(proof).is_some();
-        let is_provable = PROOFS.into_iter().any(|proof| {
-            is_offered(abilities, proof) && source.is_none_or(|source| is_offered(source, proof))
-        });
+        let reads_back =
+            source.is_none() && job.hidden.is_some() && job.read_back != ReadBack::Refused;
+        let is_provable = reads_back
+            || PROOFS.into_iter().any(|proof| {
+                is_offered(abilities, proof)
+                    && source.is_none_or(|source| is_offered(source, proof))
+            });
         let version = self
             .version(job)
             .filter(|_| job.hidden.is_some() || abilities.held);

@@ -191,6 +191,7 @@ impl<'a> Pipeline<'a> {
 
     fn fits(&self, item: &Item) -> bool {
         let fits = |width| self.shared.fits(item, width, self.path);
-        self.width.is_none_or(fits)
+        // A transfer of its own comes before it.
+        !item.is_due() && self.width.is_none_or(fits)
     }
 }

@@ -14,7 +14,7 @@ use crate::abilities::{Abilities, Tags};
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::StorePath;
-use crate::copy::job::FileJob;
+use crate::copy::job::{FileJob, ReadBack};
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::copy::making::{Dirs, make_parents};
 use crate::copy::queue::Taken;
@@ -41,14 +41,15 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks for a store; `None` when there is nothing to store.
+    /// Asks for a store; `None` when there is nothing to store, or something comes before it.
     pub(super) async fn ask(&self, taken: Taken, dirs: &mut Dirs) -> Option<Asked> {
         let (mut taken, goal) = self
             .shared
             .admit(taken, None, (self.control, self.abilities))
             .await?;
         let prepared = match self.prepare(taken.file_mut(), &goal.path, dirs).await {
-            Ok(prepared) => prepared,
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return None,
             Err(error) => {
                 self.shared.fail(taken, &error);
                 return None;
@@ -57,17 +58,27 @@ impl Asker<'_> {
         Some(self.store(taken, goal, prepared).await)
     }
 
-    /// Opens a source and learns which bytes of it the server has.
+    /// Opens a source and learns which bytes of it the server has; `None` where the job goes back,
+    /// for another hidden name or to have its bytes read back.
     async fn prepare(
         &self,
         job: &mut FileJob,
         to: &FtpPath,
         dirs: &mut Dirs,
-    ) -> Result<Prepared, TransferError> {
+    ) -> Result<Option<Prepared>, TransferError> {
         let (control, shared) = (self.control, self.shared);
         let source = shared.open_source(job).await?;
+        if !source.is_same
+            && let Some(at) = job.hidden.take()
+        {
+            shared.leave_version(job, at).await;
+            return Ok(None);
+        }
         let whole = !shared.is_partial();
         let (kept, earlier) = self.kept(job, to, &source).await;
+        if job.read_back == ReadBack::Due {
+            return Ok(None);
+        }
         let parent = names::parent(&job.to);
         drop(make_parents(control, shared, parent, &mut dirs.told));
         let proof = kept.as_ref().and_then(|kept| kept.announce.clone());
@@ -78,13 +89,13 @@ impl Asker<'_> {
             }
             (proof, _) => proof,
         };
-        Ok(Prepared {
+        Ok(Some(Prepared {
             source: source.file,
             part: source.part,
             kept,
             digest,
             earlier,
-        })
+        }))
     }
 
     /// The bytes of a source that the server has, and their values, where a tagged store is to tell
@@ -98,6 +109,10 @@ impl Asker<'_> {
         let shared = self.shared;
         let (whole, extended) = (!shared.is_partial(), self.mode == Mode::Extended);
         let goes_on = source.is_same && job.begun && !job.anew && !shared.through_layers();
+        if let ReadBack::Done { ends } = job.read_back {
+            job.read_back = ReadBack::Unasked;
+            return (self.compared(job, ends), None);
+        }
         let from = job.from.clone();
         let original = Original::Here(local(&from));
         let mut copy = Copy {
@@ -127,10 +142,32 @@ impl Asker<'_> {
         } else {
             None
         };
+        if kept.is_none() && goes_on && self.is_readable(job, &copy, &original) {
+            job.read_back = ReadBack::Due;
+        }
         // They are those of the bytes that the transfer leaves out.
         let left_out = kept.as_ref().map(|kept| &kept.held);
         let is_all = left_out.unwrap_or(&RangeSet::new()) == &job.held;
         (kept, earlier.filter(|_| is_all))
+    }
+
+    /// The held bytes of an upload that were read back.
+    fn compared(&self, job: &FileJob, ends: bool) -> Option<Kept> {
+        let held = match self.mode {
+            Mode::Extended => job.held.clone(),
+            _ => RangeSet::up_to(job.held.first_hole()),
+        };
+        Kept::of_proven(&held).map(|kept| Kept { ends, ..kept })
+    }
+
+    /// Says whether the server's bytes, which it gives no digests of, are worth reading back.
+    fn is_readable(&self, job: &FileJob, copy: &Copy<'_>, original: &Original<'_>) -> bool {
+        // A file under its own name may have been there before.
+        let is_own = job.hidden.as_ref() == Some(copy.path);
+        // Within a run the markers have told.
+        let is_open = self.mode != Mode::Extended || (job.recalled && !job.held.is_empty());
+        let is_asked = job.read_back == ReadBack::Unasked;
+        is_own && is_open && is_asked && copy.algorithm(original).is_none()
     }
 
     /// Sends for the store, with all that goes before it.
@@ -211,7 +248,7 @@ impl Asker<'_> {
         let append = match self.control.send(rest).finish().await {
             Ok(_) => false,
             Err(ControlError::Refused { .. })
-                if !self.shared.is_partial() && announced.is_none() =>
+                if kept.ends && !self.shared.is_partial() && announced.is_none() =>
             {
                 true
             }

@@ -41,6 +41,7 @@ use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 
 mod ask;
 mod confirm;
+mod read_back;
 mod send;
 mod serial;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod tests;
 
 use self::ask::{Asker, settle_rest};
 use self::confirm::{confirm, follow};
+use self::read_back::read_back;
 use self::serial::Serial;
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a
@@ -137,6 +139,9 @@ pub(crate) async fn run(client: &mut Client, worker: &Worker) -> Result<(), Stop
         if let Some(gone) = client.control.gone() {
             return Err(Stop::Lost(gone.into()));
         }
+        let Some(first) = Box::pin(read_back(client, shared, first)).await? else {
+            continue;
+        };
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
             _ => alone(client, shared, first, algorithm, &mut dirs).await,

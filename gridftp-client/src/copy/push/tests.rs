@@ -9,6 +9,7 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::Mode;
+use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Code;
 use gridftp_data::{DataChannel, Options};
 use gridftp_dsi_posix::FileSource;
@@ -21,7 +22,7 @@ use super::{Push, is_busy};
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
-use crate::copy::job::{DirJob, Facts, FileJob, Item};
+use crate::copy::job::{DirJob, Facts, FileJob, Item, ReadBack};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline};
 use crate::copy::state::CopyState;
@@ -237,6 +238,85 @@ async fn a_refused_restart_is_told_as_that() {
     assert_eq!(line, "REST 0-1");
     let refused = refused.unwrap().unwrap().to_string();
     assert!(refused.contains("501 not that range"), "{refused}");
+}
+
+/// Asks for the store of a file in MODE S that was begun under a hidden name; `replies` are those to
+/// verbs. Gives the state of reading its bytes back, and whether it is asked for.
+async fn asked_again(mut job: FileJob, replies: &[(&str, &str)]) -> (FileJob, Vec<String>, bool) {
+    let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
+    let shared = Arc::new(CopyState::plain());
+    job.begun = true;
+    job.hidden = FtpPath::new(b"/.to.gridftp-0".to_vec());
+    shared.queue.push(Item::File(Box::new(job)));
+    let taken = shared.queue.next(|_| true).await.unwrap();
+    let (abilities, window) = <(Abilities, Window)>::default();
+    let asker = Asker {
+        mode: Mode::Stream,
+        ..asker(&control, &shared, (&abilities, &window))
+    };
+    let (mut sent, mut dirs) = (Vec::new(), Dirs::default());
+    let server = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let known = replies.iter().find(|(verb, _)| line.starts_with(verb));
+            let reply = known.map_or("500 what?", |(_, reply)| *reply);
+            let reply = format!("{reply}\r\n");
+            far.write_all(reply.as_bytes()).await.unwrap();
+            sent.push(line);
+        }
+    };
+    let asked = tokio::select! {
+        asked = asker.ask(taken, &mut dirs) => asked,
+        () = server => panic!("the session ended"),
+    };
+    let is_asked = asked.is_some();
+    let mut taken = match asked {
+        Some(asked) => asked.taken,
+        None => shared.queue.next(|_| true).await.unwrap(),
+    };
+    let job = std::mem::take(taken.file_mut());
+    (job, sent, is_asked)
+}
+
+#[tokio::test]
+async fn bytes_that_no_digest_proves_are_read_back_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "abc").unwrap();
+    let facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
+    let job = || FileJob::new(path.clone().into_os_string().into_vec(), b"/to".to_vec());
+    let replies = [
+        ("SIZE", "213 2"),
+        ("REST", "350 well"),
+        ("STOR", "150 well"),
+    ];
+    let (due, sent, is_asked) = asked_again(job().with_facts(facts), &replies).await;
+    assert!(due.read_back == ReadBack::Due && !is_asked, "{sent:?}");
+    assert!(sent.iter().any(|line| line.starts_with("CKSM MD5 0 2 ")));
+    let mut read = job().with_facts(facts);
+    read.read_back = ReadBack::Done { ends: true };
+    read.held = RangeSet::up_to(2);
+    let (read, sent, is_asked) = asked_again(read, &replies).await;
+    assert!(is_asked && read.read_back == ReadBack::Unasked);
+    assert!(sent.contains(&"REST 2".to_owned()), "{sent:?}");
+    // Nothing is equal, and it is not read again before the next failure.
+    let mut differs = job().with_facts(facts);
+    differs.read_back = ReadBack::Done { ends: false };
+    let (_, sent, is_asked) = asked_again(differs, &replies).await;
+    assert!(is_asked && !sent.iter().any(|line| line.starts_with("REST")));
+}
+
+/// The store of the version before may be the last that reached the server.
+#[tokio::test]
+async fn a_source_that_has_changed_gets_another_hidden_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "abc").unwrap();
+    let path = path.into_os_string().into_vec();
+    let (job, sent, is_asked) = asked_again(FileJob::new(path, b"/to".to_vec()), &[]).await;
+    assert!(
+        !is_asked && job.hidden.is_none() && job.versions == 1,
+        "{sent:?}"
+    );
 }
 
 #[test]
