@@ -211,6 +211,9 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// A line of `FEAT` of a server without digests that lets no file be read.
+const UNREADABLE: &str = " MDTM\r\n";
+
 /// A server that has checksums and renames, of which the first store breaks off.
 pub(crate) fn storing(digests: &'static str) -> Result<ScriptedServer> {
     Ok(ScriptedServer::with(move |server, line| {
@@ -218,7 +221,9 @@ pub(crate) fn storing(digests: &'static str) -> Result<ScriptedServer> {
         let is_first = server.count("STOR") == 1;
         match *words.as_slice() {
             ["FEAT"] => Reaction::Say(format!("211-features\r\n{digests} SIZE\r\n211 end")),
+            ["CKSM", ..] if digests != DIGESTS => Reaction::say("500 what?"),
             ["CKSM", _, offset, length, path] => digest(server, path, offset, length),
+            ["RETR", _] if digests == UNREADABLE => Reaction::say("550 you may not read that"),
             ["MLST", _] => Reaction::Execute,
             ["STOR", _] if is_first => Reaction::Until(SENT),
             ["MIDWAY" | "END", "STOR", _] if is_first => Reaction::say("426 broken"),
@@ -236,7 +241,7 @@ fn store_twice(
 ) -> Result<(Vec<String>, Finished)> {
     let server = storing(digests)?;
     let to = server.url("file");
-    let args = ["-c", "--retries", "0", "--mode", "stream", from, &to];
+    let args = ["-c", "-v", "--retries", "0", "--mode", "stream", from, &to];
     cp_in(&bed.here, &args)?.failed()?;
     let files = server.files();
     ensure!(
@@ -265,10 +270,13 @@ fn store_twice(
 #[test]
 fn an_upload_goes_on_where_an_earlier_run_failed() -> Result<()> {
     let going = "file: continuing at 976.57 KiB of 2.86 MiB";
+    let reads = "file: begun anew: ";
     for (digests, changes, told) in [
         (DIGESTS, false, going),
         (DIGESTS, true, "begun anew: the source is not the one"),
-        ("", false, ""),
+        // Its bytes are read back.
+        ("", false, going),
+        (UNREADABLE, false, reads),
     ] {
         let bed = Bed::new()?;
         bed.here.file("file", 3 * SENT as u64, 3)?;
@@ -277,11 +285,64 @@ fn an_upload_goes_on_where_an_earlier_run_failed() -> Result<()> {
         touch(&bed, 1_000_000_000)?;
         for from in ["file", &bed.url("file")] {
             let (restarts, said) = store_twice(&bed, from, (digests, changes))?;
-            ensure!(said.stderr.contains(told), "{from}: {}", said.report());
+            // Between two servers nothing is read back.
+            let is_through = from == "file" || digests == DIGESTS;
+            let is_told = said.stderr.contains(told);
+            ensure!(is_told == is_through, "{from}: {}", said.report());
             let is_restarted = restarts.iter().any(|line| *line == format!("REST {SENT}"));
-            ensure!(is_restarted == (told == going), "{from}: {restarts:?}");
+            let goes_on = is_through && told == going;
+            ensure!(is_restarted == goes_on, "{from}: {restarts:?}");
         }
     }
+    Ok(())
+}
+
+/// Repeats an upload to a server without digests behind `damage` to the bytes that the first run left
+/// there; returns the offsets of the restarts.
+fn store_behind(damage: impl Fn(&mut Vec<u8>)) -> Result<Vec<String>> {
+    let here = Tree::new()?;
+    here.file("file", 5 * SENT as u64, 3)?;
+    let server = ScriptedServer::with(|server, line| {
+        let is_first = server.count("STOR") == 1;
+        match line.split(' ').next() {
+            Some("STOR") if is_first => Reaction::Until(3 * SENT),
+            Some("MIDWAY" | "END") if is_first && line.contains(" STOR ") => {
+                Reaction::say("426 broken")
+            }
+            _ => Reaction::Usual,
+        }
+    })?;
+    let to = server.url("file");
+    let args = ["-c", "--retries", "0", "file", &to];
+    cp_in(&here, &args)?.failed()?;
+    let left = server.files().pop().context("nothing is left")?;
+    let mut bytes = server.bytes(&left).context("it is gone")?;
+    damage(&mut bytes);
+    server.change(&left, bytes);
+    let said = cp_in(&here, &args)?.ok()?;
+    ensure!(
+        server.bytes("/file") == Some(std::fs::read(here.path("file"))?),
+        "the copy differs: {}",
+        said.report()
+    );
+    ensure!(server.files() == ["/file"], "{:?}", server.files());
+    let mut restarts = server.commands();
+    restarts.retain(|line| line.starts_with("REST "));
+    Ok(restarts)
+}
+
+#[test]
+fn an_upload_goes_on_before_the_damage_that_is_read_back() -> Result<()> {
+    let whole = store_behind(|_| ())?;
+    ensure!(whole == [format!("REST {}", 3 * SENT)], "{whole:?}");
+    // As behind a power cut: the last bytes are zeros.
+    let zeros = store_behind(|bytes| {
+        bytes.truncate(5 << 19);
+        bytes.resize(3 * SENT, 0);
+    })?;
+    ensure!(zeros == [format!("REST {}", 2 << 20)], "{zeros:?}");
+    let other = store_behind(|bytes| bytes.reverse())?;
+    ensure!(other.is_empty(), "{other:?}");
     Ok(())
 }
 

@@ -1,13 +1,14 @@
 //! Connections that break in the middle of a transfer, with each client and server.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Break, Finished, Relay, Tree, run, same_file};
+use workspace_tests::{Break, Finished, FtpServer, FtpServerKind, Relay, Tree, run, same_file};
 
 use crate::bed::{Client, End, LIMIT, Way};
 
@@ -353,4 +354,95 @@ fn a_killed_upload_goes_on_with_all_ranges_that_globus_told() -> Result<()> {
         finished.report()
     );
     is_whole(&from, &to)
+}
+
+/// The hidden file of the upload of `file` in a folder, and its size.
+fn hidden_in(folder: &Path) -> Option<(PathBuf, u64)> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let is_hidden = |path: &PathBuf| path.to_string_lossy().contains("/.file.gridftp-");
+    let path = entries.map(|entry| entry.path()).find(is_hidden)?;
+    let size = fs::metadata(&path).ok()?.len();
+    Some((path, size))
+}
+
+/// Kills an upload once the server has so many bytes of it; returns the hidden file and its size,
+/// once that no longer grows.
+fn kill_stored(upload: &mut Command, folder: &Path, bytes: u64) -> Result<(PathBuf, u64)> {
+    let mut upload = upload.stderr(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    let has = || hidden_in(folder).is_some_and(|(_, size)| size >= bytes);
+    while !has() && begun.elapsed() < LIMIT && upload.try_wait()?.is_none() {
+        thread::sleep(LOOK);
+    }
+    upload.kill()?;
+    upload.wait()?;
+    let mut left = hidden_in(folder).context("no hidden file is left")?;
+    loop {
+        // What was on its way arrives within this time, or the server has seen the end.
+        thread::sleep(100 * LOOK);
+        let now = hidden_in(folder).context("the hidden file is gone")?;
+        if now == left || begun.elapsed() > LIMIT {
+            return Ok(now);
+        }
+        left = now;
+    }
+}
+
+/// A server without digests: the end of its bytes is read back, and mended where it is damaged.
+#[test]
+fn a_killed_upload_to_vsftpd_goes_on_behind_the_bytes_that_are_equal() -> Result<()> {
+    const LARGE: u64 = 150_000_007;
+    const STORED: u64 = 90_000_000;
+    const MIB: u64 = 1 << 20;
+    for damage in [false, true] {
+        let Some(server) = FtpServer::start(FtpServerKind::Vsftpd)? else {
+            return Ok(());
+        };
+        let (here, state) = (Tree::new()?, Tree::new()?);
+        let source = here.file("file", LARGE, 14)?;
+        let folder = server.path("");
+        let relay = Relay::paced(server.addr(), Break::Never, 50_000_000)?;
+        let upload = || -> Result<Command> {
+            let mut upload = Client::Cp.command()?.context("our own client")?;
+            upload.env("XDG_STATE_HOME", state.root()).arg(&source);
+            upload.arg(server.url_at(relay.addr(), "file"));
+            Ok(upload)
+        };
+        let (left, stored) = kill_stored(&mut upload()?, &folder, STORED)?;
+        let mut goes_on = stored;
+        if damage {
+            // As behind a power cut of the server.
+            let from = stored - 5_000_000;
+            let zeros = vec![0; 5_000_000];
+            File::options()
+                .write(true)
+                .open(&left)?
+                .write_all_at(&zeros, from)?;
+            goes_on = from / MIB * MIB;
+        }
+        let before = relay.commands().len();
+        let finished = run(&mut upload()?, LIMIT)?.ok()?;
+        let commands = relay.commands();
+        let again = commands.get(before..).unwrap_or_default();
+        let moves = |line: &&String| {
+            let verb = line.split(' ').next().unwrap_or_default();
+            matches!(verb, "REST" | "RETR" | "STOR" | "APPE")
+        };
+        let moves: Vec<_> = again.iter().filter(moves).collect();
+        let read = (stored - 64 * MIB).next_multiple_of(MIB);
+        let [rest, retr, on, stor] = moves.as_slice() else {
+            anyhow::bail!("{moves:?}: {}", finished.report());
+        };
+        ensure!(
+            **rest == format!("REST {read}")
+                && retr.starts_with("RETR ")
+                && **on == format!("REST {goes_on}")
+                && stor.starts_with("STOR "),
+            "not {read} and {goes_on}: {moves:?}: {}",
+            finished.report()
+        );
+        same_file(&source, &server.path("file"))?;
+        ensure!(!left.exists(), "the hidden file is left");
+    }
+    Ok(())
 }
