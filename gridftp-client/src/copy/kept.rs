@@ -159,7 +159,14 @@ impl Copy<'_> {
                     told.map_err(|error| self.shared.does_without(&error)).ok()
                 };
                 let here = original.digest(algorithm, range.start(), Some(range.len()));
-                let (there, here) = tokio::join!(there, here);
+                let (there, here) = match self.abilities.cksm {
+                    true => tokio::join!(there, here),
+                    // One that does not offer it refuses at once, and this end need not hash.
+                    false => match there.await {
+                        None => (None, None),
+                        there => (there, here.await),
+                    },
+                };
                 if there.is_some() && there == here {
                     proven.insert(range);
                 }
