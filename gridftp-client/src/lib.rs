@@ -136,15 +136,16 @@
 //!   hidden name (see below) are read back, by `REST` and `RETR` in MODE S with the protection of
 //!   the session, and compared with the source: the last 64 MiB, or all if there are fewer. The
 //!   upload goes on behind them or, where they differ, behind the last complete MiB before the
-//!   first difference; if no complete MiB is equal it begins at the start. The bytes before those
-//!   64 MiB are not compared: nothing but this upload of this version of the source has written
-//!   under that name, and a server that loses power loses the last ones. One that lost others
-//!   would keep a file that is damaged there, which is compared by size only, as any file at such
-//!   a server. The first bytes are not looked at either, since `RETR` would send all that is
-//!   behind them. In MODE E that is done with the ranges that the markers of an earlier run told,
-//!   the 64 longest and 64 MiB in all, each by `ERET`; without that, the last ones alone. A
-//!   server that refuses `RETR`, as one that takes files and shows none, gets all of the file
-//!   again.
+//!   first difference. It begins at the start if no complete MiB is equal, or if there are more
+//!   than 64 MiB and all that are equal are zeros, as a server also shows them where it never
+//!   wrote. The bytes before those 64 MiB are not compared: nothing but this upload of this version
+//!   of the source has written under that name, and a server that loses power loses the last ones.
+//!   One that lost others would keep a file that is damaged there, which is compared by size only,
+//!   as any file at such a server. The first bytes are not looked at either, since `RETR` would
+//!   send all that is behind them. In MODE E that is done with the ranges that the markers of an
+//!   earlier run told, the 64 longest and 64 MiB in all, each by `ERET`; without that, the last
+//!   ones alone. A server that refuses `RETR`, as one that takes files and shows none, gets all of
+//!   the file again.
 //!
 //! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused and the server has no
 //! other bytes. Without such a proof, all of the file is sent again.

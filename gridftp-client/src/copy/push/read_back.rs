@@ -7,6 +7,7 @@
 //! them are taken for right.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
@@ -25,7 +26,7 @@ use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
 use crate::progress::Hashing;
-use crate::transfer::{Failure, Transfer};
+use crate::transfer::{Failure, SessionState, Transfer};
 
 use super::local;
 
@@ -51,30 +52,37 @@ pub(super) async fn read_back(
     let job = taken.file_mut();
     let compared = Box::pin(compare(client, shared, job));
     let compared = left.run_until_cancelled(compared).await;
-    match compared.unwrap_or_else(|| Err(Failure::left())) {
+    let failure = match compared.unwrap_or_else(|| Err(Failure::left())) {
         Ok((held, ends)) => {
             (job.held, job.recalled) = (held, false);
             job.read_back = ReadBack::Done { ends };
-            Ok(Some(taken))
+            return Ok(Some(taken));
         }
-        Err(failure) if is_refused(&failure) => {
-            job.forget();
-            job.read_back = ReadBack::Refused;
-            let copy = shared.name_destination(job);
-            shared.note(&format!("{copy}: begun anew: {}", failure.error));
-            Ok(Some(taken))
+        Err(failure) => shared.of_stack(&client.control, failure),
+    };
+    // As of a store that is to go on, the last attempt begins at the start: the server may never
+    // send all of them.
+    let is_last = !shared
+        .options
+        .goes_on(job.failures + 2, Duration::ZERO, false);
+    let is_usable = failure.session <= SessionState::ChannelBroken;
+    if is_usable && (is_last || is_refused(&failure)) {
+        job.forget();
+        job.read_back = ReadBack::Refused;
+        let copy = shared.name_destination(job);
+        shared.note(&format!("{copy}: begun anew: {}", failure.error));
+        if failure.session == SessionState::ChannelBroken {
+            client.drop_channel();
         }
-        Err(failure) => {
-            let failure = shared.of_stack(&client.control, failure);
-            match shared.fail_transfer(taken, failure) {
-                Ok(()) => Ok(None),
-                Err(Stop::Channel) => {
-                    client.drop_channel();
-                    Ok(None)
-                }
-                Err(stop) => Err(stop),
-            }
+        return Ok(Some(taken));
+    }
+    match shared.fail_transfer(taken, failure) {
+        Ok(()) => Ok(None),
+        Err(Stop::Channel) => {
+            client.drop_channel();
+            Ok(None)
         }
+        Err(stop) => Err(stop),
     }
 }
 
@@ -194,6 +202,8 @@ struct Part {
     received: u64,
     /// One past the last byte that is equal.
     equal: u64,
+    /// Whether one of them is not zero.
+    has_data: bool,
     differs: bool,
 }
 
@@ -209,6 +219,7 @@ impl Part {
             start,
             received: 0,
             equal: start,
+            has_data: false,
             differs: false,
         }
     }
@@ -227,6 +238,7 @@ impl Part {
             true => there.len(),
             false => there.iter().zip(here).take_while(|(a, b)| a == b).count(),
         };
+        self.has_data = self.has_data || here.iter().take(equal).any(|byte| *byte != 0);
         self.equal += equal as u64;
         self.differs |= equal < there.len();
     }
@@ -237,13 +249,15 @@ impl Part {
     }
 
     /// The bytes of the range to go on with: all, or those before the step of the first difference,
-    /// unless that leaves none which were compared.
+    /// unless that leaves none which were compared, or they prove nothing of those before them.
     fn equal(&self) -> Option<Range64> {
         let end = match self.equal == self.range.end() {
             true => self.equal,
             false => self.equal - self.equal % STEP,
         };
-        Range64::new(self.range.start(), end).filter(|_| end > self.start)
+        // Zeros are also there where nothing was written.
+        let is_proven = self.has_data || self.start == self.range.start();
+        Range64::new(self.range.start(), end).filter(|_| is_proven && end > self.start)
     }
 }
 

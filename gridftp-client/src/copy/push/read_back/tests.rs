@@ -52,6 +52,13 @@ fn an_upload_goes_on_before_the_step_of_the_first_difference() {
         let equal = part.equal().map(|range| (range.start(), range.end()));
         assert_eq!(equal, goes_on.map(|end| (0, end)), "{differs:?}");
     }
+    // Zeros may be a hole, and prove nothing of the bytes before them.
+    let mut zeros = Part::last(range(0, all), MOST);
+    zeros.note(&[0; 8192], &[0; 8192]);
+    zeros.equal = first + STEP;
+    assert_eq!(zeros.equal(), None);
+    zeros.note(b"ab", b"ac");
+    assert_eq!(zeros.equal(), Some(range(0, first + STEP)));
     let mut whole = Part::last(range(0, 5), MOST);
     whole.note(b"ab", b"ab");
     assert_eq!((whole.left(), whole.equal()), (3, None));
@@ -83,6 +90,8 @@ async fn outcome(source: &[u8], there: Vec<u8>, retr: &str) -> (RangeSet, ReadBa
     job.facts = Facts::of_source(&opened);
     job.hidden = FtpPath::new(b"/.file.gridftp-0".to_vec());
     (job.begun, job.read_back) = (true, ReadBack::Due);
+    // The next attempt would be the last.
+    job.failures = 2;
     let shared = Arc::new(CopyState::plain());
     shared.queue.push(Item::File(Box::new(job)));
     let taken = shared.queue.next(|_| true).await.unwrap();
@@ -144,6 +153,9 @@ async fn a_server_sends_its_bytes_back() {
     let (held, state, sent) = outcome(&source, longer, "").await;
     assert_eq!((held, state), nothing);
     assert_eq!(sent, [format!("SIZE {file}"), "QUIT".to_owned()]);
-    let (held, state, _) = outcome(&source, half, "550 you may not read that").await;
-    assert_eq!((held, state), (RangeSet::new(), ReadBack::Refused));
+    let refused = (RangeSet::new(), ReadBack::Refused);
+    for retr in ["550 you may not read that", "150 well\r\n451 it broke off"] {
+        let (held, state, _) = outcome(&source, half.clone(), retr).await;
+        assert_eq!((held, state), refused, "{retr}");
+    }
 }
