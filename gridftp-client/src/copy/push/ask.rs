@@ -111,7 +111,12 @@ impl Asker<'_> {
         let goes_on = source.is_same && job.begun && !job.anew && !shared.through_layers();
         if let ReadBack::Done { ends } = job.read_back {
             job.read_back = ReadBack::Unasked;
-            return (self.compared(job, ends), None);
+            let kept = self.compared(job, to, ends).await;
+            if kept.is_none() {
+                // The store begins at the start, and leaves none of them.
+                job.forget();
+            }
+            return (kept, None);
         }
         let from = job.from.clone();
         let original = Original::Here(local(&from));
@@ -151,13 +156,18 @@ impl Asker<'_> {
         (kept, earlier.filter(|_| is_all))
     }
 
-    /// The held bytes of an upload that were read back.
-    fn compared(&self, job: &FileJob, ends: bool) -> Option<Kept> {
+    /// The held bytes of an upload that were read back, if they are still there: the server may have
+    /// removed the file at the end of an older session, and a store that goes on would leave a hole.
+    async fn compared(&self, job: &FileJob, to: &FtpPath, ends: bool) -> Option<Kept> {
         let held = match self.mode {
             Mode::Extended => job.held.clone(),
             _ => RangeSet::up_to(job.held.first_hole()),
         };
-        Kept::of_proven(&held).map(|kept| Kept { ends, ..kept })
+        let (kept, end) = (Kept::of_proven(&held)?, held.end());
+        let mut asked = self.control.send(Command::Size(to.clone()));
+        let size = asked.size().await.ok()??;
+        let ends = ends && size == end;
+        (size >= end).then(|| Kept { ends, ..kept })
     }
 
     /// Says whether the server's bytes, which it gives no digests of, are worth reading back.
@@ -166,8 +176,10 @@ impl Asker<'_> {
         let is_own = job.hidden.as_ref() == Some(copy.path);
         // Within a run the markers have told.
         let is_open = self.mode != Mode::Extended || (job.recalled && !job.held.is_empty());
-        let is_asked = job.read_back == ReadBack::Unasked;
-        is_own && is_open && is_asked && copy.algorithm(original).is_none()
+        let is_unasked = job.read_back == ReadBack::Unasked;
+        // One that offers no `CKSM` may refuse it as any command that it does not allow.
+        let is_undigested = !self.abilities.cksm || copy.algorithm(original).is_none();
+        is_own && is_open && is_unasked && is_undigested
     }
 
     /// Sends for the store, with all that goes before it.

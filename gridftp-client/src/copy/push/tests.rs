@@ -265,7 +265,7 @@ async fn asked_again(mut job: FileJob, replies: &[(&str, &str)]) -> (FileJob, Ve
         }
     };
     let asked = tokio::select! {
-        asked = asker.ask(taken, &mut dirs) => asked,
+        asked = Box::pin(asker.ask(taken, &mut dirs)) => asked,
         () = server => panic!("the session ended"),
     };
     let is_asked = asked.is_some();
@@ -289,15 +289,26 @@ async fn bytes_that_no_digest_proves_are_read_back_first() {
         ("REST", "350 well"),
         ("STOR", "150 well"),
     ];
-    let (due, sent, is_asked) = asked_again(job().with_facts(facts), &replies).await;
-    assert!(due.read_back == ReadBack::Due && !is_asked, "{sent:?}");
-    assert!(sent.iter().any(|line| line.starts_with("CKSM MD5 0 2 ")));
+    for refusal in ["500 what?", "550 Permission denied."] {
+        let replies = [("SIZE", "213 2"), ("CKSM", refusal)];
+        let (due, sent, is_asked) = asked_again(job().with_facts(facts), &replies).await;
+        assert!(due.read_back == ReadBack::Due && !is_asked, "{sent:?}");
+        assert!(sent.iter().any(|line| line.starts_with("CKSM MD5 0 2 ")));
+    }
     let mut read = job().with_facts(facts);
     read.read_back = ReadBack::Done { ends: true };
     read.held = RangeSet::up_to(2);
     let (read, sent, is_asked) = asked_again(read, &replies).await;
     assert!(is_asked && read.read_back == ReadBack::Unasked);
     assert!(sent.contains(&"REST 2".to_owned()), "{sent:?}");
+    // The server has removed it meanwhile, and a store behind the hole would have its size.
+    let mut gone = job().with_facts(facts);
+    gone.read_back = ReadBack::Done { ends: true };
+    gone.held = RangeSet::up_to(2);
+    let replies = [("SIZE", "550 no such file"), ("STOR", "150 well")];
+    let (gone, sent, is_asked) = asked_again(gone, &replies).await;
+    assert!(is_asked && gone.held.is_empty());
+    assert!(!sent.iter().any(|line| line.starts_with("REST")));
     // Nothing is equal, and it is not read again before the next failure.
     let mut differs = job().with_facts(facts);
     differs.read_back = ReadBack::Done { ends: false };
