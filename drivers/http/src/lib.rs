@@ -159,7 +159,8 @@ impl Http {
             }
         };
         let path = to.path.as_deref().unwrap_or_default();
-        let target = format!("/{}", utf8_percent_encode(path, ENCODED));
+        let encoded = || format!("/{}", utf8_percent_encode(path, ENCODED));
+        let target = self.options.target.clone().unwrap_or_else(encoded);
         let mut request =
             Request::new(&self.options.method, &target).map_err(|bad| broken(op, bad))?;
         request

@@ -51,6 +51,14 @@ xio_core::options! {
             Setting::new()
                 .takes("a number from 200 to 999", &["200", "999"])
                 .only(|status| Response::new(*status).is_ok());
+        /// Target of the request line, as it is sent; the target's path, encoded, by default.
+        target: Option<String> = None, "target",
+            Setting::new()
+                .takes("a target of a request, as /path?query", &["/a%2Fb?c=d"])
+                .only(|target| {
+                    let is_sent = |target: &str| Request::new("GET", target).is_ok();
+                    target.as_deref().is_some_and(is_sent)
+                });
         /// Version of the written messages.
         version: Version = Version::Http11, "version",
             Setting::with("1.0 or 1.1", &["1.0", "1.1"], version, |version| {
@@ -131,6 +139,8 @@ mod tests {
             "length=99999999999999999999",
             "status=100",
             "status=1000",
+            "target=",
+            "target=/a b",
             "version=2",
         ] {
             let error = text.parse::<HttpOptions>().unwrap_err().to_string();

@@ -72,6 +72,9 @@ async fn heads_are_as_others_write_them() {
         head_of(&mut far).await,
         "PUT /a/path HTTP/1.1\r\nHost: other:1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     );
+    let (_near, mut signed) = asks("target=/a%252Fb?c=d").await;
+    let head = head_of(&mut signed).await;
+    assert!(head.starts_with("GET /a%2Fb?c=d HTTP/1.1"), "{head}");
     near.write_all(b"hello").await.unwrap();
     near.shutdown().await.unwrap();
     let mut wire = [0; 15];
