@@ -7,6 +7,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
 pub use crate::connect_error::ConnectError;
+pub use crate::web::WebError;
 use crate::text::bytes;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
@@ -125,6 +126,9 @@ pub enum TransferError {
     /// A command failed.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The exchange with a web server failed.
+    #[error(transparent)]
+    Web(#[from] WebError),
     /// The data connections failed.
     #[error("{site}: {path}: {}{}", Chain(.cause), Remedy(data_remedy(.cause)))]
     Data {
@@ -339,6 +343,7 @@ impl TransferError {
         match self {
             Self::Connect(error) => error.is_transient(),
             Self::Control(error) => error.is_transient(),
+            Self::Web(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Cut { cause, .. } => cause.is_transient_midway(),
             Self::ThirdPartyRefused { cause } => cause.is_transient(),
@@ -420,6 +425,7 @@ impl TransferError {
         match self {
             Self::Connect(error) => error.fields(),
             Self::Control(error) => error.fields(),
+            Self::Web(error) => error.fields(),
             Self::Data { site, path, cause } => Fields {
                 site: Some(site),
                 class: match self.is_corrupt() {

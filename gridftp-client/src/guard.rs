@@ -168,7 +168,7 @@ pub(crate) fn grid_data(
     let choice = |what, remedy| Err(ConnectError::Choice { what, remedy });
     let grid = &options.grid;
     let authentication = match (site.scheme, &grid.authentication) {
-        (Scheme::Ftp | Scheme::Ftps, _) => return Ok(None),
+        (Scheme::Ftp | Scheme::Ftps | Scheme::Http | Scheme::Https, _) => return Ok(None),
         (Scheme::Ssh, Dcau::Own) if options.protect == Some(Level::Clear) => Dcau::None,
         (Scheme::Ssh, Dcau::Subject(_)) => {
             return choice(
@@ -243,6 +243,10 @@ fn steps(
     let explicit = Steps::Explicit(Mechanism::Tls, level.unwrap_or(Level::Private));
     let implicit = Steps::Implicit(level.unwrap_or(Level::Private));
     match (site.scheme, options.security) {
+        (Scheme::Http | Scheme::Https, _) => choice(
+            "http: web servers have no sessions: they are sources of copies only",
+            "write gsiftp://, ftp://, ftps:// or sshftp://",
+        ),
         (Scheme::Ssh, Security::Auto | Security::None) if options.identity.is_none() => {
             Ok(Steps::Clear)
         }

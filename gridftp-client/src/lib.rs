@@ -447,6 +447,7 @@ mod transfer;
 pub mod types;
 pub mod url;
 pub mod verify;
+mod web;
 pub mod words;
 
 pub use choice::Choice;

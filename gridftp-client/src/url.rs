@@ -7,6 +7,12 @@ use std::path::PathBuf;
 use ftp_wire::command::Secret;
 use percent_encoding::percent_decode_str;
 
+mod fault;
+mod web;
+
+pub use fault::UrlError;
+pub(crate) use web::file_name;
+
 /// The port of a server's control channel when the URL names none.
 ///
 /// GridFTP daemons listen on 2811, but `ftp://` means port 21 to every tool, and so to this one.
@@ -22,6 +28,12 @@ pub const GRID_PORT: u16 = 2811;
 /// The port of `sshftp://`, unless the configuration of `ssh` names another for the host.
 pub const SSH_PORT: u16 = 22;
 
+/// The port of `http://`.
+pub const HTTP_PORT: u16 = 80;
+
+/// The port of `https://`.
+pub const HTTPS_PORT: u16 = 443;
+
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,7 +42,8 @@ pub enum Location {
     Stdio,
     /// A path of this machine: a plain path or a `file:` URL.
     Local(PathBuf),
-    /// An `ftp://`, `ftps://`, `gsiftp://` or `sshftp://` URL, or `HOST:/PATH`.
+    /// An `ftp://`, `ftps://`, `gsiftp://` or `sshftp://` URL, or `HOST:/PATH`; as a source of a copy,
+    /// also an `http://` or `https://` URL.
     Remote(Remote),
 }
 
@@ -40,7 +53,8 @@ pub enum Location {
 pub struct Remote {
     /// The server and the account.
     pub site: Site,
-    /// The path, percent-decoded: absolute, or beginning with `~`.
+    /// The path, percent-decoded: absolute, or beginning with `~`. Of a web server, the path and the
+    /// query as they stand in the URL.
     pub path: Vec<u8>,
     /// The last component as a pattern of [`glob`](crate::glob), when it was written with
     /// wildcards.
@@ -60,6 +74,10 @@ pub enum Scheme {
     Grid,
     /// `sshftp`: a server process started through `ssh`.
     Ssh,
+    /// `http`: a web server, for sources of copies.
+    Http,
+    /// `https`: the same under TLS.
+    Https,
 }
 
 impl Scheme {
@@ -70,6 +88,8 @@ impl Scheme {
             Self::Ftps => "ftps",
             Self::Grid => "gsiftp",
             Self::Ssh => "sshftp",
+            Self::Http => "http",
+            Self::Https => "https",
         }
     }
 
@@ -79,7 +99,14 @@ impl Scheme {
             Self::Ftp | Self::Ftps => FTP_PORT,
             Self::Grid => GRID_PORT,
             Self::Ssh => SSH_PORT,
+            Self::Http => HTTP_PORT,
+            Self::Https => HTTPS_PORT,
         }
+    }
+
+    /// Says whether it is a web server, which has no sessions.
+    pub const fn is_web(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
     }
 }
 
@@ -99,41 +126,6 @@ pub struct Site {
     pub password: Option<Secret>,
     /// File of the credential for Grid security, where it is not that of the options.
     pub credential: Option<PathBuf>,
-}
-
-/// The fault of a text that is no location.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum UrlError {
-    /// Nothing at all.
-    #[error("url: empty; give a path, a file:, ftp://, ftps://, gsiftp:// or sshftp:// URL, or -")]
-    Empty,
-    /// A scheme that this client does not speak.
-    #[error("url: scheme {}: unknown; use ftp://, ftps://, gsiftp://, sshftp://, file: or a plain path", .0.escape_default())]
-    Scheme(String),
-    /// No host between `//` and the path.
-    #[error("url: no host; write ftp://HOST[:PORT]/PATH")]
-    NoHost,
-    /// A port that is no number from 1 to 65535.
-    #[error(fmt = bad_port)]
-    Port(String),
-    /// A `file:` URL that names another host.
-    #[error("url: file://{}: names another host; write file:///PATH", .0.escape_default())]
-    FileHost(String),
-    /// A NUL, CR or LF, which no command can carry.
-    #[error("url: path holds NUL, CR or LF, which FTP cannot carry")]
-    ControlByte,
-    /// Bytes in a URL that are not UTF-8.
-    #[error("url: holds bytes that are not UTF-8; write them as %XX")]
-    Encoding,
-}
-
-fn bad_port(port: &String, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if port.bytes().all(|b| b.is_ascii_digit()) {
-        return write!(f, "url: port {port}: must be 1 to 65535");
-    }
-    // It may be a piece of a password.
-    f.write_str("url: port: must be 1 to 65535; in a password, write / : and @ as %2F, %3A and %40")
 }
 
 impl Location {
@@ -165,6 +157,8 @@ impl Location {
             "ftps" => Remote::parse(Scheme::Ftps, authority).map(Self::Remote),
             "sshftp" => Remote::parse(Scheme::Ssh, authority).map(Self::Remote),
             "gsiftp" => Remote::parse(Scheme::Grid, authority).map(Self::Remote),
+            "http" => Remote::parse(Scheme::Http, authority).map(Self::Remote),
+            "https" => Remote::parse(Scheme::Https, authority).map(Self::Remote),
             _ => Err(UrlError::Scheme(scheme.to_owned())),
         }
     }
@@ -188,6 +182,9 @@ impl Location {
         match self {
             Self::Stdio => false,
             Self::Local(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),
+            Self::Remote(remote) if remote.site.scheme.is_web() => {
+                web::path(&remote.path).ends_with(b"/")
+            }
             Self::Remote(remote) => remote.path.ends_with(b"/"),
         }
     }
@@ -267,7 +264,8 @@ impl Remote {
 
     /// Reads the text behind `//`.
     fn parse(scheme: Scheme, rest: &str) -> Result<Self, UrlError> {
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let ends = |c| c == '/' || scheme.is_web() && matches!(c, '?' | '#');
+        let (authority, path) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
         let (account, server) = match authority.rsplit_once('@') {
             Some((account, server)) => (Some(account), server),
             None => (None, authority),
@@ -283,12 +281,18 @@ impl Remote {
             },
             None => (None, None),
         };
-        let pattern = path.rsplit('/').next().and_then(crate::glob::pattern);
-        let mut path = decode(path);
+        let pattern = path.rsplit('/').next().filter(|_| !scheme.is_web());
+        let pattern = pattern.and_then(crate::glob::pattern);
+        let mut path = match scheme.is_web() {
+            true => web::target(path),
+            false => decode(path),
+        };
         if path.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
             return Err(UrlError::ControlByte);
         }
-        if path.starts_with(b"/~") {
+        if scheme.is_web() {
+            // It is what the server is asked for.
+        } else if path.starts_with(b"/~") {
             path.remove(0);
         } else if path.starts_with(b"//") {
             // `ftp://host//etc` and `ftp://host/%2Fetc` are how other tools say `/etc`.
@@ -338,10 +342,10 @@ impl Site {
     /// [`Location::parse`] might take for something else is percent-encoded. It names the account
     /// and never its password.
     pub fn url(&self, path: &[u8]) -> String {
-        let user = match &self.user {
-            Some(user) => encode(user.as_bytes(), b"") + "@",
-            None => String::new(),
-        };
+        if self.scheme.is_web() {
+            return self.web_url(path);
+        }
+        let user = self.account();
         let slash = match path {
             // Behind one slash, `~` would be the home directory.
             [b'/', b'~', ..] | [] => "/",
@@ -350,6 +354,14 @@ impl Site {
         };
         let scheme = self.scheme.name();
         format!("{scheme}://{user}{self}{slash}{}", encode(path, b"/:@"))
+    }
+}
+
+impl Site {
+    /// The account before the host of a URL.
+    fn account(&self) -> String {
+        let user = self.user.as_ref();
+        user.map_or_else(String::new, |user| encode(user.as_bytes(), b"") + "@")
     }
 }
 

@@ -29,18 +29,11 @@ use crate::verify;
 /// A session with a server, and its features.
 pub(crate) type Server<'a> = (&'a Control, &'a Abilities);
 
-/// Both ends of a file; one without a server is on this machine.
+/// Both ends of a file; one without a server is on this machine, or a source on the web.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends<'a> {
     pub(crate) source: Option<Server<'a>>,
     pub(crate) destination: Option<Server<'a>>,
-}
-
-impl Ends<'_> {
-    /// Whether both are on this machine.
-    fn are_here(&self) -> bool {
-        self.source.is_none() && self.destination.is_none()
-    }
 }
 
 impl CopyState {
@@ -53,7 +46,7 @@ impl CopyState {
             self.leave_same(taken, "it was copied by the run before");
             return None;
         }
-        let looks = manner.looks() || self.keeps_links(&job.to) || ends.are_here();
+        let looks = manner.looks() || self.keeps_links(&job.to) || self.is_local();
         if job.judged || !looks {
             return Some(taken);
         }
@@ -102,7 +95,7 @@ impl CopyState {
             decision = manner.decide_by_digests([&source, &copy]);
         }
         let is_there = matches!(target, Target::File(_) | Target::Other);
-        if decision == Decision::Copy && is_there && ends.are_here() {
+        if decision == Decision::Copy && is_there && self.is_local() {
             must_differ(&job.from, &job.to).await?;
         }
         if decision == Decision::Copy {
@@ -162,6 +155,9 @@ impl CopyState {
             let what = "--checksum: the ends of the copy have no digest in common";
             TransferError::request(what, "use --sync, which compares sizes and times")
         })?;
+        if self.is_of_web() {
+            return self.web_digests(job, ends.destination).await;
+        }
         let digest = async |server: Option<Server<'_>>, path: &[u8]| match server {
             None => verify::local(local(path), algorithm, 0, None).await,
             Some((control, _)) => {

@@ -44,7 +44,7 @@ impl Undigested {
     }
 
     /// Adds a server with the reason, once.
-    fn note(&self, site: &str, why: impl FnOnce() -> String) {
+    pub(super) fn note(&self, site: &str, why: impl FnOnce() -> String) {
         let mut sites = lock(&self.sites);
         if !sites.iter().any(|(known, _)| **known == *site) {
             sites.push((site.into(), why()));

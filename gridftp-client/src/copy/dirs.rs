@@ -73,7 +73,8 @@ async fn all(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), Tran
         Session::Push(client) => (None, Some(client)),
         Session::Pull(client) => (Some(client), None),
         Session::Third(source, destination) => (Some(source), Some(destination)),
-        Session::Local => (None, None),
+        Session::Local | Session::Web(None) => (None, None),
+        Session::Web(Some(client)) => (None, Some(client)),
     };
     let mut asked = VecDeque::new();
     while let Some(dir) = left.front() {
@@ -90,11 +91,13 @@ async fn all(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), Tran
         left.pop_front();
     }
     match session {
-        Session::Push(client) | Session::Pull(client) => client.close().await,
+        Session::Push(client) | Session::Pull(client) | Session::Web(Some(client)) => {
+            client.close().await;
+        }
         Session::Third(source, destination) => {
             tokio::join!(source.close(), destination.close());
         }
-        Session::Local => {}
+        Session::Local | Session::Web(None) => {}
     }
     Ok(())
 }

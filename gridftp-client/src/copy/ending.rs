@@ -192,7 +192,7 @@ impl CopyState {
             });
             let pause = match taken.item() {
                 Item::File(job) if job.resumes_at_once() => Duration::ZERO,
-                _ => self.options.pause(failures),
+                _ => self.options.pause(failures).max(error.asked_pause()),
             };
             if let Item::File(job) = taken.item() {
                 job.pause();

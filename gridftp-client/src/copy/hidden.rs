@@ -222,10 +222,25 @@ impl CopyState {
     /// otherwise.
     pub(crate) async fn admit(
         &self,
-        mut taken: Taken,
+        taken: Taken,
         source: Option<Server<'_>>,
         (control, abilities): Server<'_>,
     ) -> Option<(Taken, StorePath)> {
+        let (mut taken, path) = self.allow(taken, source, (control, abilities)).await?;
+        let job = taken.file_mut();
+        self.recall(job, abilities).await;
+        let hidden = self.hide(control, abilities, job).await;
+        let path = hidden.clone().unwrap_or(path);
+        Some((taken, StorePath { path, hidden }))
+    }
+
+    /// Decides whether a file is stored; gives its path there, or ends its job.
+    pub(crate) async fn allow(
+        &self,
+        mut taken: Taken,
+        source: Option<Server<'_>>,
+        (control, abilities): Server<'_>,
+    ) -> Option<(Taken, FtpPath)> {
         let job = taken.file_mut();
         if !self.options.dry_run {
             self.start(job);
@@ -248,16 +263,12 @@ impl CopyState {
             source,
             destination,
         };
-        let mut taken = Box::pin(self.judge(taken, ends)).await?;
+        let taken = Box::pin(self.judge(taken, ends)).await?;
         if self.options.dry_run {
             self.plan(taken, destination).await;
             return None;
         }
-        let job = taken.file_mut();
-        self.recall(job, abilities).await;
-        let hidden = self.hide(control, abilities, job).await;
-        let path = hidden.clone().unwrap_or(path);
-        Some((taken, StorePath { path, hidden }))
+        Some((taken, path))
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct FileJob {
     pub(crate) to: Vec<u8>,
     /// Facts of the source.
     pub(crate) facts: Facts,
+    /// The value of `If-Range` for that version of the source, on the web.
+    pub(crate) validator: Option<String>,
     /// Failed attempts since the last that brought more than all before it.
     pub(crate) failures: u32,
     /// Failed attempts of this run.

@@ -47,6 +47,7 @@ mod trees;
 mod tuning;
 mod waits;
 mod watched;
+mod web;
 mod widths;
 mod window;
 

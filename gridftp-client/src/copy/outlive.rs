@@ -153,7 +153,10 @@ impl CopyState {
     /// The name of a source by which a later run knows it, whatever its working directory.
     pub(crate) fn lasting_source(&self, job: &FileJob) -> Option<Vec<u8>> {
         if self.source.is_some() {
-            return Some(self.name_source(job).into_bytes());
+            let mut name = self.name_source(job);
+            // Of a file on the web it tells more than its size and its time.
+            name.extend(job.validator.iter().flat_map(|value| [" ", value]));
+            return Some(name.into_bytes());
         }
         let path = Path::new(OsStr::from_bytes(&job.from));
         Some(std::path::absolute(path).ok()?.into_os_string().into_vec())

@@ -13,7 +13,7 @@ use super::same::{Ancestry, Kin, Object};
 use super::source_roots::SourceRoots;
 use super::state::CopyState;
 use super::targets::Targets;
-use super::{MAY_NOT_SYNC, NO_HOLES, dirs, links, named, pull, stdio, surplus};
+use super::{MAY_NOT_SYNC, NO_HOLES, dirs, links, named, pull, stdio, surplus, web};
 use crate::client::Client;
 use crate::error::{Class, ControlError, TransferError};
 use crate::local;
@@ -27,7 +27,7 @@ pub(super) struct Destination {
     site: Option<Site>,
     pub(super) path: Vec<u8>,
     /// Whether it is a directory, or has to become one.
-    dir: bool,
+    pub(super) dir: bool,
     /// Whether something is there.
     exists: bool,
     client: Option<Box<Client>>,
@@ -43,6 +43,7 @@ pub(crate) async fn run(
     observer: &Arc<dyn Observer>,
     totals: &Arc<Totals>,
 ) -> Result<Option<Class>, TransferError> {
+    web::check(sources, destination, &options)?;
     check(sources, destination, &options)?;
     let is_special = special(sources);
     if is_special && matches!(destination, Location::Local(_)) {
@@ -68,14 +69,20 @@ pub(crate) async fn run(
     while let Some(group) = groups.next() {
         let (first, mut client) = (group.first().and_then(site), None);
         for (site, client) in [(&first, &mut client), (&to.site, &mut to.client)] {
-            if let (Some(site), None) = (site, &client) {
+            // Web servers have no sessions.
+            if let (Some(site), None) =
+                (site.as_ref().filter(|site| !site.scheme.is_web()), &client)
+            {
                 *client = Some(connect_to(site, &options, observer).await?);
             }
         }
-        to.kin = Kin::of(
-            client.as_deref().zip(first.as_ref()),
-            to.client.as_deref().zip(to.site.as_ref()),
-        );
+        to.kin = match first.as_ref().is_some_and(|site| site.scheme.is_web()) {
+            true => Kin::Apart,
+            false => Kin::of(
+                client.as_deref().zip(first.as_ref()),
+                to.client.as_deref().zip(to.site.as_ref()),
+            ),
+        };
         let mut shared = CopyState::new(
             options.clone(),
             Arc::clone(observer),
@@ -97,7 +104,7 @@ pub(crate) async fn run(
             shared.warn_of_links(client);
         }
         add_group(&shared, client.as_deref(), group, &to).await;
-        let session = Session::of(client, to.client.take()).of_copy(&shared);
+        let session = Session::of(&shared, client, to.client.take()).of_copy(&shared);
         engine::run(&shared, session, groups.peek().is_none()).await;
         let is_last = groups.peek().is_none();
         finish(&shared, destination, &mut roots, is_last && worst.is_none()).await;
@@ -304,6 +311,7 @@ async fn add(
     to: &Destination,
 ) -> Result<(), TransferError> {
     match (source, client) {
+        (Location::Remote(remote), _) if shared.is_of_web() => web::add(shared, remote, to).await,
         (Location::Remote(remote), Some(client)) => match &remote.pattern {
             Some(pattern) => add_matches(shared, client, remote, pattern, to).await,
             None => add_remote(shared, client, remote, source.means_contents(), to).await,

@@ -148,6 +148,11 @@ impl CopyState {
         self.source.is_none() && self.destination.is_none()
     }
 
+    /// Says whether the sources are at a web server.
+    pub(crate) fn is_of_web(&self) -> bool {
+        self.source.as_ref().is_some_and(|site| site.scheme.is_web())
+    }
+
     pub(crate) fn note(&self, text: &str) {
         self.observer.event(&Event::Note(text));
     }

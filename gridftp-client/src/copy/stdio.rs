@@ -9,21 +9,12 @@ use std::sync::{Arc, Weak};
 use bytes::{Bytes, BytesMut};
 use ftp_wire::command::Mode;
 use ftp_wire::facts::Fact;
-use ftp_wire::path::FtpPath;
-use gridftp_dsi::types::ChecksumAlgorithm;
-use gridftp_dsi_posix::checksum::Hasher;
-use tokio::io::AsyncWriteExt as _;
-use tokio::time::timeout;
 
-use super::digests::DigestQuery;
+use self::put::{Hash, Input, failure, gone, put};
 use super::ending::Success;
 use super::engine::connect_to;
-use super::hidden::{Hidden, may_be_for_name};
 use super::job::{Facts, FileJob};
-use super::kept::Digest;
-use super::known::Known;
 use super::local::in_order;
-use super::making::make_parents;
 use super::queue::Taken;
 use super::resolve::{is_dir, site};
 use super::source_roots::SourceRoots;
@@ -31,13 +22,13 @@ use super::state::{CopyState, beyond};
 use super::{MAY_NOT_SYNC, NO_HOLES, blocking};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
-use crate::file::{ReadOptions, WriteFrom, WriteOptions, Writer};
+use crate::file::ReadOptions;
 use crate::names;
 use crate::options::CopyOptions;
 use crate::progress::{Observer, Totals};
-use crate::transfer::ACCOUNT;
-use crate::url::{Location, Remote, show};
-use crate::verify;
+use crate::url::{Location, Remote};
+
+pub(super) mod put;
 
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
@@ -121,7 +112,10 @@ async fn copy(
     let hash = Hash::new(needed, optional);
     let copied = match local {
         None => get(*client, shared, job, &remote, hash).await,
-        Some(local) => put(*client, shared, job, local, &remote, hash).await,
+        Some(local) => match Pipe::open(local) {
+            Ok(mut pipe) => put(*client, shared, job, &mut pipe, &remote, hash).await,
+            Err(error) => Err(error),
+        },
     };
     match copied {
         Ok((client, success)) => {
@@ -131,61 +125,6 @@ async fn copy(
         Err(error) => taken.done(|item| shared.give_up_item(&item, &error)),
     }
     Ok(())
-}
-
-/// The digest of bytes on their way.
-struct Hash {
-    /// The algorithm of the digest without which the copy fails.
-    needed: Option<ChecksumAlgorithm>,
-    /// The algorithm of the optional digest.
-    optional: Option<ChecksumAlgorithm>,
-    hasher: Option<Hasher>,
-    bytes: u64,
-}
-
-impl Hash {
-    fn new(needed: Option<ChecksumAlgorithm>, optional: Option<ChecksumAlgorithm>) -> Self {
-        Self {
-            needed,
-            optional,
-            hasher: needed.or(optional).and_then(Hasher::new),
-            bytes: 0,
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(bytes);
-        }
-    }
-
-    /// Compares with the server's digest from `offset` on.
-    async fn compare(
-        self,
-        (client, shared): (&Client, &CopyState),
-        remote: &Remote,
-        at: &FtpPath,
-        (offset, length): (Option<u64>, Option<u64>),
-    ) -> Result<Option<Digest>, TransferError> {
-        let (optional, part) = (
-            self.optional.filter(|_| self.bytes > 0),
-            (offset.unwrap_or(0), length),
-        );
-        let asked = DigestQuery::send(&client.control, self.needed, optional, part, at.clone());
-        let (Some(hasher), Some(asked)) = (self.hasher, asked) else {
-            return Ok(None);
-        };
-        let Some((algorithm, there)) = asked.digest(shared, Some(self.bytes)).await? else {
-            return Ok(None);
-        };
-        let here = hasher.finish();
-        if there != here {
-            let path = remote.to_string();
-            return Err(verify::mismatch(path, algorithm, &there, &here));
-        }
-        Ok(Some((algorithm, here)))
-    }
 }
 
 /// Reads at most `most` bytes; none is the end.
@@ -215,24 +154,6 @@ async fn write(file: &Arc<File>, piece: Bytes) -> std::io::Result<()> {
         ErrorKind::BrokenPipe => std::io::Error::other("its reader is gone, and with it the rest"),
         _ => error,
     })
-}
-
-/// The failure of a reader or a writer of `remote`.
-fn failure(error: std::io::Error, remote: &Remote) -> TransferError {
-    let path = remote.to_string();
-    let error = match error.downcast() {
-        Ok(TransferError::Cut { cause, .. }) => *cause,
-        Ok(error) => error,
-        Err(error) => return TransferError::local("copy", path, error),
-    };
-    match error {
-        TransferError::Size { expected, got, .. } => TransferError::Size {
-            path,
-            expected,
-            got,
-        },
-        error => error,
-    }
 }
 
 async fn get(
@@ -292,179 +213,35 @@ async fn get(
     Ok((client, success))
 }
 
-async fn put(
-    client: Client,
-    shared: &CopyState,
-    job: &mut FileJob,
-    local: &Location,
-    remote: &Remote,
-    mut hash: Hash,
-) -> Result<(Client, Success), TransferError> {
-    let input = match local {
-        Location::Local(path) => File::open(path),
-        _ => std::io::stdin()
-            .as_fd()
-            .try_clone_to_owned()
-            .map(File::from),
-    };
-    let input = Arc::new(input.map_err(|error| unreadable(local, error))?);
-    let to = client.path(&remote.path)?;
-    let (control, parent) = (&client.control, names::parent(to.as_bytes()));
-    drop(make_parents(control, shared, parent, &mut Known::default()));
-    let (mut writer, hidden) = begin(client, shared, job, remote, &to).await?;
-    job.hidden.clone_from(&hidden);
-    shared.show(job, 0, Weak::new());
-    let (file, input) = ((shared, &*job), (local, &input));
-    let stored = store(&mut writer, file, input, remote, &mut hash).await;
-    let client = writer.into_client();
-    let at = hidden.as_ref().unwrap_or(&to);
-    let proven = match (stored, &client) {
-        (Ok(bytes), Some(client)) => {
-            job.leaves_no_part();
-            let offset = shared.options.offset;
-            let part = (offset, offset.map(|_| bytes));
-            let verified = hash.compare((client, shared), remote, at, part).await;
-            verified.map(|verified| Success {
-                bytes,
-                verified,
-                sized: offset.is_none() && !shared.through_layers(),
-                there: None,
-            })
-        }
-        (stored, _) => Err(stored.err().unwrap_or_else(gone)),
-    };
-    match (client, proven) {
-        (Some(client), Ok(success)) => {
-            if let Some(at) = hidden {
-                name(&client, shared, remote, (at, to)).await?;
-            }
-            Ok((client, success))
-        }
-        (client, proven) => {
-            if let Some(at) = hidden {
-                remove(client, shared, remote, at).await;
-            }
-            Err(proven.err().unwrap_or_else(gone))
-        }
-    }
+/// Standard input, a FIFO or a device.
+struct Pipe<'a> {
+    local: &'a Location,
+    file: Arc<File>,
 }
 
-/// Gives a file that is whole its own name.
-async fn name(
-    client: &Client,
-    shared: &CopyState,
-    remote: &Remote,
-    (at, to): (FtpPath, FtpPath),
-) -> Result<(), TransferError> {
-    let (control, shown) = (&client.control, show(at.as_bytes()));
-    let hidden = Hidden::ask(control, client.abilities.mlst, at, to);
-    let named = match hidden
-        .rename(control, shared.options.keeps_existing())
-        .await
-    {
-        Ok(renaming) => renaming.done(control, &shared.hiding).await,
-        Err(error) => Err(error),
-    };
-    let why = match named {
-        Ok(true) => return Ok(()),
-        Ok(false) => "the server does not give the file its name",
-        Err(TransferError::Source { .. }) => "another file appeared there, and is left alone",
-        Err(error) => return Err(error),
-    };
-    let what = format!("destination: {remote}: {why}; all of the copy is there as {shown}");
-    Err(TransferError::request(what, ""))
-}
-
-/// Stores the input; gives the number of bytes.
-async fn store(
-    writer: &mut Writer,
-    (shared, job): (&CopyState, &FileJob),
-    (local, input): (&Location, &Arc<File>),
-    remote: &Remote,
-    hash: &mut Hash,
-) -> Result<u64, TransferError> {
-    let refused = |error| failure(error, remote);
-    let length = shared.options.length.unwrap_or(u64::MAX);
-    loop {
-        let piece = read(input, length - writer.written()).await;
-        let piece = piece.map_err(|error| unreadable(local, error))?;
-        if piece.is_empty() {
-            writer.shutdown().await.map_err(refused)?;
-            return Ok(writer.written());
-        }
-        hash.update(&piece);
-        shared.count(job, piece.len() as u64);
-        writer.put(piece).await.map_err(refused)?;
-    }
-}
-
-/// Asks the server to take the file, under a hidden name where it can have one; gives that. Nothing
-/// is read before: the data comes only once.
-async fn begin(
-    mut client: Client,
-    shared: &CopyState,
-    job: &mut FileJob,
-    remote: &Remote,
-    path: &FtpPath,
-) -> Result<(Writer, Option<FtpPath>), TransferError> {
-    let (control, abilities) = (&client.control, &client.abilities);
-    job.to.clone_from(&remote.path);
-    let mut hidden = shared.hide(control, abilities, job).await;
-    if let Some(at) = hidden.take() {
-        let there = Hidden::ask(control, abilities.mlst, at.clone(), path.clone());
-        if there.bars_rename().await? {
-            shared.hiding.over(&at);
-        } else {
-            hidden = Some(at);
-        }
-    }
-    let mut options = WriteOptions::default();
-    options.from = shared.options.offset.map_or(WriteFrom::Anew, WriteFrom::At);
-    loop {
-        options.exclusive =
-            shared.options.keeps_existing() && options.from == WriteFrom::Anew && hidden.is_none();
-        let at = hidden.as_ref().unwrap_or(path);
-        let mut writer = client.into_writer(at.as_bytes(), options.clone());
-        let Err(error) = writer.begin().await else {
-            return Ok((writer, hidden));
+impl<'a> Pipe<'a> {
+    fn open(local: &'a Location) -> Result<Self, TransferError> {
+        let file = match local {
+            Location::Local(path) => File::open(path),
+            _ => std::io::stdin()
+                .as_fd()
+                .try_clone_to_owned()
+                .map(File::from),
         };
-        let error = failure(error, remote);
-        let for_name = error.control().is_some_and(may_be_for_name);
-        match writer.into_client() {
-            Some(again) if for_name && hidden.take().is_some() => client = again,
-            client => {
-                // The server may have made the file before the data connection failed.
-                if let Some(at) = hidden {
-                    remove(client, shared, remote, at).await;
-                }
-                return Err(error);
-            }
-        }
+        let file = Arc::new(file.map_err(|error| unreadable(local, error))?);
+        Ok(Self { local, file })
     }
 }
 
-/// Removes a hidden file that is given up, over another session where its own has ended.
-async fn remove(client: Option<Client>, shared: &CopyState, remote: &Remote, at: FtpPath) {
-    shared.hiding.leave(at);
-    if let Some(client) = client {
-        let _told = timeout(ACCOUNT, shared.hiding.clean(&client.control)).await;
-    }
-    let options = Arc::new(shared.options.connect.clone());
-    if shared.hiding.has_left()
-        && let Ok(again) = Client::connect(&remote.site, options).await
-    {
-        shared.hiding.clean(&again.control).await;
-        again.close().await;
+impl Input for Pipe<'_> {
+    async fn piece(&mut self, most: u64) -> Result<BytesMut, TransferError> {
+        let piece = read(&self.file, most).await;
+        piece.map_err(|error| unreadable(self.local, error))
     }
 }
 
 fn unreadable(local: &Location, error: std::io::Error) -> TransferError {
     TransferError::local("read", path(local), error)
-}
-
-/// The failure of a copy that lost its session behind the data.
-fn gone() -> TransferError {
-    TransferError::request("transfer: the session ended before the copy was proven", "")
 }
 
 /// The file that is written: in a directory, one of the name of the source, if that has one.

@@ -46,7 +46,8 @@ impl<'a> Accounts<'a> {
     }
 
     fn complete_site(&mut self, site: &mut Site) -> anyhow::Result<()> {
-        if site.user.is_none() {
+        // A web server gets an account only where that is named for its host.
+        if site.user.is_none() && !site.scheme.is_web() {
             site.user.clone_from(&self.flags.user);
         }
         if matches!(site.scheme, Scheme::Grid | Scheme::Ssh) {
@@ -127,6 +128,8 @@ mod tests {
             ("ftp://ann@h/x", Err("login: ann at h:21: no password")),
             ("ftp://ann:pw@h/x", Ok(())),
             ("ftp://h/x", Ok(())),
+            ("https://h/x", Ok(())),
+            ("https://ann@h/x", Err("login: ann at h:443: no password")),
         ] {
             let mut location = Location::parse_os(url.as_ref()).unwrap();
             let done = accounts.complete(&mut location);

@@ -148,8 +148,8 @@ fn errors_of_urls_name_the_remedy() {
         Err(UrlError::ControlByte)
     );
     assert_eq!(
-        Location::parse("http://h/x"),
-        Err(UrlError::Scheme("http".into()))
+        Location::parse("gopher://h/x"),
+        Err(UrlError::Scheme("gopher".into()))
     );
 }
 

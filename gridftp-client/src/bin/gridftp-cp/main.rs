@@ -146,7 +146,8 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         .map(|text| Ok(flags.connection.grid.of_source(parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let destination = flags.connection.grid.of_destination(parse(destination)?);
-    let is_remote = |end: &Location| matches!(end, Location::Remote(_));
+    // The bytes of web servers pass here.
+    let is_remote = |end: &Location| matches!(end, Location::Remote(at) if !at.site.scheme.is_web());
     let options = flags.copy_options()?;
     let between = is_remote(&destination) && sources.iter().any(is_remote);
     anyhow::ensure!(

@@ -68,7 +68,7 @@ async fn algorithm(shared: &CopyState) -> Result<Option<ChecksumAlgorithm>, Tran
 
 impl CopyState {
     /// Waits until so many bytes may move on this machine.
-    async fn limit(&self, bytes: usize) {
+    pub(in crate::copy) async fn limit(&self, bytes: usize) {
         if let Some(limit) = &self.options.connect.rate_limit {
             limit.pass(bytes).await;
         }

@@ -51,7 +51,9 @@ fn origin(shared: &CopyState, job: &FileJob) -> Option<Origin> {
     if shared.is_partial() || shared.through_layers() || shared.destination.is_some() {
         return None;
     }
-    Origin::new(&shared.lasting_source(job)?, size, job.facts.modified?)
+    // An entity tag tells the version as well.
+    let modified = job.facts.modified.or(job.validator.as_ref().map(|_| (0, 0)));
+    Origin::new(&shared.lasting_source(job)?, size, modified?)
 }
 
 /// The digest that proves a copy which goes on with the bytes of an earlier run.

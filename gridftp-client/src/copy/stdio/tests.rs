@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use super::put::begin;
 use super::*;
 use crate::client::scripted;
 use crate::url::Site;

@@ -250,7 +250,7 @@ fn relative(url: &OsStr) -> OsString {
     let Some((host, path)) = path.and_then(|at| text.split_at_checked(at)) else {
         return url.to_owned();
     };
-    if host.starts_with(b"file:") {
+    if [&b"file:"[..], b"http:", b"https:"].iter().any(|scheme| host.starts_with(scheme)) {
         return url.to_owned();
     }
     OsString::from_vec(match path.get(..3) {
@@ -266,7 +266,10 @@ fn flags_of(
     (wanted, environment): (&Options, &Environment),
     pairs: &[Pair],
 ) -> anyhow::Result<Flags> {
-    let is_remote = |url: &OsStr| matches!(Location::parse_os(url), Ok(Location::Remote(_)));
+    let is_remote = |url: &OsStr| match Location::parse_os(url) {
+        Ok(Location::Remote(remote)) => !remote.site.scheme.is_web(),
+        _ => false,
+    };
     let from = pairs.iter().any(|pair| is_remote(&pair.from));
     let to = pairs.iter().any(|pair| is_remote(&pair.to));
     let mut words = vec![OsString::from(PROGRAM)];
@@ -431,6 +434,7 @@ mod tests {
             ("ftp://h/%2Fa", "ftp://h/a"),
             ("ftp://h/", "ftp://h/~/"),
             ("file:///a", "file:///a"),
+            ("https://h/a", "https://h/a"),
             ("ftp://h", "ftp://h"),
         ] {
             assert_eq!(relative(url.as_ref()), expected, "{url}");

@@ -1,0 +1,131 @@
+//! `Answer`: the answer of a web server, and its bytes in order.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
+use xio::http::{HttpHandle, Response};
+use xio_core::{BoxStream, Error, ErrorKind, Operation};
+
+use super::Head;
+use super::fault::WebError;
+use super::request::broken;
+use crate::error::TransferError;
+use crate::options::ConnectOptions;
+
+/// Bytes read at once.
+const PIECE: usize = 256 * 1024;
+
+/// Bytes that are worth a write.
+const ENOUGH: usize = 64 * 1024;
+
+/// Longest pause that a server may ask for.
+const LONGEST_WAIT: u64 = 120;
+
+/// The answer of a web server.
+pub(crate) struct Answer {
+    /// The URL that was asked for.
+    pub(crate) url: String,
+    pub(crate) head: Head,
+    response: Response,
+    stream: HttpHandle<BoxStream>,
+    /// Bytes that have come and are not taken.
+    first: BytesMut,
+    /// Whether its end has come.
+    is_over: bool,
+    /// The error behind the first bytes.
+    failure: Option<std::io::Error>,
+    /// Longest wait for the next bytes.
+    stall: Duration,
+}
+
+impl Answer {
+    /// Reads the head.
+    pub(super) async fn read(
+        mut stream: HttpHandle<BoxStream>,
+        url: String,
+        options: &ConnectOptions,
+    ) -> Result<Self, WebError> {
+        let mut first = BytesMut::with_capacity(PIECE);
+        let read = timeout(options.reply_within, stream.read_buf(&mut first)).await;
+        let read = read.unwrap_or_else(|_| Err(silent(options.reply_within)));
+        let read = read.map_err(|error| lost(&url, error))?;
+        let Some(response) = stream.response() else {
+            let what = "it has no head".to_owned();
+            return Err(WebError::Answer { url, what });
+        };
+        Ok(Self {
+            head: Head::of(&response),
+            url,
+            response,
+            stream,
+            first,
+            is_over: read == 0,
+            failure: None,
+            stall: options.stall,
+        })
+    }
+
+    /// The place that it leads to.
+    pub(super) fn location(&self) -> Option<&str> {
+        let leads = matches!(self.response.status, 301 | 302 | 303 | 307 | 308);
+        self.response.headers.get("Location").filter(|_| leads)
+    }
+
+    /// Gives an answer with a file, or with a part of it.
+    pub(super) fn accepted(self) -> Result<Self, TransferError> {
+        match self.response.status {
+            200 | 203 | 206 => Ok(self),
+            status => {
+                let seconds = self.response.headers.get("Retry-After");
+                let seconds = seconds.and_then(|value| value.parse().ok());
+                let wait = seconds.map(|seconds: u64| seconds.min(LONGEST_WAIT));
+                let wait = wait.map(Duration::from_secs);
+                let reason = &self.response.reason;
+                Err(WebError::refused(self.url, status, reason, wait).into())
+            }
+        }
+    }
+
+    /// Whether the end that its connection has is that of the file: nothing tells a part from the
+    /// whole in clear text without a length.
+    pub(crate) fn tells_its_end(&self) -> bool {
+        use xio_core::Stream as _;
+        self.head.is_framed || self.stream.info().security.is_some()
+    }
+
+    /// The next bytes, at most `most`; none is the end.
+    ///
+    /// # Errors
+    /// When the connection breaks, or ends before the answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may lose bytes.
+    pub(crate) async fn piece(&mut self, most: u64) -> Result<BytesMut, WebError> {
+        self.first.reserve(PIECE - self.first.len().min(PIECE));
+        while self.first.len() < ENOUGH && !self.is_over && self.failure.is_none() {
+            let read = timeout(self.stall, self.stream.read_buf(&mut self.first)).await;
+            match read.unwrap_or_else(|_| Err(silent(self.stall))) {
+                Ok(read) => self.is_over = read == 0,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        if self.first.is_empty()
+            && let Some(error) = self.failure.take()
+        {
+            return Err(lost(&self.url, error));
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(self.first.split_to(most.min(self.first.len())))
+    }
+}
+
+fn silent(within: Duration) -> std::io::Error {
+    let fact = format!("nothing came for {} s", within.as_secs());
+    Error::new(ErrorKind::TimedOut, "http", Operation::Read, fact).into()
+}
+
+fn lost(url: &str, error: std::io::Error) -> WebError {
+    broken(url, Error::from_io(error, "http", Operation::Read))
+}

@@ -1,0 +1,15 @@
+//! Files of web servers: requests for them, by HTTP/1.1 over TCP or TLS, and the answers.
+
+mod answer;
+mod date;
+mod digest;
+mod fault;
+mod head;
+mod place;
+mod request;
+
+pub(crate) use answer::Answer;
+pub(crate) use digest::{NO_DIGEST, choose};
+pub use fault::WebError;
+pub(crate) use head::{Head, Part};
+pub(crate) use request::{Request, facts, open};
