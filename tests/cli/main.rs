@@ -50,6 +50,7 @@ mod tagged;
 mod third;
 mod uploads;
 mod verified;
+mod web;
 mod widening;
 mod xattrs;
 

@@ -99,7 +99,8 @@ fn usage_errors_name_the_remedy() -> Result<()> {
             "--data-cred auto",
         ),
         (&["--dcau", "Alice", "gsiftp://h/x", "y"], "subject"),
-        (&["http://h/x", "y"], "scheme http"),
+        (&["gopher://h/x", "y"], "scheme gopher"),
+        (&["http://h/", "y"], "no listings"),
         (&["ftp://h:99999/x", "y"], "port 99999"),
         (&["-p", "0", "ftp://h/x", "y"], "--parallel"),
         (

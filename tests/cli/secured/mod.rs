@@ -17,6 +17,7 @@ use xio_testkit::{Authority, Credential, Validity};
 use xio_tls::{Identity, Roots, Tls};
 
 use crate::{LIMIT, cp_in, fails};
+pub(crate) use server::Plain;
 use server::{FILE, Fault, Security, Server};
 
 /// A server with this certificate, and a tree with its authority in `ca.pem`.
@@ -57,7 +58,7 @@ impl Bed {
     }
 }
 
-fn identity(own: &Credential) -> Result<Identity> {
+pub(crate) fn identity(own: &Credential) -> Result<Identity> {
     let (certificate, key) = (own.certificate.as_bytes(), own.key.as_bytes());
     Ok(Identity::pem(certificate, key)?)
 }

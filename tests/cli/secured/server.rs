@@ -77,7 +77,7 @@ impl Security {
 }
 
 /// A TCP stream that is closed, and not reset, when it is dropped.
-struct Plain(TcpStream);
+pub(crate) struct Plain(pub(crate) TcpStream);
 
 impl AsyncRead for Plain {
     fn poll_read(

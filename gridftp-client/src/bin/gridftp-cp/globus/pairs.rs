@@ -120,13 +120,18 @@ impl Pair {
     fn dir(&self) -> Option<&[u8]> {
         let (_, from) = split(self.from.as_bytes());
         let (dir, to) = split(self.to.as_bytes());
-        (self.is_file() && from == to).then_some(dir)
+        // A query is no part of the name.
+        (self.is_file() && from == to && !from.contains(&b'?')).then_some(dir)
     }
 
     /// Says whether the source is one file, as far as its URL tells.
     pub(super) fn is_file(&self) -> bool {
         let (_, name) = split(self.from.as_bytes());
-        !name.is_empty() && !name.iter().any(|byte| b"*?[".contains(byte))
+        let is_web = ["http://", "https://"].iter().any(|scheme| {
+            let begin = self.from.as_bytes().get(..scheme.len());
+            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.as_bytes()))
+        });
+        !name.is_empty() && (is_web || !name.iter().any(|byte| b"*?[".contains(byte)))
     }
 
     /// The pair of a file at `source`, which this source is or leads to; `None` where it does not.
@@ -304,6 +309,12 @@ mod tests {
                 "file:///t/a%20b",
             ),
             ("file:/d/", "ftp://h/t/", "/d/x", "ftp://h/t/x"),
+            (
+                "http://h/d?x=1",
+                "file:///t/d",
+                "http://h:80/d?x=1",
+                "file:///t/d",
+            ),
             ("ftp://h/d/*", "file:///t/", "ftp://h/d/a", "file:///t/a"),
         ] {
             let found = pair(from, to).of(source).unwrap();
