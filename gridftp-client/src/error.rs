@@ -7,10 +7,10 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
 pub use crate::connect_error::ConnectError;
-pub use crate::web::WebError;
 use crate::text::bytes;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
+pub use crate::web::WebError;
 pub use fields::{Class, Fields};
 use remedies::{BAD_NAME, CHANGED, CUT, MISMATCH, SHRUNK, SIZE, UNMARKED, data_remedy, remedy};
 pub(crate) use remedies::{RELAY, Remedy, is_cut_off};

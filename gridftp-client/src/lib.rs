@@ -1,6 +1,7 @@
 //! GridFTP client: library and the gridftp-cp and gridftp programs.
 //!
-//! A download, an upload, a copy from server to server and one on this machine are one call:
+//! A download, an upload, a copy from server to server, one on this machine and one from a web server
+//! are one call:
 //! [`copy()`] with [`Location`]s. A [`Client`] is one session, for work on names and listings.
 //!
 //! ```no_run
@@ -53,6 +54,32 @@
 //! is computed while the source is read, and the written file is read back for its own: from the
 //! kernel's cache, or from the medium with [`options::Verify::Disk`]. With [`options::Verify::No`] the
 //! kernel copies the bytes, by reference where the file system can. Holes stay holes.
+//!
+//! # Files of web servers
+//!
+//! An `http://` or `https://` URL is a source of a copy, one file for each: HTTP has no listings. It is
+//! no destination, and has no [`Client`]. `HEAD` tells size and time, or `GET` where the server takes no
+//! `HEAD`; the bytes come by one `GET` over HTTP/1.1. Path and query are sent as the URL has them.
+//!
+//! - Up to five redirections are followed, none from TLS to clear text. User and password of the URL
+//!   go to its own scheme, host and port only, as `Basic`, and not in clear text over a network unless
+//!   [`Security::None`](options::Security::None) says so; the same server alone may ask for
+//!   [`ConnectOptions::identity`](options::ConnectOptions::identity). A proxy of the Grid is not shown.
+//!   Servers are verified by [`ConnectOptions::roots`](options::ConnectOptions::roots).
+//! - A version of a file is its size, its time and its strong entity tag. A copy to this machine that
+//!   broke off goes on while they are the same: in the same run by the tag, or by a time that was a
+//!   minute old when it was told; in a later run by the tag, or with `Resume::All` by a time that is an
+//!   hour old. Without them, and where the server sends no parts, it begins anew.
+//! - A copy to a server is stored as standard input is, and a broken connection to the web server is
+//!   made again behind the last byte. If the destination fails, the file begins anew.
+//! - A body that ends before its length or its last chunk is a failure. One with neither counts as
+//!   whole behind the end mark of TLS, or if it has the server's digest.
+//! - Stored bytes are compared with a digest in `Repr-Digest` (RFC 9530) or `Digest` (RFC 3230), of
+//!   SHA-256, SHA-512, MD5 or Adler-32. Without one size and framing have to do, which a warning tells,
+//!   and a [`Verify`](options::Verify) that demands one is a failure. A server that receives the file is
+//!   compared with the bytes that passed as well.
+//! - The statuses 408, 425, 429, 500, 502, 503 and 504 are tried again, after the pause of
+//!   `Retry-After` and after two minutes at most.
 //!
 //! # Streams and files at once
 //!
@@ -122,6 +149,7 @@
 //! | upload in MODE S | those behind the proven bytes, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |
 //! | on this machine | the missing ones; all of the source is read again for its digest |
+//! | from a web server | the missing ones, by `Range` and `If-Range`, of the same version only |
 //! | standard input or output, a FIFO | none: bytes that were read or written are gone |
 //!
 //! MODE S has no markers, so the server is asked how much it has, on whatever connection: the first

@@ -150,7 +150,9 @@ impl CopyState {
 
     /// Says whether the sources are at a web server.
     pub(crate) fn is_of_web(&self) -> bool {
-        self.source.as_ref().is_some_and(|site| site.scheme.is_web())
+        self.source
+            .as_ref()
+            .is_some_and(|site| site.scheme.is_web())
     }
 
     pub(crate) fn note(&self, text: &str) {

@@ -113,7 +113,7 @@ async fn copy(
     let copied = match local {
         None => get(*client, shared, job, &remote, hash).await,
         Some(local) => match Pipe::open(local) {
-            Ok(mut pipe) => put(*client, shared, job, &mut pipe, &remote, hash).await,
+            Ok(mut pipe) => Box::pin(put(*client, shared, job, &mut pipe, &remote, hash)).await,
             Err(error) => Err(error),
         },
     };

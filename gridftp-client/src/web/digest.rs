@@ -117,7 +117,7 @@ mod tests {
         let repr = format!("sha-256=:{BASE64}:");
         let old = format!("adler32=24d0127, SHA-256={BASE64},unixsum=30637");
         let sha = (Sha256, ABC.to_owned());
-        assert_eq!(of(&[("Repr-Digest", &repr)]), [sha.clone()]);
+        assert_eq!(of(&[("Repr-Digest", &repr)]), std::slice::from_ref(&sha));
         let adler = (Adler32, "024d0127".to_owned());
         assert_eq!(
             of(&[("digest", &old), ("repr-digest", &repr)]),

@@ -173,7 +173,7 @@ fn fields(
     if let Some(validator) = request.validator.filter(|_| begin > 0) {
         fields.push(("If-Range", validator.to_owned()));
     }
-    if let Some(login) = account.and_then(|site| basic(site)) {
+    if let Some(login) = account.and_then(basic) {
         let crosses = !peer.is_some_and(|peer| peer.to_canonical().is_loopback());
         let is_clear = request.site.scheme == Scheme::Http && crosses;
         if is_clear && account.is_some_and(has_password) && options.security != Security::None {

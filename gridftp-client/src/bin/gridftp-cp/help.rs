@@ -38,6 +38,10 @@ pub(crate) const EXAMPLES: &[Example] = &[
         "writes standard input to a file there",
     ),
     (
+        "gridftp-cp https://data.example.org/run7/large.h5 gsiftp://dtn.example.org/data/",
+        "copies a file of a web server",
+    ),
+    (
         "gridftp-cp --list gsiftp://dtn.example.org/data/",
         "lists a directory",
     ),
@@ -278,7 +282,7 @@ Configuration file, ~/.config/gridftp/config.toml:
 
 /// The text of `--help` before the flags.
 pub(crate) const ABOUT: &str = "\
-Copies files to, from and between GridFTP servers, and from one place of this machine to another.
+Copies files to, from and between GridFTP servers, from one place of this machine to another, and from web servers.
 
 A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an ftps:// URL for TLS, \
 a gsiftp:// URL for Grid security, \
@@ -297,6 +301,15 @@ written directly.
 
 A copy between two local places needs no server, and flags of connections have no effect on it. Holes \
 of files stay holes. With --no-verify the kernel copies the bytes, by reference on file systems that can.
+
+An http:// or https:// URL is a source too, one file for each: web servers have no listings. Its path \
+and its query are sent as they are written; the name of the copy is that of the path. Up to five \
+redirections are followed, none from https:// to http://. An account of the URL or of --netrc goes to \
+that server only, and over http:// not in clear text through a network, unless --security none says so. \
+A copy to this machine goes on by the entity tag or the time of the file, in the next run too (--resume). \
+It is compared with the digest in Repr-Digest or Digest, where the server tells one. Servers are \
+verified by the authorities of the system ($SSL_CERT_FILE, $SSL_CERT_DIR), or those of --ca; --cert is \
+shown to the server of the URL alone, and a proxy to none.
 
 Data between two servers goes from one to the other, or passes this machine where they refuse that \
 and both protect it alike (--relay).

@@ -147,7 +147,8 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let destination = flags.connection.grid.of_destination(parse(destination)?);
     // The bytes of web servers pass here.
-    let is_remote = |end: &Location| matches!(end, Location::Remote(at) if !at.site.scheme.is_web());
+    let is_remote =
+        |end: &Location| matches!(end, Location::Remote(at) if !at.site.scheme.is_web());
     let options = flags.copy_options()?;
     let between = is_remote(&destination) && sources.iter().any(is_remote);
     anyhow::ensure!(

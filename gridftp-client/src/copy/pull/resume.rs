@@ -52,8 +52,9 @@ fn origin(shared: &CopyState, job: &FileJob) -> Option<Origin> {
         return None;
     }
     // An entity tag tells the version as well.
-    let modified = job.facts.modified.or(job.validator.as_ref().map(|_| (0, 0)));
-    Origin::new(&shared.lasting_source(job)?, size, modified?)
+    let untimed = || job.validator.as_ref().map(|_| (0, 0));
+    let modified = job.facts.modified.or_else(untimed)?;
+    Origin::new(&shared.lasting_source(job)?, size, modified)
 }
 
 /// The digest that proves a copy which goes on with the bytes of an earlier run.

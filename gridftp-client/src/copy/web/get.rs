@@ -184,7 +184,9 @@ async fn move_bytes(
             hasher.update(&piece);
         }
         shared.limit(piece.len()).await;
-        let written = sink.write_at(offset.saturating_add(at), piece.freeze()).await;
+        let written = sink
+            .write_at(offset.saturating_add(at), piece.freeze())
+            .await;
         written.map_err(|error| TransferError::local("write", &job.to, error))?;
         shared.count(job, range.len());
         // They are one range.

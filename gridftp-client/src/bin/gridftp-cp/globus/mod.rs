@@ -45,7 +45,9 @@ const HELP: &str = "
 Takes the options of globus-url-copy, which its manual page tells. Files are copied by gridftp-cp:
 they get their names when they are whole, and digests are compared where servers have them. Data
 connections are clear unless -dcsafe or -dcpriv is there, directories are made without -cd, and -cp
-carries over times too. An option that cannot be honoured is an error.
+carries over times too. An option that cannot be honoured is an error. http:// and https:// URLs are
+sources only, of one file each; $SSL_CERT_DIR and $SSL_CERT_FILE name other authorities for them than
+those of the system.
 
 Environment: GLOBUS_FTP_CLIENT_DATA_IP, or else GLOBUS_HOSTNAME, is told to servers that connect to
 this end; GLOBUS_TCP_PORT_RANGE and GLOBUS_TCP_SOURCE_RANGE are the ports of data connections here.
@@ -250,7 +252,10 @@ fn relative(url: &OsStr) -> OsString {
     let Some((host, path)) = path.and_then(|at| text.split_at_checked(at)) else {
         return url.to_owned();
     };
-    if [&b"file:"[..], b"http:", b"https:"].iter().any(|scheme| host.starts_with(scheme)) {
+    if [&b"file:"[..], b"http:", b"https:"]
+        .iter()
+        .any(|scheme| host.starts_with(scheme))
+    {
         return url.to_owned();
     }
     OsString::from_vec(match path.get(..3) {
