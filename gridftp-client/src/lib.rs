@@ -71,7 +71,8 @@
 //!   minute old when it was told; in a later run by the tag, or with `Resume::All` by a time that is an
 //!   hour old. Without them, and where the server sends no parts, it begins anew.
 //! - A copy to a server is stored as standard input is, and a broken connection to the web server is
-//!   made again behind the last byte. If the destination fails, the file begins anew.
+//!   made again behind the last byte; if the destination fails, the file begins anew. One to standard
+//!   output goes on in the same way, and does not begin anew.
 //! - A body that ends before its length or its last chunk is a failure. One with neither counts as
 //!   whole behind the end mark of TLS, or if it has the server's digest.
 //! - Stored bytes are compared with a digest in `Repr-Digest` (RFC 9530) or `Digest` (RFC 3230), of

@@ -19,7 +19,7 @@ use super::queue::Taken;
 use super::resolve::{is_dir, site};
 use super::source_roots::SourceRoots;
 use super::state::{CopyState, beyond};
-use super::{MAY_NOT_SYNC, NO_HOLES, blocking};
+use super::{MAY_NOT_SYNC, NO_HOLES, blocking, web};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
 use crate::file::ReadOptions;
@@ -79,6 +79,10 @@ async fn copy(
     source: &Location,
     destination: &Location,
 ) -> Result<(), TransferError> {
+    if shared.is_of_web() {
+        web::output::copy(shared, taken).await;
+        return Ok(());
+    }
     let (mut remote, local) = match (source, destination) {
         (Location::Remote(remote), _) => (remote.clone(), None),
         (local, Location::Remote(remote)) => (remote.clone(), Some(local)),
@@ -147,7 +151,14 @@ pub(super) async fn read(file: &Arc<File>, most: u64) -> std::io::Result<BytesMu
     .await
 }
 
-async fn write(file: &Arc<File>, piece: Bytes) -> std::io::Result<()> {
+/// Standard output.
+pub(super) fn output() -> Result<Arc<File>, TransferError> {
+    let out = std::io::stdout().as_fd().try_clone_to_owned();
+    let out = out.map_err(|error| TransferError::local("write", "-", error))?;
+    Ok(Arc::new(File::from(out)))
+}
+
+pub(super) async fn write(file: &Arc<File>, piece: Bytes) -> std::io::Result<()> {
     let file = Arc::clone(file);
     let written = blocking(move || (&*file).write_all(&piece)).await;
     written.map_err(|error| match error.kind() {
@@ -175,9 +186,7 @@ async fn get(
         return Err(beyond(&remote.to_string(), begin, entry.size));
     }
     shared.update(job, Some(Facts::of_entry(&entry, known)));
-    let out = std::io::stdout().as_fd().try_clone_to_owned();
-    let out = out.map_err(|error| TransferError::local("write", "-", error))?;
-    let out = Arc::new(File::from(out));
+    let out = output()?;
     let mut options = ReadOptions::default();
     (options.offset, options.length) = (begin, length);
     shared.show(job, 0, Weak::new());

@@ -360,6 +360,26 @@ fn a_file_goes_to_a_server_over_cut_connections() -> Result<()> {
 }
 
 #[test]
+fn standard_output_gets_the_bytes_in_order() -> Result<()> {
+    let here = Tree::new()?;
+    let web = cut(
+        &Arc::new(Mutex::new(File {
+            bytes: vec![b'x'; SIZE],
+            tag: "\"one\"",
+        })),
+        1,
+    )?;
+    let said = cp_in(&here, &[&web.url("/f"), "-"])?.ok()?;
+    ensure!(said.stdout == "x".repeat(SIZE), "{}", said.stdout.len());
+    ensure!(
+        web.ranges() == [format!("bytes={SENT}-")],
+        "{:?}",
+        web.ranges()
+    );
+    Ok(())
+}
+
+#[test]
 fn a_part_never_has_the_name_at_a_server() -> Result<()> {
     let bed = Bed::new()?;
     let web = Web::start(|_| Answer {

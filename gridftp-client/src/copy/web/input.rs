@@ -61,6 +61,16 @@ impl<'a> WebInput<'a> {
         })
     }
 
+    /// Bytes that have come.
+    pub(super) fn passed(&self) -> u64 {
+        self.at
+    }
+
+    /// The digest that the source tells, which is that of the bytes behind their end.
+    pub(super) fn told(&self) -> Option<Digest> {
+        self.told.clone()
+    }
+
     /// Connects again behind the last byte.
     async fn go_on(&mut self, mut error: TransferError) -> Result<(), TransferError> {
         let shared = self.shared;

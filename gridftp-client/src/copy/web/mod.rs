@@ -3,6 +3,7 @@
 
 mod get;
 mod input;
+pub(super) mod output;
 mod put;
 
 use super::Stop;
@@ -56,12 +57,6 @@ pub(super) fn check(
     let Some(source) = sources.iter().find(|source| is_web(source)) else {
         return Ok(());
     };
-    if *destination == Location::Stdio {
-        return refuse(
-            format!("source: {source}: is not copied to standard output"),
-            "name a file",
-        );
-    }
     let is_tree = options.recursive || options.choice.names.is_some();
     if is_tree
         || sources

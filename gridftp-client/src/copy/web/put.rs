@@ -58,7 +58,9 @@ async fn copy(
     };
     let remote = Remote::new(site, job.to.clone());
     let hash = Hash::new(needed, shared.without_receipt(&[server]));
-    match Box::pin(put(*client, shared, job, &mut input, &remote, hash)).await {
+    let stored = Box::pin(put(*client, shared, job, &mut input, &remote, hash)).await;
+    job.counted = job.counted.saturating_add(input.passed());
+    match stored {
         Ok((client, mut success)) => {
             let server = (&client.control, &client.abilities);
             let settings = shared.send_settings(server, job, path, Ok(Vec::new()));
