@@ -30,18 +30,24 @@ const NOT_BY_A_COMMAND_LINE: &[&str] = &[
     "TransferError::Unmarked",
 ];
 
-/// Variants with a test of their own: below, and with servers that have TLS or Grid security.
+/// Variants with a test of their own: below, with servers that have TLS or Grid security, and with
+/// web servers.
 const ELSEWHERE: &[&str] = &[
     "ConnectError::Unreachable",
     "ConnectError::Implicit",
     "ConnectError::NoGrid",
     "ConnectError::NoProtection",
+    "WebError::Answer",
+    "WebError::Broken",
+    "WebError::Redirect",
+    "WebError::Refused",
 ];
 
 /// Variants that are told as the error within.
 const TRANSPARENT: &[&str] = &[
     "TransferError::Connect",
     "TransferError::Control",
+    "TransferError::Web",
     "ConnectError::Control",
 ];
 
@@ -340,6 +346,8 @@ fn no_variant_of_an_error_lacks_a_row() -> Result<()> {
     let mut all = variants("ConnectError", connect)?;
     all.extend(variants("ControlError", others)?);
     all.extend(variants("TransferError", others)?);
+    let web = include_str!("../../gridftp-client/src/web/fault.rs");
+    all.extend(variants("WebError", web)?);
     ensure!(all.len() > 25, "{all:?}");
     let rows = ROWS.iter().map(|(variant, ..)| *variant);
     let told: BTreeSet<_> = rows

@@ -55,10 +55,11 @@ xio_core::options! {
         target: Option<String> = None, "target",
             Setting::new()
                 .takes("a target of a request, as /path?query", &["/a%2Fb?c=d"])
-                .only(|target| {
+                .only(|target: &Option<String>| {
                     let is_sent = |target: &str| Request::new("GET", target).is_ok();
                     target.as_deref().is_some_and(is_sent)
-                });
+                })
+                .local();
         /// Version of the written messages.
         version: Version = Version::Http11, "version",
             Setting::with("1.0 or 1.1", &["1.0", "1.1"], version, |version| {

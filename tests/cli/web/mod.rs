@@ -93,6 +93,13 @@ fn parts_of_files_are_asked_for_as_parts() -> Result<()> {
     let part = fs::read(here.path("f"))?;
     ensure!(part.len() == 1500 && part[1000..] == bytes(0)[1000..1500]);
     ensure!(web.ranges() == ["bytes=1000-1499"], "{:?}", web.ranges());
+    let whole = Web::start(|_| Answer {
+        body: bytes(0),
+        ..Answer::status(200)
+    })?;
+    let refused = cp_in(&here, &["--offset", "9", &whole.url("/f"), "g"])?;
+    fails(&refused, 1, &["/f: the server sends no parts of it"])?;
+    ensure!(!here.path("g").exists(), "it is not a part");
     Ok(())
 }
 
