@@ -103,7 +103,7 @@ impl Config {
     fn place(&self) -> Result<Remote> {
         let url = &self.url;
         let remote = match Location::parse(url) {
-            Ok(Location::Remote(remote)) => remote,
+            Ok(Location::Remote(remote)) if !remote.site.scheme.is_web() => remote,
             Ok(_) => return Err(bad(format!("{url} is no server; write ftp://HOST/PATH"))),
             Err(error) => return Err(bad(error.to_string())),
         };
@@ -178,7 +178,8 @@ mod tests {
     fn a_wrong_url_is_told_with_its_remedy() {
         for (url, part) in [
             ("/srv/data", "is no server"),
-            ("http://host/x", "scheme"),
+            ("http://host/x", "is no server"),
+            ("gopher://host/x", "scheme"),
             ("sshftp://host/x", "ssh"),
             ("ftp://me:secret@host/x", "netrc=FILE"),
             ("ftp://host/*", "%2A"),

@@ -133,7 +133,7 @@ impl Gridftp {
             ));
         }
         let mut remote = match Location::parse(&file.to_string()) {
-            Ok(Location::Remote(remote)) => remote,
+            Ok(Location::Remote(remote)) if !remote.site.scheme.is_web() => remote,
             Ok(_) => {
                 return Err(bad(format!(
                     "`{to:?}` is on no server; write ftp://host:port/path"

@@ -265,7 +265,8 @@ async fn targets_without_a_remote_file_are_refused() {
     for (contact, part) in [
         ("dtn1:2811", "is on no server"),
         ("file:/etc/hosts", "is on no server"),
-        ("http://dtn1/x", "unknown"),
+        ("http://dtn1/x", "is on no server"),
+        ("gopher://dtn1/x", "unknown"),
         ("ftp://dtn1/", "names no file"),
         ("ftp:///x", "no host"),
         ("ftp://<CN=x>:dtn1/x", "needs Grid security"),

@@ -72,8 +72,11 @@ impl Args {
     async fn examine(&self, report: &Arc<Report>) -> anyhow::Result<Status> {
         let mut accounts = Accounts::new(&self.connection);
         let location = locate(self.url.as_ref(), &mut accounts, report)?;
-        let Location::Remote(remote) = location else {
-            anyhow::bail!("usage: doctor needs an ftp://, ftps://, gsiftp:// or sshftp:// URL");
+        let remote = match location {
+            Location::Remote(remote) if !remote.site.scheme.is_web() => remote,
+            _ => {
+                anyhow::bail!("usage: doctor needs an ftp://, ftps://, gsiftp:// or sshftp:// URL")
+            }
         };
         let mut options = self.connection.options()?;
         if self.connection.timeout.is_none() {
