@@ -11,7 +11,7 @@ mod fault;
 mod web;
 
 pub use fault::UrlError;
-pub(crate) use web::file_name;
+pub(crate) use web::{file_name, url_path};
 
 /// The port of a server's control channel when the URL names none.
 ///
@@ -183,7 +183,7 @@ impl Location {
             Self::Stdio => false,
             Self::Local(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),
             Self::Remote(remote) if remote.site.scheme.is_web() => {
-                web::path(&remote.path).ends_with(b"/")
+                url_path(&remote.path).ends_with(b"/")
             }
             Self::Remote(remote) => remote.path.ends_with(b"/"),
         }

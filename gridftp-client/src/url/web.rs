@@ -16,13 +16,13 @@ pub(super) fn target(text: &str) -> Vec<u8> {
 }
 
 /// The path of a target, without the query.
-pub(super) fn path(target: &[u8]) -> &[u8] {
+pub(crate) fn url_path(target: &[u8]) -> &[u8] {
     target.split(|byte| *byte == b'?').next().unwrap_or(target)
 }
 
 /// The name of the file that a target leads to; empty where its path ends in a slash.
 pub(crate) fn file_name(target: &[u8]) -> Vec<u8> {
-    let name = path(target).rsplit(|byte| *byte == b'/').next();
+    let name = url_path(target).rsplit(|byte| *byte == b'/').next();
     percent_decode(name.unwrap_or_default()).collect()
 }
 

@@ -1,6 +1,6 @@
 //! `Place`: a file at a web server, and the places that its server leads to.
 
-use crate::url::{Location, Scheme, Site};
+use crate::url::{Location, Scheme, Site, url_path};
 
 /// A file at a web server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,9 @@ impl Place {
         let Ok(Location::Remote(remote)) = Location::parse(&url) else {
             return Err("to something that is no URL of a web server");
         };
+        if url_path(&remote.path) == format!("{path}/").as_bytes() {
+            return Err("to a directory, and web servers have no listings");
+        }
         let mut site = remote.site;
         (site.user, site.password) = (None, None);
         match (self.site.scheme, site.scheme) {
@@ -102,6 +105,8 @@ mod tests {
             ("file:///etc/passwd", "no URL of a web server"),
             ("https://", "no URL of a web server"),
             ("", "nowhere"),
+            ("/f/", "to a directory"),
+            ("https://other/f/?x", "to a directory"),
         ] {
             let refused = here.follow(location).unwrap_err();
             assert!(refused.contains(why), "{location}: {refused}");

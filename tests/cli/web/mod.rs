@@ -20,6 +20,9 @@ use server::{Answer, File, Web};
 const SIZE: usize = 3_000_000;
 const SENT: usize = 1_000_003;
 
+/// The SHA-256 digest of `abc`.
+const ABC: &str = "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=";
+
 fn bytes(version: usize) -> Vec<u8> {
     let place = |at: usize| u8::try_from((at / 251 + at + version) % 251).unwrap_or(0);
     (0..SIZE).map(place).collect()
@@ -111,6 +114,7 @@ fn redirections_are_followed_and_no_account_goes_with_them() -> Result<()> {
     let near = Web::start(move |request| match request.target.as_str() {
         "/f" => Answer::status(302).with("Location", "/g"),
         "/loop" => Answer::status(302).with("Location", "/loop"),
+        "/dir" => Answer::status(301).with("Location", "/dir/"),
         _ => Answer::status(307).with("Location", to.clone()),
     })?;
     let with_account = |target: &str| near.url(target).replace("http://", "http://ann:pw@");
@@ -124,7 +128,9 @@ fn redirections_are_followed_and_no_account_goes_with_them() -> Result<()> {
         ensure!(request.headers.get("Authorization").is_none());
     }
     let refused = cp_in(&here, &[&near.url("/loop"), "g"])?;
-    fails(&refused, 1, &["/loop: it leads from place to place"])
+    fails(&refused, 1, &["/loop: it leads from place to place"])?;
+    let refused = cp_in(&here, &[&near.url("/dir"), "g"])?;
+    fails(&refused, 1, &["/dir: it leads to a directory"])
 }
 
 #[test]
@@ -220,6 +226,27 @@ fn a_body_that_ends_early_is_never_a_file() -> Result<()> {
 }
 
 #[test]
+fn an_end_that_may_be_a_cut_needs_a_digest() -> Result<()> {
+    let here = Tree::new()?;
+    let web = Web::start_old(|request| {
+        let answer = Answer {
+            body: b"abc".to_vec(),
+            chunked: true,
+            ..Answer::status(200)
+        };
+        match request.target.as_str() {
+            "/digest" => answer.with("Digest", format!("SHA-256={ABC}")),
+            _ => answer,
+        }
+    })?;
+    cp_in(&here, &[&web.url("/digest"), "f"])?.ok()?;
+    let refused = cp_in(&here, &[&web.url("/none"), "g"])?;
+    fails(&refused, 1, &["neither its length nor a digest"])?;
+    ensure!(here.names("")? == ["f"], "{:?}", here.names("")?);
+    Ok(())
+}
+
+#[test]
 fn refusals_have_statuses_and_remedies() -> Result<()> {
     let here = Tree::new()?;
     let is_busy = AtomicBool::new(true);
@@ -276,7 +303,7 @@ fn digests_of_the_server_prove_the_stored_bytes() -> Result<()> {
     let here = Tree::new()?;
     let body = b"abc".to_vec();
     let web = Web::start(move |request| {
-        let right = "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:";
+        let right = format!("sha-256=:{ABC}:");
         let wrong = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
         let answer = Answer {
             body: body.clone(),

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use xio_core::{BoxStream, Transform as _};
-use xio_http::{Http, Request, Response};
+use xio_http::{Http, HttpHandle, Request, Response, Version};
 use xio_tls::Tls;
 
 use crate::secured::Plain;
@@ -87,7 +87,14 @@ impl Web {
     pub(super) fn start(
         answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Result<Self> {
-        Self::over(None, answer)
+        Self::over(None, Http::new(), answer)
+    }
+
+    /// The same by HTTP/1.0, without lengths: the end of the connection is that of the file.
+    pub(super) fn start_old(
+        answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::over(None, Http::new().version(Version::Http10), answer)
     }
 
     /// The same under TLS.
@@ -95,11 +102,12 @@ impl Web {
         tls: Tls,
         answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Result<Self> {
-        Self::over(Some(Arc::new(tls)), answer)
+        Self::over(Some(Arc::new(tls)), Http::new(), answer)
     }
 
     fn over(
         tls: Option<Arc<Tls>>,
+        http: Http,
         answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -113,14 +121,15 @@ impl Web {
         let told = Arc::clone(&asked);
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (told, answer, tls) = (Arc::clone(&told), Arc::clone(&answer), tls.clone());
+                let (told, answer) = (Arc::clone(&told), Arc::clone(&answer));
+                let (tls, http) = (tls.clone(), http.clone());
                 tokio::spawn(async move {
                     let stream: BoxStream = match &tls {
                         Some(tls) => Box::new(tls.respond(Plain(stream)).await?),
                         None => Box::new(Plain(stream)),
                     };
                     // A client that is told to fail may leave first.
-                    serve(stream, &told, &*answer).await
+                    serve(http.respond(stream).await?, &told, &*answer).await
                 });
             }
         });
@@ -151,11 +160,10 @@ impl Web {
 }
 
 async fn serve(
-    stream: BoxStream,
+    mut stream: HttpHandle<BoxStream>,
     told: &Mutex<Vec<Request>>,
     answer: &(dyn Fn(&Request) -> Answer + Send + Sync),
 ) -> Result<()> {
-    let mut stream = Http::new().respond(stream).await?;
     let request = stream.exchange().request().context("no request")?;
     let answer = answer(&request);
     let is_head = request.method == "HEAD";
