@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Tree, file_url};
+use workspace_tests::{Reaction, ScriptedServer, Tree, file_url};
 use xio_testkit::Authority;
 use xio_tls::Tls;
 
@@ -415,14 +415,31 @@ fn standard_output_gets_the_bytes_in_order() -> Result<()> {
 
 #[test]
 fn a_part_never_has_the_name_at_a_server() -> Result<()> {
-    let bed = Bed::new()?;
-    let web = Web::start(|_| Answer {
-        body: bytes(0),
-        until: Some(SENT),
-        ..Answer::status(200)
+    let here = Tree::new()?;
+    let web = Web::start(|request| {
+        let answer = file().answer(request);
+        Answer {
+            until: (request.target == "/cut").then_some(SENT),
+            ..answer
+        }
     })?;
-    let said = bed.cp(&["--retries", "0", &web.url("/f"), &bed.url("f")])?;
+    let cut = web.url("/cut");
+    let bed = Bed::new()?;
+    let said = bed.cp(&["--retries", "0", &cut, &bed.url("f")])?;
     fails(&said, 1, &["the peer ended in the middle of its entity"])?;
     ensure!(!bed.there.path("f").exists(), "a part has the name");
+    // A server of another kind writes what comes, so that it has another name meanwhile.
+    let other = ScriptedServer::start(|_| Reaction::Usual)?;
+    other.file("/f", "old");
+    let said = cp_in(&here, &["--retries", "0", &cut, &other.url("f")])?;
+    fails(&said, 1, &["the peer ended in the middle of its entity"])?;
+    ensure!(other.files() == ["/f"], "{:?}", other.files());
+    ensure!(
+        other.bytes("/f") == Some(b"old".to_vec()),
+        "it is not the old one"
+    );
+    cp_in(&here, &[&web.url("/whole"), &other.url("f")])?.ok()?;
+    ensure!(other.files() == ["/f"], "{:?}", other.files());
+    ensure!(other.bytes("/f") == Some(bytes(0)), "it differs");
     Ok(())
 }
