@@ -167,7 +167,7 @@ impl Asker<'_> {
         let mut asked = self.control.send(Command::Size(to.clone()));
         let size = asked.size().await.ok()??;
         let ends = ends && size == end;
-        (size >= end).then(|| Kept { ends, ..kept })
+        (size >= end).then_some(Kept { ends, ..kept })
     }
 
     /// Says whether the server's bytes, which it gives no digests of, are worth reading back.
