@@ -106,8 +106,9 @@ impl Scheduler {
         self
     }
 
-    /// Makes blocks smaller towards the end, in steps of `least` bytes: an eighth of the rest is dealt
-    /// to all connections at a time. The end waits for the block of the slowest connection.
+    /// Makes blocks smaller towards the end, down to `least` bytes: an eighth of the rest is dealt to
+    /// all connections at a time. The end waits for the block of the slowest connection. Their sizes
+    /// are powers of two, so that they begin where groups of a digest do.
     #[must_use]
     pub fn with_smaller_last(mut self, least: u64) -> Self {
         self.least = (self.streams.connections() > 1).then_some(least.max(1));
@@ -175,7 +176,7 @@ impl Scheduler {
             return self.block;
         };
         let part = self.left() / (8 * self.streams.connections() as u64);
-        part.max(1).next_multiple_of(least).min(self.block)
+        (1 << part.max(least).ilog2()).min(self.block)
     }
 
     /// Ends `connection` ahead of the others, without the count, which another connection of its
