@@ -2,6 +2,7 @@
 
 mod ends;
 mod exchanges;
+mod heads;
 mod hostile;
 mod persistent;
 
