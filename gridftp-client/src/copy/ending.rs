@@ -14,6 +14,7 @@ use crate::error::{Class, TransferError};
 use crate::names;
 use crate::progress::{Event, UNTRIED, Verification};
 use crate::transfer::{Failure, SessionState};
+use crate::url::url_path;
 
 /// The outcome of a job that did not fail.
 #[derive(Debug, Clone, Default)]
@@ -250,6 +251,8 @@ impl CopyState {
     /// The name of a file below the destination, or its own where it is copied to another.
     pub(crate) fn below<'a>(&self, from: &'a [u8], to: &'a [u8]) -> &'a [u8] {
         match to == self.root {
+            // A query is no part of the name.
+            true if self.is_of_web() => names::last(url_path(from)),
             true => names::last(from),
             false => self.below_root(to),
         }

@@ -20,7 +20,7 @@ use crate::local;
 use crate::names;
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
-use crate::url::{Location, Remote, Site, show};
+use crate::url::{Location, Remote, Site, show, url_path};
 
 /// Where everything goes.
 pub(super) struct Destination {
@@ -428,6 +428,9 @@ impl Destination {
 /// The last component of a source.
 fn last(location: &Location) -> &[u8] {
     match location {
+        Location::Remote(remote) if remote.site.scheme.is_web() => {
+            names::last(url_path(&remote.path))
+        }
         Location::Remote(remote) => names::last(&remote.path),
         Location::Local(path) => names::last(path.as_os_str().as_bytes()),
         Location::Stdio => b"",

@@ -26,6 +26,7 @@ use crate::copy::lock;
 use crate::grid::read;
 use crate::options::{CopyOptions, GridOptions};
 use crate::program::json::object;
+use crate::program::masked::masked;
 use crate::progress::Event;
 use crate::words;
 
@@ -187,7 +188,7 @@ impl Receipts {
                 destination,
                 ..
             } => match self.receipt(event, [source, destination]) {
-                Some(line) => self.add(&line.to_string()),
+                Some(line) => self.add(&masked(&line.to_string())),
                 None => Ok(()),
             },
             _ => Ok(()),

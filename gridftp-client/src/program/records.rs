@@ -16,6 +16,7 @@ use crate::copy::Summary;
 use crate::error::{Class, TransferError};
 use crate::program::failed_list::FailedList;
 use crate::program::json::{end, fatal, object};
+use crate::program::masked::masked;
 use crate::program::receipts::Receipts;
 use crate::program::report::Report;
 use crate::progress::{Event, Observer};
@@ -154,8 +155,9 @@ impl Records {
             let seconds = now.map_or(0.0, |now| now.as_secs_f64());
             fields.insert("time".to_owned(), json!(seconds));
         }
+        let line = masked(&value.to_string());
         let mut file = lock(log);
-        let written = file.write_all(format!("{value}\n").as_bytes());
+        let written = file.write_all(format!("{line}\n").as_bytes());
         drop(file);
         self.tell("--log-file", written);
     }
