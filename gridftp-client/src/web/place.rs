@@ -43,7 +43,7 @@ impl Place {
             _ if location.starts_with(['?', '#']) => {
                 format!("{scheme}://{}{path}{location}", authority())
             }
-            _ => format!("{scheme}://{}{dir}/{location}", authority()),
+            _ => format!("{scheme}://{}{}", authority(), merged(dir, location)),
         };
         let Ok(Location::Remote(remote)) = Location::parse(&url) else {
             return Err("to something that is no URL of a web server");
@@ -64,6 +64,26 @@ impl Place {
             }),
         }
     }
+}
+
+/// A relative path in the directory `dir`, without the names `.` and `..` (RFC 3986 §5.2.4).
+fn merged(dir: &str, location: &str) -> String {
+    let end = location.find(['?', '#']).unwrap_or(location.len());
+    let (path, rest) = location.split_at(end);
+    let mut names: Vec<_> = dir.split('/').skip(1).collect();
+    for name in path.split('/') {
+        match name {
+            "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    if matches!(path.rsplit('/').next(), Some("." | "..")) {
+        names.push("");
+    }
+    format!("/{}{rest}", names.join("/"))
 }
 
 #[cfg(test)]
@@ -88,6 +108,9 @@ mod tests {
             ("//other/g?y", "https://other/g?y"),
             ("/g", "https://h:8443/g"),
             ("g", "https://h:8443/d/g"),
+            ("./g?../y", "https://h:8443/d/g?../y"),
+            ("../e/g", "https://h:8443/e/g"),
+            ("../../g", "https://h:8443/g"),
             ("?y=2", "https://h:8443/d/f?y=2"),
             ("/login?to=http://h/x", "https://h:8443/login?to=http://h/x"),
             ("https://bob:pw@h:8443/g", "https://h:8443/g"),
