@@ -79,6 +79,8 @@
 //!   SHA-256, SHA-512, MD5 or Adler-32. Without one size and framing have to do, which a warning tells,
 //!   and a [`Verify`](options::Verify) that demands one is a failure. A server that receives the file is
 //!   compared with the bytes that passed as well.
+//! - Bytes are asked for without a content coding. Coded ones are refused, unless the name of the file
+//!   tells the coding, as `x.tar.gz` does: they would be another file.
 //! - The statuses 408, 425, 429, 500, 502, 503 and 504 are tried again, after the pause of
 //!   `Retry-After` and after two minutes at most.
 //!

@@ -10,9 +10,11 @@ use xio_core::{BoxStream, Error, ErrorKind, Operation};
 
 use super::Head;
 use super::fault::WebError;
+use super::head::is_coded;
 use super::request::broken;
 use crate::error::TransferError;
 use crate::options::ConnectOptions;
+use crate::url::url_path;
 
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
@@ -76,7 +78,15 @@ impl Answer {
     /// Gives an answer with a file, or with a part of it.
     pub(super) fn accepted(self) -> Result<Self, TransferError> {
         match self.response.status {
-            200 | 203 | 206 => Ok(self),
+            // 203 tells that a gateway has changed the bytes.
+            200 | 206 if !is_coded(&self.response.headers, url_path(self.url.as_bytes())) => {
+                Ok(self)
+            }
+            200 | 206 => {
+                let what = "it comes compressed (Content-Encoding), which is another file";
+                let (url, what) = (self.url, what.to_owned());
+                Err(WebError::Answer { url, what }.into())
+            }
             status => {
                 let seconds = self.response.headers.get("Retry-After");
                 let seconds = seconds.and_then(|value| value.parse().ok());
@@ -103,6 +113,10 @@ impl Answer {
     /// # Cancel safety
     /// Dropping the future may lose bytes.
     pub(crate) async fn piece(&mut self, most: u64) -> Result<BytesMut, WebError> {
+        if most == 0 {
+            // The server may go on, or be silent.
+            return Ok(BytesMut::new());
+        }
         self.first.reserve(PIECE - self.first.len().min(PIECE));
         while self.first.len() < ENOUGH && !self.is_over && self.failure.is_none() {
             let read = timeout(self.stall, self.stream.read_buf(&mut self.first)).await;

@@ -12,6 +12,22 @@ const LONGEST_TAG: usize = 1024;
 /// change (RFC 9110 §8.8.2.2).
 const SETTLED: i64 = 60;
 
+/// Content codings, and the ends of names of files that have them.
+const CODINGS: [(&str, &str); 12] = [
+    ("gzip", ".gz"),
+    ("x-gzip", ".gz"),
+    ("gzip", ".tgz"),
+    ("x-gzip", ".tgz"),
+    ("compress", ".z"),
+    ("x-compress", ".z"),
+    ("bzip2", ".bz2"),
+    ("x-bzip2", ".bz2"),
+    ("xz", ".xz"),
+    ("x-xz", ".xz"),
+    ("br", ".br"),
+    ("zstd", ".zst"),
+];
+
 /// The facts of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -46,8 +62,13 @@ impl Head {
         let length = headers.get("Content-Length").and_then(number);
         let range = headers.get("Content-Range").and_then(range);
         let (part, size) = match (response.status, range) {
-            (206, Some((begin, size))) => (Some(Some(begin)), size),
-            (206, None) => (Some(None), None),
+            // A body of another length is not that range.
+            (206, Some((first, last, size)))
+                if length.is_none_or(|length| length.checked_sub(1) == Some(last - first)) =>
+            {
+                (Some(Some(first)), size)
+            }
+            (206, _) => (Some(None), None),
             _ => (None, length),
         };
         let modified = headers.get("Last-Modified").and_then(date::parse);
@@ -69,6 +90,11 @@ impl Head {
         validator.is_some_and(|value| value.starts_with('"'))
     }
 
+    /// Whether the bytes of the answer are those of a file from `begin` on.
+    pub(crate) fn begins_at(&self, begin: u64) -> bool {
+        self.part.unwrap_or(Some(0)) == Some(begin)
+    }
+
     /// Judges the answer to a request for the bytes from `begin` on of the file with the facts
     /// `before` and this validator.
     pub(crate) fn part(&self, begin: u64, before: &Facts, validator: Option<&String>) -> Part {
@@ -79,14 +105,32 @@ impl Head {
         let times = self.facts.modified.zip(before.modified);
         let is_same = sizes.is_none_or(|(now, before)| now == before)
             && times.is_none_or(|(now, before)| now == before);
-        let is_other_tag = Self::is_tagged(validator)
-            && Self::is_tagged(self.validator.as_ref())
-            && self.validator.as_ref() != validator;
-        match first == Some(begin) && is_same && !is_other_tag {
+        // RFC 9110 §15.3.7: a part has the tag that all of the file has.
+        let is_other_tag = Self::is_tagged(validator) && self.validator.as_ref() != validator;
+        // Without a size nothing tells whether more follows.
+        let is_sized = self.facts.size.or(before.size).is_some();
+        match first == Some(begin) && is_same && is_sized && !is_other_tag {
             true => Part::Rest,
             false => Part::Other,
         }
     }
+}
+
+/// Whether the bytes have a content coding that the `name` of the file does not tell: the file is
+/// what they decode to.
+pub(super) fn is_coded(headers: &Headers, name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_known = |coding: &[u8]| {
+        coding.is_empty()
+            || coding.eq_ignore_ascii_case(b"identity")
+            || CODINGS.iter().any(|(known, end)| {
+                coding.eq_ignore_ascii_case(known.as_bytes()) && name.ends_with(end.as_bytes())
+            })
+    };
+    headers
+        .all("Content-Encoding")
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .any(|coding| !is_known(coding.trim_ascii()))
 }
 
 /// The strong entity tag.
@@ -104,8 +148,8 @@ fn settled(headers: &Headers, modified: Option<i64>) -> Option<String> {
     is_old.then(|| headers.get("Last-Modified").map(str::to_owned))?
 }
 
-/// The first byte and the size of the file in `bytes FIRST-LAST/SIZE`.
-fn range(value: &str) -> Option<(u64, Option<u64>)> {
+/// The first and the last byte, and the size of the file, in `bytes FIRST-LAST/SIZE`.
+fn range(value: &str) -> Option<(u64, u64, Option<u64>)> {
     let (unit, rest) = value.split_once(' ')?;
     let (bytes, size) = rest.split_once('/')?;
     let (first, last) = bytes.split_once('-')?;
@@ -115,7 +159,7 @@ fn range(value: &str) -> Option<(u64, Option<u64>)> {
         size => Some(number(size)?),
     };
     let fits = first <= last && size.is_none_or(|size| last < size);
-    (unit.eq_ignore_ascii_case("bytes") && fits).then_some((first, size))
+    (unit.eq_ignore_ascii_case("bytes") && fits).then_some((first, last, size))
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -186,7 +230,8 @@ mod tests {
             found.part(5, &before, tag.as_ref())
         };
         assert_eq!(part(206, "bytes 5-9/10", "\"a\""), Part::Rest);
-        assert_eq!(part(206, "Bytes 5-9/*", "W/\"b\""), Part::Rest);
+        assert_eq!(part(206, "Bytes 5-9/*", "\"a\""), Part::Rest);
+        assert_eq!(part(206, "bytes 5-9/10", "W/\"a\""), Part::Other);
         assert_eq!(part(206, "bytes 5-9/10", "\"b\""), Part::Other);
         assert_eq!(part(206, "bytes 5-9/11", "\"a\""), Part::Other);
         assert_eq!(part(206, "bytes 4-9/10", "\"a\""), Part::Other);
@@ -200,5 +245,51 @@ mod tests {
             assert_eq!(part(206, bad, "\"a\""), Part::Other, "{bad}");
         }
         assert_eq!(part(200, "bytes 5-9/10", "\"a\""), Part::All);
+        let untold = Facts::default();
+        let of = |range| head(206, &[("Content-Range", range), ("ETag", "\"a\"")]);
+        let endless = of("bytes 5-9/*").part(5, &untold, tag.as_ref());
+        assert_eq!(endless, Part::Other);
+        let told = of("bytes 5-9/10").part(5, &untold, tag.as_ref());
+        assert_eq!(told, Part::Rest);
+    }
+
+    #[test]
+    fn only_the_bytes_of_a_range_count_as_a_part() {
+        let all = head(200, &[("Content-Length", "10")]);
+        assert!(all.begins_at(0) && !all.begins_at(5));
+        let range = ("Content-Range", "bytes 5-9/10");
+        for (fields, is_part) in [
+            (&[range][..], true),
+            (&[range, ("Content-Length", "5")], true),
+            (&[range, ("Content-Length", "10")], false),
+            (&[range, ("Content-Length", "0")], false),
+            (
+                &[("Content-Type", "multipart/byteranges; boundary=x")],
+                false,
+            ),
+        ] {
+            let found = head(206, fields);
+            assert_eq!(found.begins_at(5), is_part, "{fields:?}");
+            assert!(!found.begins_at(0), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_coding_is_of_the_file_where_its_name_tells_it() {
+        for (coding, name, is_coded) in [
+            ("gzip", "/f", true),
+            ("GZIP", "/f.tar.gz", false),
+            ("x-gzip", "/f.TGZ", false),
+            ("gzip, br", "/f.gz", true),
+            ("br", "/f.gz", true),
+            ("identity", "/f", false),
+            ("", "/f", false),
+        ] {
+            let mut headers = Headers::new();
+            headers.push("Content-Encoding", coding).unwrap();
+            let found = super::is_coded(&headers, name.as_bytes());
+            assert_eq!(found, is_coded, "{coding} {name}");
+        }
+        assert!(!super::is_coded(&Headers::new(), b"/f"));
     }
 }

@@ -9,7 +9,8 @@ use gridftp_dsi::Sink as _;
 use gridftp_dsi_posix::FileSink;
 use gridftp_dsi_posix::checksum::Hasher;
 
-use crate::copy::job::{Facts, FileJob};
+use super::no_parts;
+use crate::copy::job::FileJob;
 use crate::copy::outlive::leaves_bytes;
 use crate::copy::pull::land::{Digests, land, open_sink, whole};
 use crate::copy::pull::{admit, resume};
@@ -25,6 +26,9 @@ const REQUESTS: usize = 4;
 
 /// The server does not have the bytes that were asked for.
 const OUT_OF_RANGE: u16 = 416;
+
+/// The reason to begin a file anew.
+const CHANGED: &str = "the source has changed since its first bytes came";
 
 /// Copies from the queue until nothing is left.
 pub(super) async fn run(worker: &Worker) {
@@ -73,16 +77,16 @@ async fn open(shared: &CopyState, job: &mut FileJob) -> Result<(Answer, FileSink
         }
         let held = job.held.first_hole();
         job.held = RangeSet::up_to(held);
+        if held == 0 {
+            // Any version will do.
+            job.validator = None;
+        }
         let begin = shared.options.offset.unwrap_or(0).saturating_add(held);
         let answer = match shared.ask_web(job, begin).await {
             Err(TransferError::Web(WebError::Refused { status, .. }))
                 if held > 0 && status == OUT_OF_RANGE =>
             {
-                begin_anew(
-                    shared,
-                    job,
-                    "the source has changed since its first bytes came",
-                );
+                begin_anew(shared, job, CHANGED);
                 continue;
             }
             answer => answer?,
@@ -90,25 +94,21 @@ async fn open(shared: &CopyState, job: &mut FileJob) -> Result<(Answer, FileSink
         if held > 0 {
             match answer.head.part(begin, &job.facts, job.validator.as_ref()) {
                 Part::Rest => {
+                    if job.facts.size.is_none() {
+                        shared.update(job, Some(answer.head.facts));
+                    }
                     let sink = open_sink(shared, job, true).await?;
                     return Ok((answer, sink));
                 }
                 Part::All if answer.head.validator == job.validator => {
                     begin_anew(shared, job, "the web server sends no parts of it");
                 }
-                Part::All | Part::Other => {
-                    begin_anew(
-                        shared,
-                        job,
-                        "the source has changed since its first bytes came",
-                    );
-                }
+                Part::All | Part::Other => begin_anew(shared, job, CHANGED),
             }
             continue;
         }
-        if begin > 0 && answer.head.part(begin, &Facts::default(), None) != Part::Rest {
-            let (url, what) = (answer.url, "the server sends no parts of it".to_owned());
-            return Err(WebError::Answer { url, what }.into());
+        if !answer.head.begins_at(begin) {
+            return Err(no_parts(answer, begin));
         }
         // The word of before may be old, and the copy is to have the facts of the file that is read.
         shared.update(job, Some(answer.head.facts));

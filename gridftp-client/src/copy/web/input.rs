@@ -6,14 +6,15 @@ use std::time::Instant;
 use bytes::BytesMut;
 use gridftp_dsi_posix::checksum::Hasher;
 
-use crate::copy::job::{Facts, FileJob};
+use super::no_parts;
+use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
 use crate::copy::state::CopyState;
 use crate::copy::stdio::put::Input;
 use crate::error::TransferError;
 use crate::progress::Event;
 use crate::verify;
-use crate::web::{Answer, Part, WebError};
+use crate::web::{Answer, Part};
 
 /// The bytes of a file, compared with the source's own digest at their end.
 pub(super) struct WebInput<'a> {
@@ -40,9 +41,8 @@ impl<'a> WebInput<'a> {
         let offset = shared.options.offset.unwrap_or(0);
         job.validator = None;
         let answer = shared.ask_web(job, offset).await?;
-        if offset > 0 && answer.head.part(offset, &Facts::default(), None) != Part::Rest {
-            let (url, what) = (answer.url, "the server sends no parts of it".to_owned());
-            return Err(WebError::Answer { url, what }.into());
+        if !answer.head.begins_at(offset) {
+            return Err(no_parts(answer, offset));
         }
         let told = shared.web_digest(&answer)?;
         shared.update(job, Some(answer.head.facts));
@@ -100,9 +100,17 @@ impl<'a> WebInput<'a> {
                 }
             };
             let (facts, validator) = (&self.job.facts, self.job.validator.as_ref());
-            if begin > 0 && answer.head.part(begin, facts, validator) != Part::Rest {
+            let is_rest = match begin {
+                // No condition is told for all of a file.
+                0 => answer.head.begins_at(0) && answer.head.validator.as_ref() == validator,
+                _ => answer.head.part(begin, facts, validator) == Part::Rest,
+            };
+            if !is_rest {
                 let path = shared.name_source(&self.job);
                 return Err(TransferError::Changed { path });
+            }
+            if self.job.facts.size.is_none() {
+                shared.update(&mut self.job, Some(answer.head.facts));
             }
             self.answer = answer;
             return Ok(());

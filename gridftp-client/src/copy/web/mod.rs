@@ -104,6 +104,16 @@ pub(super) async fn add(
     add_chosen(shared, root, facts, to).await
 }
 
+/// The failure of an answer that does not have the bytes from `begin` on.
+fn no_parts(answer: Answer, begin: u64) -> TransferError {
+    let what = match begin {
+        0 => "the server sends other bytes than those asked for",
+        _ => "the server sends no parts of it",
+    };
+    let (url, what) = (answer.url, what.to_owned());
+    WebError::Answer { url, what }.into()
+}
+
 impl CopyState {
     /// The web server of the sources.
     fn web_site(&self) -> &Site {
