@@ -453,6 +453,7 @@ pub mod local;
 mod login;
 mod ls;
 pub mod manner;
+mod masked;
 pub mod names;
 pub mod netrc;
 mod objects;

@@ -18,6 +18,7 @@ use super::notes::{Note, Upload, expired};
 use super::state::CopyState;
 use crate::abilities::Abilities;
 use crate::error::TransferError;
+use crate::masked::masked;
 use crate::names;
 use crate::progress::Event;
 use crate::verify::PROOFS;
@@ -153,7 +154,8 @@ impl CopyState {
     /// The name of a source by which a later run knows it, whatever its working directory.
     pub(crate) fn lasting_source(&self, job: &FileJob) -> Option<Vec<u8>> {
         if self.source.is_some() {
-            let mut name = self.name_source(job);
+            // It stands on disk.
+            let mut name = masked(&self.name_source(job));
             // Of a file on the web it tells more than its size and its time.
             name.extend(job.validator.iter().flat_map(|value| [" ", value]));
             return Some(name.into_bytes());

@@ -19,7 +19,6 @@ pub mod failed_list;
 pub mod grid;
 mod json;
 mod lines;
-mod masked;
 pub mod proxy;
 pub mod receipts;
 pub mod records;

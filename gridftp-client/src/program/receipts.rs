@@ -24,9 +24,9 @@ use xio::gsi::NoCredential;
 use crate::Location;
 use crate::copy::lock;
 use crate::grid::read;
+use crate::masked::masked;
 use crate::options::{CopyOptions, GridOptions};
 use crate::program::json::object;
-use crate::program::masked::masked;
 use crate::progress::Event;
 use crate::words;
 

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::copy::Summary;
 use crate::error::{Class, TransferError};
+use crate::masked::masked;
 use crate::program::failed_list::FailedList;
 use crate::program::json::{end, fatal, object};
-use crate::program::masked::masked;
 use crate::program::receipts::Receipts;
 use crate::program::report::Report;
 use crate::progress::{Event, Observer};

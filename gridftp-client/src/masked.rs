@@ -6,7 +6,7 @@
 const SECRETS: [&str; 6] = ["sig", "authz", "password", "secret", "apikey", "api_key"];
 
 /// The text with `***` for each of those values.
-pub(super) fn masked(text: &str) -> String {
+pub(crate) fn masked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut is_query, mut is_within) = (false, false);
     for piece in text.split_inclusive(['?', '&', '#', '"', ' ', '\n']) {
