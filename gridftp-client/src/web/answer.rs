@@ -52,8 +52,14 @@ impl Answer {
         let mut first = BytesMut::with_capacity(PIECE);
         let read = timeout(options.reply_within, stream.read_buf(&mut first)).await;
         let read = read.unwrap_or_else(|_| Err(silent(options.reply_within)));
-        let read = read.map_err(|error| lost(&url, error))?;
-        let Some(response) = stream.response() else {
+        let response = stream.response();
+        let (is_over, failure) = match read {
+            Ok(read) => (read == 0, None),
+            // The head tells more than the end of its body.
+            Err(error) if response.is_some() => (false, Some(error)),
+            Err(error) => return Err(lost(&url, error)),
+        };
+        let Some(response) = response else {
             let what = "it has no head".to_owned();
             return Err(WebError::Answer { url, what });
         };
@@ -63,8 +69,8 @@ impl Answer {
             response,
             stream,
             first,
-            is_over: read == 0,
-            failure: None,
+            is_over,
+            failure,
             stall: options.stall,
         })
     }

@@ -1,6 +1,8 @@
 //! Answers that are not the file which was asked for, and URLs that are not to be kept.
 
-use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::{fs, io, thread};
 
 use anyhow::{Result, ensure};
 use workspace_tests::Tree;
@@ -83,6 +85,27 @@ fn bytes_of_another_place_or_coding_are_never_a_file() -> Result<()> {
     cp_in(&here, &[&web.url("/f.gz"), "g"])?.ok()?;
     ensure!(fs::read(here.path("g"))? == b"abc", "it differs");
     Ok(())
+}
+
+#[test]
+fn a_status_is_told_without_its_body() -> Result<()> {
+    let here = Tree::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}/f", listener.local_addr()?);
+    thread::spawn(move || {
+        for _method in ["HEAD", "GET"] {
+            let mut stream = BufReader::new(listener.accept()?.0);
+            let mut line = String::new();
+            while stream.read_line(&mut line)? > 2 {
+                line.clear();
+            }
+            let answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\n";
+            stream.get_mut().write_all(answer)?;
+        }
+        io::Result::Ok(())
+    });
+    let said = cp_in(&here, &["--retries", "0", &url, "f"])?;
+    fails(&said, 1, &["/f: 403 Forbidden"])
 }
 
 #[test]
