@@ -34,6 +34,8 @@ pub(crate) struct Conn {
     /// Used when this end receives in MODE E.
     pub(crate) deframer: Deframer,
     pub(crate) permit: Permit,
+    /// Bytes that it takes in one write, as the last ones tell.
+    pub(crate) room: u64,
     /// The measurements of the path that were told, if they are asked for.
     told: Option<Box<PathStats>>,
     /// Time of the last measurement during a transfer.
@@ -46,6 +48,7 @@ impl Conn {
             stream,
             deframer: Deframer::new(limits),
             permit,
+            room: u64::MAX,
             told: None,
             looked: None,
         }

@@ -145,8 +145,6 @@ impl<S: Source> Feed<'_, S> {
         let sends = |file: BorrowedFd<'_>| !is_blind(file);
         let mut sends_file =
             conn.stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
-        // Bytes that the connection took in the last write.
-        let mut room = u64::MAX;
         // The rest of a short write: the storage lends its bytes once.
         let mut lent = None;
         while len > 0 {
@@ -168,7 +166,7 @@ impl<S: Source> Feed<'_, S> {
             let block = match lent.take() {
                 Some(rest) => Piece::Lent(rest),
                 None => {
-                    let next = self.next(offset, len.min(whole).min(room)).await;
+                    let next = self.next(offset, len.min(whole).min(conn.room)).await;
                     next.map_err(|e| Error::storage("send", e))?
                 }
             };
@@ -194,7 +192,7 @@ impl<S: Source> Feed<'_, S> {
                 if len == 0 {
                     return Ok(());
                 }
-                room = room.saturating_mul(2);
+                conn.room = conn.room.saturating_mul(2);
                 continue;
             }
             // The peer is the slower side. During the wait a few bytes stay here, more than the
@@ -213,7 +211,7 @@ impl<S: Source> Feed<'_, S> {
                 let rest = end.get(out - payload..).unwrap_or_default();
                 return pieces(&mut conn.stream, [rest]).await;
             }
-            room = (taken as u64).max(LITTLE);
+            conn.room = (taken as u64).max(LITTLE);
         }
         end = tail();
         pieces(&mut conn.stream, [head, &end]).await
