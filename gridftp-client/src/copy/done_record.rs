@@ -99,8 +99,10 @@ enum End {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Lines that wait to be written, and the times at which their files were finished.
-    lines: VecDeque<(Instant, u128)>,
+    /// Lines that wait to be written, of the files finished within [`EVERY`] of the time.
+    lines: VecDeque<(Instant, Vec<u128>)>,
+    /// Time at which the last file was finished.
+    newest: Option<Instant>,
     /// Lines in all.
     count: usize,
     /// Whether a write is to come.
@@ -201,8 +203,9 @@ impl DoneRecord {
     pub(super) fn forget_unsynced(&self) {
         if self.shared.waits.load(Ordering::Relaxed) {
             let mut waiting = lock(&self.shared.waiting);
-            waiting.count = waiting.count.saturating_sub(waiting.lines.len());
-            waiting.lines.clear();
+            let lines = waiting.lines.drain(..).map(|(_, lines)| lines.len());
+            let lost: usize = lines.sum();
+            waiting.count = waiting.count.saturating_sub(lost);
         }
     }
 
@@ -216,7 +219,12 @@ impl DoneRecord {
             return;
         }
         waiting.count += 1;
-        waiting.lines.push_back((Instant::now(), line));
+        let now = Instant::now();
+        waiting.newest = Some(now);
+        match waiting.lines.back_mut() {
+            Some((begun, lines)) if now.duration_since(*begun) < EVERY => lines.push(line),
+            _ => waiting.lines.push_back((now, vec![line])),
+        }
         if !std::mem::replace(&mut waiting.is_due, true) {
             tokio::spawn(write_on(Arc::downgrade(&self.shared)));
         }
@@ -274,17 +282,20 @@ impl Shared {
     /// Takes the lines that may be written; says whether others wait.
     fn take(&self) -> (String, bool) {
         let age = match self.waits.load(Ordering::Relaxed) {
-            true => WRITTEN_BACK,
+            true => WRITTEN_BACK + EVERY,
             false => Duration::ZERO,
         };
         let mut waiting = lock(&self.waiting);
         // The server was there when the last one was finished; since then it may have restarted.
-        let newest = waiting.lines.back().map(|(at, _)| *at);
+        let newest = waiting.newest;
         let is_old = |at: &Instant| newest.is_some_and(|newest| newest.duration_since(*at) >= age);
         let ready = waiting.lines.partition_point(|(at, _)| is_old(at));
-        let mut text = String::with_capacity(ready.saturating_mul(LINE));
-        for (_, line) in waiting.lines.drain(..ready) {
-            let _ = writeln!(text, "{line:032x}");
+        let mut text = String::new();
+        for (_, lines) in waiting.lines.drain(..ready) {
+            text.reserve(lines.len().saturating_mul(LINE));
+            for line in lines {
+                let _ = writeln!(text, "{line:032x}");
+            }
         }
         waiting.is_due = !waiting.lines.is_empty();
         (text, waiting.is_due)

@@ -290,6 +290,6 @@ mod tests {
             let found = super::is_coded(&headers, name.as_bytes());
             assert_eq!(found, is_coded, "{coding} {name}");
         }
-        assert!(!super::is_coded(&Headers::new(), b"/f"));
+        assert!(!is_coded(&Headers::new(), b"/f"));
     }
 }
