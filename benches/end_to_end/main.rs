@@ -8,6 +8,7 @@
 
 mod bulk;
 mod many;
+mod names;
 mod options;
 mod servers;
 mod sessions;
@@ -49,7 +50,7 @@ fn measure() -> Result<Vec<Line>> {
         ("link", &|| small::over_link(&pair, &options)),
         ("servers", &|| servers::measure(&pair, &options)),
         ("many", &|| many::files(&pair, &options)),
-        ("names", &|| many::names(&pair, &options)),
+        ("names", &|| names::measure(&pair, &options)),
         ("memory", &|| sessions::memory(&pair, &options)),
         ("logins", &|| sessions::logins(&pair, &options)),
     ];

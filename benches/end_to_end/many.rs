@@ -1,10 +1,8 @@
-//! A hundred thousand small files against the other clients, and a directory with a million names.
+//! A hundred thousand small files against the other clients.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_benches::copying::Way;
@@ -16,12 +14,6 @@ use crate::options::Options;
 
 /// Files in each directory.
 const IN_EACH: u64 = 500;
-
-/// Most memory of our client at a directory with a million names, in KiB.
-const MEMORY: u64 = 64 << 10;
-
-/// Longest copy of a million names.
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// A client, and its connections.
 #[derive(Clone, Copy, Debug)]
@@ -67,85 +59,17 @@ pub(crate) fn files(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Downloads a directory with a million names: the memory of our client, and the time of the first
-/// file beside that of the whole listing.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-pub(crate) fn names(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
-    let count = options.scale.amount(1_000_000, 10_000);
-    let bed = Bed::new(pair, "/dev/shm", count, count)?;
-    let mut plan = bed.ours_with(&["--dry-run"]);
-    plan.args(bed.ends(Way::Get, &bed.ours, "planned"));
-    let listed = time_of(&mut plan)?;
-    let mut copy = bed.ours_with(&[]);
-    let begun = Instant::now();
-    let mut copy = copy.args(bed.ends(Way::Get, &bed.ours, "copy")).spawn()?;
-    let watched = watch(&mut copy, &bed.tree.path("copy/dir0"), begun);
-    if watched.is_err() {
-        copy.kill()?;
-        copy.wait()?;
-    }
-    let (first, memory) = watched?;
-    let took = begun.elapsed();
-    bed.compare("copy")?;
-    let (memory_ratio, first_ratio) = (
-        MEMORY as f64 / memory as f64,
-        listed.as_secs_f64() / first.as_secs_f64(),
-    );
-    let name = format!("{count} names in a directory, get");
-    Ok(vec![
-        Line {
-            what: format!("{name}: 64 MiB by the peak memory of our client"),
-            ratio: memory_ratio,
-            cpu: None,
-            target: "1",
-            reached: memory_ratio >= 1.0,
-            note: format!("{} MiB, {:.0} s", memory >> 10, took.as_secs_f64()),
-        },
-        Line {
-            what: format!("{name}: time of the listing by that until the first file"),
-            ratio: first_ratio,
-            cpu: None,
-            target: "2",
-            reached: first_ratio >= 2.0,
-            note: format!("{:.2} / {:.2} s", listed.as_secs_f64(), first.as_secs_f64()),
-        },
-    ])
-}
-
-/// Waits for the end of a copy; returns the time until there was a file in `dir`, and the peak
-/// memory in KiB.
-fn watch(copy: &mut Child, dir: &Path, begun: Instant) -> Result<(Duration, u64)> {
-    let (mut first, mut memory) = (None, 0);
-    loop {
-        if first.is_none() && fs::read_dir(dir).is_ok_and(|mut names| names.next().is_some()) {
-            first = Some(begun.elapsed());
-        }
-        let status = fs::read_to_string(format!("/proc/{}/status", copy.id()))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        // A process that has ended has none.
-        if let Some(peak) = peak.and_then(|line| line.split_whitespace().next()) {
-            memory = peak.parse()?;
-        }
-        if let Some(status) = copy.try_wait()? {
-            ensure!(status.success(), "{status}");
-            return Ok((first.context("no file was copied")?, memory));
-        }
-        ensure!(begun.elapsed() < LIMIT, "the copy takes too long");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Two servers over one tree with the files to copy.
-struct Bed<'a> {
+pub(crate) struct Bed<'a> {
     pair: &'a Pair,
-    tree: Tree,
+    pub(crate) tree: Tree,
     digests: Digests,
-    ours: Host,
+    pub(crate) ours: Host,
     globus: Host,
 }
 
 impl<'a> Bed<'a> {
-    fn new(pair: &'a Pair, folder: &str, count: u64, in_each: u64) -> Result<Self> {
+    pub(crate) fn new(pair: &'a Pair, folder: &str, count: u64, in_each: u64) -> Result<Self> {
         let tree = Tree::new_in(Path::new(folder))?;
         for n in 0..count {
             tree.file(&format!("files/dir{}/file{n}", n / in_each), 1000, n)?;
@@ -159,14 +83,14 @@ impl<'a> Bed<'a> {
         })
     }
 
-    fn ours_with(&self, flags: &[&str]) -> Command {
+    pub(crate) fn ours_with(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(self.pair.client(Side::Ours));
         command.args(quiet(Side::Ours)).arg("-r").args(flags);
         command
     }
 
     /// Source and destination of a copy to `name`.
-    fn ends(&self, way: Way, server: &Host, name: &str) -> [String; 2] {
+    pub(crate) fn ends(&self, way: Way, server: &Host, name: &str) -> [String; 2] {
         let local = |name: &str| file_url(&self.tree.path(&format!("{name}/")));
         let remote = |name: &str| server.url(&format!("{name}/"));
         match way {
@@ -203,7 +127,7 @@ impl<'a> Bed<'a> {
         Ok(cost)
     }
 
-    fn compare(&self, name: &str) -> Result<()> {
+    pub(crate) fn compare(&self, name: &str) -> Result<()> {
         let copied = tree_digests(&self.tree.path(name))?;
         ensure!(copied == self.digests, "the copies differ");
         Ok(())
