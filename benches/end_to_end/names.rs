@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_benches::copying::Way;
-use workspace_benches::pair::{Pair, time_of};
+use workspace_benches::pair::{Pair, Side, time_of};
 use workspace_benches::ratio::Line;
 
 use crate::many::Bed;
@@ -20,18 +20,32 @@ const MEMORY: u64 = 64 << 10;
 /// Longest copy.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Downloads a directory with a million names: the memory of our client, and the time of the first
-/// file beside that of the whole listing.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+/// Copies a directory with a million names from our server, to it, and from it to another one.
 pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let count = options.scale.amount(1_000_000, 10_000);
     let bed = Bed::new(pair, "/dev/shm", count, count)?;
-    let mut plan = bed.ours_with(&["--dry-run"]);
-    plan.args(bed.ends(Way::Get, &bed.ours, "planned"));
-    let listed = time_of(&mut plan)?;
-    let mut copy = bed.ours_with(&[]);
+    let other = pair.serve(Side::Ours, bed.tree.root())?;
+    let between = [bed.ours.url("files/"), other.url("copy/")];
+    let ways = Way::ALL.map(|way| (way.name(), bed.ends(way, &bed.ours, "copy")));
+    let mut lines = Vec::new();
+    for (way, ends) in ways.into_iter().chain([("between two servers", between)]) {
+        let what = format!("{count} names in a directory, {way}");
+        let copied = copy(&bed, &what, &ends).with_context(|| {
+            let (ours, other) = (bed.ours.output(), other.output());
+            format!("{what}: output of the servers:\n{ours}{other}")
+        });
+        lines.extend(copied?);
+    }
+    Ok(lines)
+}
+
+/// Copies the names, and removes the copies: the peak memory of our client, and the time of the
+/// first file beside that of the whole listing.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn copy(bed: &Bed<'_>, name: &str, ends: &[String; 2]) -> Result<[Line; 2]> {
+    let listed = time_of(bed.ours_with(&["--dry-run"]).args(ends))?;
     let begun = Instant::now();
-    let mut copy = copy.args(bed.ends(Way::Get, &bed.ours, "copy")).spawn()?;
+    let mut copy = bed.ours_with(&[]).args(ends).spawn()?;
     let watched = watch(&mut copy, &bed.tree.path("copy/dir0"), begun);
     if watched.is_err() {
         copy.kill()?;
@@ -40,12 +54,12 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let (first, memory) = watched?;
     let took = begun.elapsed();
     bed.compare("copy")?;
+    fs::remove_dir_all(bed.tree.path("copy"))?;
     let (memory_ratio, first_ratio) = (
         MEMORY as f64 / memory as f64,
         listed.as_secs_f64() / first.as_secs_f64(),
     );
-    let name = format!("{count} names in a directory, get");
-    Ok(vec![
+    let lines = [
         Line {
             what: format!("{name}: 64 MiB by the peak memory of our client"),
             ratio: memory_ratio,
@@ -62,7 +76,11 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
             reached: first_ratio >= 2.0,
             note: format!("{:.2} / {:.2} s", listed.as_secs_f64(), first.as_secs_f64()),
         },
-    ])
+    ];
+    for Line { what, note, .. } in &lines {
+        eprintln!("{what}: {note}");
+    }
+    Ok(lines)
 }
 
 /// Waits for the end of a copy; returns the time until there was a file in `dir`, and the peak
