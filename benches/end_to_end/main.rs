@@ -49,7 +49,7 @@ fn measure() -> Result<Vec<Line>> {
         ("small", &|| in_folders(small::loopback)),
         ("link", &|| small::over_link(&pair, &options)),
         ("servers", &|| servers::measure(&pair, &options)),
-        ("many", &|| many::files(&pair, &options)),
+        ("many", &|| many::measure(&pair, &options)),
         ("names", &|| names::measure(&pair, &options)),
         ("memory", &|| sessions::memory(&pair, &options)),
         ("logins", &|| sessions::logins(&pair, &options)),

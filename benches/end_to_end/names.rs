@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_benches::copying::Way;
-use workspace_benches::pair::{Pair, Side, time_of};
+use workspace_benches::pair::{Pair, Side, quiet, time_of};
 use workspace_benches::ratio::Line;
 
 use crate::many::Bed;
@@ -43,9 +43,12 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
 /// first file beside that of the whole listing.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn copy(bed: &Bed<'_>, name: &str, ends: &[String; 2]) -> Result<[Line; 2]> {
-    let listed = time_of(bed.ours_with(&["--dry-run"]).args(ends))?;
+    let listed = time_of(
+        bed.ours_with(&[quiet(Side::Ours), &["--dry-run"]])
+            .args(ends),
+    )?;
     let begun = Instant::now();
-    let mut copy = bed.ours_with(&[]).args(ends).spawn()?;
+    let mut copy = bed.ours_with(&[quiet(Side::Ours)]).args(ends).spawn()?;
     let watched = watch(&mut copy, &bed.tree.path("copy/dir0"), begun);
     if watched.is_err() {
         copy.kill()?;

@@ -18,9 +18,10 @@ pub(crate) struct Options {
     /// 10,000 files of 1 kB, both directions. link: 500 files of 10 kB over an emulated link of
     /// 50 ms round trip (needs root). servers: 2,000 files of 1 kB in MODE S at plain FTP servers,
     /// against lftp. many: 100,000 files of 1 kB in /dev/shm, against globus-url-copy, lftp and
-    /// rclone with 8 connections each. names: a directory with 1,000,000 names in /dev/shm, both
-    /// directions and between two servers, by the memory of our client. memory: server memory of
-    /// 400 sessions in the middle of a slow download. logins: logins per second.
+    /// rclone with 8 connections each, and ours against itself with --no-resume. names: a directory
+    /// with 1,000,000 names in /dev/shm, both directions and between two servers, by the memory of
+    /// our client. memory: server memory of 400 sessions in the middle of a slow download. logins:
+    /// logins per second.
     #[arg(long, value_name = "PART", value_parser = ["bulk", "small", "link", "servers", "many", "names", "memory", "logins"])]
     pub(crate) only: Vec<String>,
     /// Folder of the files of bulk and small; may be repeated [default: the temporary folder and
