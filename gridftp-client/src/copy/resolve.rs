@@ -59,8 +59,7 @@ pub(crate) async fn run(
     if let Some(done) = &done {
         done.note_server(to.client.as_deref());
     }
-    let (mut worst, mut roots) = (None, Vec::new());
-    let planned_dirs = Arc::default();
+    let (mut worst, mut roots, planned_dirs) = (None, Vec::new(), Arc::default());
     // One tree, or one file, has no two files for one name.
     let targets =
         (sources.len() > 1 || names || options.manner.delete).then(Arc::<Targets>::default);
@@ -68,15 +67,15 @@ pub(crate) async fn run(
     let mut groups = sources.chunk_by(|a, b| site(a) == site(b)).peekable();
     while let Some(group) = groups.next() {
         let (first, mut client) = (group.first().and_then(site), None);
-        for (site, client) in [(&first, &mut client), (&to.site, &mut to.client)] {
-            // Web servers have no sessions.
-            if let (Some(site), None) =
-                (site.as_ref().filter(|site| !site.scheme.is_web()), &client)
-            {
+        let is_web = first.as_ref().is_some_and(|site| site.scheme.is_web());
+        // Web servers have no sessions.
+        let source = first.as_ref().filter(|_| !is_web);
+        for (site, client) in [(source, &mut client), (to.site.as_ref(), &mut to.client)] {
+            if let (Some(site), None) = (site, &client) {
                 *client = Some(connect_to(site, &options, observer).await?);
             }
         }
-        to.kin = match first.as_ref().is_some_and(|site| site.scheme.is_web()) {
+        to.kin = match is_web {
             true => Kin::Apart,
             false => Kin::of(
                 client.as_deref().zip(first.as_ref()),
