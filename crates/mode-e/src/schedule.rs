@@ -69,8 +69,6 @@ pub enum Next {
 pub struct Scheduler {
     streams: Streams,
     block: u64,
-    /// The last blocks are smaller, down to this size.
-    least: Option<u64>,
     queue: Share,
     /// Destinations that get data; the others get the end marks alone.
     receivers: usize,
@@ -90,7 +88,6 @@ impl Scheduler {
         Self {
             streams,
             block: block.max(1),
-            least: None,
             queue: share,
             receivers: streams.destinations(),
             growing: false,
@@ -103,15 +100,6 @@ impl Scheduler {
     #[must_use]
     pub fn with_receivers(mut self, receivers: usize) -> Self {
         self.receivers = receivers.max(1);
-        self
-    }
-
-    /// Makes blocks smaller towards the end, down to `least` bytes: an eighth of the rest is dealt to
-    /// all connections at a time. The end waits for the block of the slowest connection. Their sizes
-    /// are powers of two, so that they begin where groups of a digest do.
-    #[must_use]
-    pub fn with_smaller_last(mut self, least: u64) -> Self {
-        self.least = (self.streams.connections() > 1).then_some(least.max(1));
         self
     }
 
@@ -142,7 +130,12 @@ impl Scheduler {
     ///
     /// An assigned block is not assigned again: if its connection fails, the transfer has failed.
     pub fn next(&mut self, connection: usize) -> Next {
-        let block = self.block();
+        self.next_within(connection, u64::MAX)
+    }
+
+    /// As [`next`](Self::next), with a block of at most `most` bytes (at least 1), for a slow
+    /// connection: the end of the transfer waits for the last block of each.
+    pub fn next_within(&mut self, connection: usize, most: u64) -> Next {
         let Some(ended) = self.ended.get_mut(connection) else {
             return Next::Finished;
         };
@@ -150,7 +143,7 @@ impl Scheduler {
             return Next::Finished;
         }
         let receives = self.streams.destination_of(connection) < self.receivers;
-        if receives && let Some(block) = self.queue.take_first(block) {
+        if receives && let Some(block) = self.queue.take_first(self.block.min(most.max(1))) {
             return Next::Data(Header::data(block.start(), block.len()));
         }
         if self.growing && receives {
@@ -168,15 +161,6 @@ impl Scheduler {
             }
             _ => Next::End(Header::eod()),
         }
-    }
-
-    /// Most bytes of the next block.
-    fn block(&self) -> u64 {
-        let Some(least) = self.least else {
-            return self.block;
-        };
-        let part = self.left() / (8 * self.streams.connections() as u64);
-        (1 << part.max(least).ilog2()).min(self.block)
     }
 
     /// Ends `connection` ahead of the others, without the count, which another connection of its

@@ -1,6 +1,7 @@
 //! Deals the blocks of one file to the connections of a MODE E transfer, and ends each of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridftp_dsi::Source;
 use mode_e::{Header, Next, Scheduler, Streams};
@@ -18,8 +19,8 @@ use crate::watch::Watch;
 /// Smallest and largest payload of a block derived from the size of the file, in bytes.
 const BLOCKS: (u64, u64) = (256 << 10, 4 << 20);
 
-/// The smallest of the last blocks, in bytes: a slow connection of a long path sends it in a moment.
-const LAST: u64 = 64 << 10;
+/// Time in which a connection is to send a block: the end of a file waits for that of the slowest.
+const TURN: Duration = Duration::from_millis(500);
 
 /// One file on its way over several connections.
 struct Deal<'a, S> {
@@ -115,19 +116,15 @@ impl<'a, S: Source> Deal<'a, S> {
                 .clamp(BLOCKS.0, BLOCKS.1)
         });
         let receivers = plan.receivers.and_then(|most| most.get().try_into().ok());
-        let mut schedule =
+        let schedule =
             Scheduler::of(share, block, streams).with_receivers(receivers.unwrap_or(usize::MAX));
-        let is_small = total <= SMALL.min(block);
-        if !is_small {
-            schedule = schedule.with_smaller_last(LAST);
-        }
         Self {
             feed,
             plan,
             schedule: Mutex::new(schedule),
             active: Active::new(start),
             total,
-            is_small,
+            is_small: total <= SMALL.min(block),
             proves: plan.stripe.is_none() && streams.destinations() == 1,
         }
     }
@@ -137,7 +134,8 @@ impl<'a, S: Source> Deal<'a, S> {
     async fn blocks(&self, index: usize, conn: &mut Conn) -> Result<Option<(Vec<u8>, Header)>> {
         // The tag leaves together with the first block.
         let mut head = tag_of(self.plan);
-        let mut step = self.step(index).await;
+        let mut most = u64::MAX;
+        let mut step = self.step(index, most).await;
         loop {
             let header = match step {
                 Step::Data(header) => header,
@@ -154,7 +152,7 @@ impl<'a, S: Source> Deal<'a, S> {
                 Step::Finished => return Ok(None),
             };
             // The last block of a small file leaves together with the end mark.
-            let ahead = self.is_small.then(|| Step::from(self.next(index)));
+            let ahead = self.is_small.then(|| Step::from(self.next(index, most)));
             let end = match ahead {
                 Some(Step::End(end)) => Some(end),
                 _ => None,
@@ -162,36 +160,38 @@ impl<'a, S: Source> Deal<'a, S> {
             let tail = || end.map_or_else(Box::default, |end| self.marks(end));
             let offset = header.offset.saturating_add(self.plan.base);
             head.extend(header.to_bytes());
+            let begun = Instant::now();
             self.feed
                 .stretch(conn, &head, offset, header.count, &tail)
                 .await?;
             head.clear();
+            most = in_turn(header.count, begun.elapsed());
             if end.is_some() {
                 return Ok(None);
             }
             step = match ahead {
                 Some(ahead) => ahead,
-                None => self.step(index).await,
+                None => self.step(index, most).await,
             };
         }
     }
 
-    /// The next step of a connection, once it may take one.
-    async fn step(&self, index: usize) -> Step {
+    /// The next step of a connection, once it may take one, with at most so many bytes.
+    async fn step(&self, index: usize, most: u64) -> Step {
         let early = match self.active.turn(index).await {
             Turn::Take => None,
             Turn::End => self.schedule().end_early(index),
         };
-        early.map_or_else(|| self.next(index).into(), Step::Early)
+        early.map_or_else(|| self.next(index, most).into(), Step::Early)
     }
 
     /// The next block or the end of a connection.
-    fn next(&self, index: usize) -> Next {
+    fn next(&self, index: usize, most: u64) -> Next {
         let mut schedule = self.schedule();
         if self.feed.watch.is_cut() {
             schedule.clear();
         }
-        let next = schedule.next(index);
+        let next = schedule.next_within(index, most);
         if schedule.left() == 0 {
             self.active.drain();
         }
@@ -208,6 +208,14 @@ impl<'a, S: Source> Deal<'a, S> {
     }
 }
 
+/// The bytes that a connection sends in its [`TURN`], which has taken so long for `count` bytes: a power
+/// of two, so that blocks begin where groups of a digest do.
+fn in_turn(count: u64, took: Duration) -> u64 {
+    let rate = u128::from(count) * TURN.as_micros() / took.as_micros().max(1);
+    let bytes = u64::try_from(rate).unwrap_or(u64::MAX).max(BLOCKS.0);
+    1 << bytes.ilog2()
+}
+
 /// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
 /// bytes and the values of their sections, where this end sends all of them to one receiver and
 /// knows it.
@@ -219,4 +227,19 @@ fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
     let digest = digest.into_iter().flat_map(Header::of_digest);
     let values = digest.chain(sections.into_iter().map(Header::of_section));
     values.chain([end]).flat_map(Header::to_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_connection_takes_smaller_blocks() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(in_turn(4 * MIB, Duration::from_millis(10)), 128 * MIB);
+        assert_eq!(in_turn(4 * MIB, Duration::from_secs(2)), MIB);
+        assert_eq!(in_turn(MIB, Duration::from_millis(600)), MIB / 2);
+        assert_eq!(in_turn(MIB / 2, Duration::from_secs(60)), MIB / 4);
+        assert_eq!(in_turn(u64::MAX, Duration::ZERO), 1 << 63);
+    }
 }

@@ -309,8 +309,8 @@ that server only, and over http:// not in clear text through a network, unless -
 A copy to this machine goes on by the entity tag or the time of the file, in the next run too (--resume). \
 It is compared with the digest in Repr-Digest or Digest, where the server tells one. Servers are \
 verified by the authorities of the system ($SSL_CERT_FILE, $SSL_CERT_DIR), or those of --ca; --cert is \
-shown to the server of the URL alone, and a proxy to none. In --log-file and --receipt the signatures \
-and tokens of a query are ***.
+shown to the server of the URL alone, and a proxy to none. Signatures and tokens of a query are *** \
+in --log-file and --receipt.
 
 Data between two servers goes from one to the other, or passes this machine where they refuse that \
 and both protect it alike (--relay).
