@@ -108,7 +108,7 @@
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
 //!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
 //!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
-//!   a connection, from 256 KiB to 4 MiB.
+//!   a connection, from 256 KiB to 4 MiB, and of a slow one what it sends in half a second.
 //! - What served best is kept for a pair of ends, a mode and a stack in the file
 //!   [`options::CopyOptions::memory`], for small files and for large ones: the last 256 of them.
 //!   A copy that is polite, or has a rate limit, adds nothing to it.
