@@ -1,0 +1,197 @@
+use super::*;
+
+/// The half second in which a path of 10,000 packets in each, with these retransmitted by the end
+/// of each, is found lossy.
+fn lossy_after(round_trip: Duration, again: &[u64]) -> Option<usize> {
+    let (mut judge, begun) = (Judge::default(), Instant::now());
+    again.iter().enumerate().position(|(half, again)| {
+        let at = half as u64;
+        let now = begun + Duration::from_millis(at * 500);
+        judge.look(now, round_trip, (at * 10_000, *again))
+    })
+}
+
+/// The totals of a path that loses these packets in each half second.
+fn each(lost: u64) -> Vec<u64> {
+    (0..24).map(|half| half * lost).collect()
+}
+
+#[test]
+fn a_long_path_with_rare_loss_in_each_second_is_lossy() {
+    let far = Duration::from_millis(100);
+    assert_eq!(lossy_after(far, &each(2)), Some(6));
+    // Less than one in ten thousand.
+    let rarer: Vec<u64> = (0..24).map(|half| half / 2).collect();
+    assert_eq!(lossy_after(far, &rarer), None);
+    // Periods of ten round trips.
+    let farther = Duration::from_millis(300);
+    assert_eq!(lossy_after(farther, &each(2)), Some(18));
+    let near = Duration::from_millis(19);
+    assert_eq!(lossy_after(near, &each(2)), None);
+}
+
+#[test]
+fn heavy_loss_is_found_in_half_the_time() {
+    let far = Duration::from_millis(100);
+    assert_eq!(lossy_after(far, &each(10)), Some(3));
+    assert_eq!(lossy_after(far, &each(9)), Some(6));
+    // Periods of five round trips.
+    let farther = Duration::from_millis(200);
+    assert_eq!(lossy_after(farther, &each(10)), Some(6));
+}
+
+#[test]
+fn a_full_queue_is_no_lossy_path() {
+    let far = Duration::from_millis(100);
+    // Once and again, also over the end of a period.
+    let queue = [0, 50, 90, 90, 90, 90, 140, 190, 190, 190, 190, 190, 240];
+    assert_eq!(lossy_after(far, &queue), None);
+}
+
+#[test]
+fn the_time_of_an_idle_connection_does_not_count() {
+    let (mut judge, begun) = (Judge::default(), Instant::now());
+    for minute in 0..9 {
+        let far = Duration::from_millis(100);
+        let now = begun + Duration::from_secs(minute * 60);
+        assert!(!judge.look(now, far, (minute * 100, minute)));
+    }
+}
+
+#[test]
+fn a_receiver_tells_of_its_path_as_long_as_it_is_asked() {
+    let (arrival, begun) = (Arrival::default(), Instant::now());
+    let is_lossy = |second, out_of_order| {
+        let mut stats = PathStats::new();
+        stats.round_trip = Some(Duration::from_millis(100));
+        stats.received = Some(second * 10_000);
+        stats.out_of_order = Some(out_of_order);
+        arrival.is_lossy_at(begun + Duration::from_secs(second), &stats)
+    };
+    assert_eq!(
+        [0, 1, 2].map(|second| is_lossy(second, second * 2)),
+        [false; 3]
+    );
+    assert!(is_lossy(3, 6));
+    // It stays so.
+    assert!(is_lossy(4, 6) && is_lossy(9, 6));
+}
+
+#[test]
+fn connections_to_a_peer_share_a_finding_of_one() {
+    let peers = LossyPeers::default();
+    let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+    let begun = Instant::now();
+    let is_known = |peer: IpAddr, is_found, second| {
+        let now = begun + Duration::from_secs(second);
+        peers.is_known(peer, is_found, (now, Duration::from_millis(100)), (0, 0))
+    };
+    assert!(!is_known(one, false, 0));
+    assert!(is_known(one, true, 1));
+    assert!(is_known(one, false, 2));
+    assert!(!is_known(other, false, 2));
+    // It was found again.
+    assert!(is_known(one, true, 50));
+    assert!(is_known(one, false, 109));
+    assert!(!is_known(one, false, 110));
+    for host in 0..=u8::MAX {
+        assert!(is_known([10, 0, 1, host].into(), true, 120));
+    }
+    assert_eq!(peers.0.lock().unwrap().len(), PEERS);
+}
+
+#[test]
+fn connections_to_a_peer_find_heavy_loss_together() {
+    let (peers, begun) = (Arc::<LossyPeers>::default(), Instant::now());
+    let peer = Some([10, 0, 0, 1].into());
+    let mut watches = [(); 4].map(|()| LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers)));
+    // Of each connection one packet in five periods is lost, one in four hundred.
+    let found = (0..8_u64).position(|half| {
+        let now = begun + Duration::from_millis(half * 500);
+        let mut is_lossy = |(at, watch): (u64, &mut LossWatch)| {
+            let mut stats = PathStats::new();
+            stats.round_trip = Some(Duration::from_millis(100));
+            stats.sent = Some(half * 80);
+            stats.retransmitted = Some((half + at) / 5);
+            watch.is_lossy(now, &stats)
+        };
+        (0..)
+            .zip(&mut watches)
+            .map(&mut is_lossy)
+            .filter(|yes| *yes)
+            .count()
+            > 0
+    });
+    assert_eq!(found, Some(5));
+}
+
+/// The second in which the second of two connections is found lossy, of which the first loses
+/// packets in each second, and the other with these totals.
+fn joins_after(peers: [[u8; 4]; 2], again: &[u64]) -> Option<usize> {
+    let (known, begun) = (Arc::<LossyPeers>::default(), Instant::now());
+    let watch =
+        |peer: [u8; 4]| LossWatch::new("bbr".to_owned(), Some(peer.into()), Arc::clone(&known));
+    let [mut first, mut second] = peers.map(watch);
+    again.iter().enumerate().position(|(at, again)| {
+        let (at, now) = (at as u64, begun + Duration::from_secs(at as u64));
+        let stats = |again| {
+            let mut stats = PathStats::new();
+            stats.round_trip = Some(Duration::from_millis(100));
+            (stats.sent, stats.retransmitted) = (Some(at * 1000), Some(again));
+            stats
+        };
+        first.is_lossy(now, &stats(at));
+        second.is_lossy(now, &stats(*again))
+    })
+}
+
+#[test]
+fn a_connection_with_some_loss_joins_the_finding_of_another() {
+    let (one, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let rare = [0, 1, 1, 1, 1, 1, 1, 1];
+    assert_eq!(joins_after([one, one], &rare), Some(3));
+    assert_eq!(joins_after([one, other], &rare), None);
+    // Behind the same address another path may begin.
+    assert_eq!(joins_after([one, one], &[0; 8]), None);
+}
+
+#[test]
+fn a_path_without_measurements_is_not_judged() {
+    let mut watch = LossWatch::new("bbr".to_owned(), None, Arc::default());
+    assert!(!watch.is_lossy(Instant::now(), &PathStats::new()));
+    assert!(!Arrival::default().is_lossy(&PathStats::new()));
+}
+
+#[tokio::test]
+async fn a_lossy_connection_changes_its_congestion_control() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).await;
+    let socket = socket.unwrap();
+    let cc = || {
+        let name = SockRef::from(&socket).tcp_congestion().unwrap();
+        String::from_utf8_lossy(&name)
+            .trim_end_matches('\0')
+            .to_owned()
+    };
+    let before = cc();
+    let other = if before == "reno" { "cubic" } else { "reno" };
+    let watch = |name: &str| LossWatch::new(name.to_owned(), None, Arc::default());
+    let mut watch_of_other = watch(other);
+    // On loopback no packet is lost.
+    assert_eq!(watch_of_other.wrote(&socket, STEP - 1), Path::Watched);
+    assert_eq!(watch_of_other.wrote(&socket, STEP), Path::Watched);
+    // The kernel is asked once a period.
+    let due = watch_of_other.due.unwrap();
+    assert!(due > Instant::now());
+    assert_eq!(watch_of_other.wrote(&socket, STEP), Path::Watched);
+    assert_eq!(watch_of_other.due, Some(due));
+    assert_eq!(cc(), before);
+    assert_eq!(watch_of_other.change(&socket), Path::Settled);
+    assert_eq!(cc(), other);
+    let unsent = SockRef::from(&socket).tcp_notsent_lowat().unwrap();
+    assert_eq!(unsent, UNSENT);
+    let absent = watch("no_such_name");
+    assert_eq!(absent.change(&socket), Path::Lossy);
+    assert_eq!(cc(), other);
+    assert!(may_change_to(&before) && !may_change_to("no_such_name"));
+}
