@@ -265,12 +265,14 @@ impl Judge {
 
     /// The time until the next period ends on a path of this length.
     fn left(&self, now: Instant, round_trip: Option<Duration>) -> Duration {
-        let round_trip = round_trip.unwrap_or_default();
-        let left = self.periods.iter().map(|periods| {
-            let begun = periods.begun.map_or(now, |(begun, ..)| begun);
-            (begun + periods.length(round_trip)).saturating_duration_since(now)
+        let end = round_trip.and_then(|round_trip| {
+            let ends = self.periods.iter().map(|periods| {
+                let begun = periods.begun.map_or(now, |(begun, ..)| begun);
+                begun + periods.length(round_trip)
+            });
+            ends.min()
         });
-        left.min().unwrap_or(RARE.least)
+        end.map_or(RARE.least, |end| end.saturating_duration_since(now))
     }
 }
 

@@ -162,6 +162,14 @@ fn a_path_without_measurements_is_not_judged() {
     assert!(!Arrival::default().is_lossy(&PathStats::new()));
 }
 
+#[test]
+fn the_kernel_is_asked_rarely_while_it_tells_no_round_trip() {
+    let (mut judge, begun) = (Judge::default(), Instant::now());
+    judge.look(begun, Duration::from_millis(100), (0, 0));
+    let now = begun + Duration::from_secs(9);
+    assert_eq!(judge.left(now, None), RARE.least);
+}
+
 #[tokio::test]
 async fn a_lossy_connection_changes_its_congestion_control() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
