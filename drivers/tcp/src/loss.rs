@@ -26,6 +26,9 @@ const LONG: Duration = Duration::from_millis(20);
 /// every few seconds, within two periods at most.
 const LOSSY: u32 = 3;
 
+/// The same for all connections to a peer: each tells of its packets up to a period late.
+const LOSSY_PEER: u32 = LOSSY + 1;
+
 /// The periods that find heavy loss soon.
 const HEAVY: Periods = Periods::new(Duration::from_millis(500), 5, 1_000);
 
@@ -192,7 +195,7 @@ impl LossyPeers {
         peer.counts.0 += sent;
         peer.counts.1 += again;
         peer.periods.look(now, round_trip, peer.counts);
-        if is_found || peer.periods.lossy >= LOSSY {
+        if is_found || peer.periods.lossy >= LOSSY_PEER {
             peer.found = Some(now);
         }
         let is_known = peer.found.is_some_and(|at| now.duration_since(at) < SHARED);

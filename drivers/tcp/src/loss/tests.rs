@@ -100,29 +100,44 @@ fn connections_to_a_peer_share_a_finding_of_one() {
     assert_eq!(peers.0.lock().unwrap().len(), PEERS);
 }
 
-#[test]
-fn connections_to_a_peer_find_heavy_loss_together() {
+/// The counts of a long path.
+fn counts(sent: u64, again: u64) -> PathStats {
+    let mut stats = PathStats::new();
+    stats.round_trip = Some(Duration::from_millis(100));
+    (stats.sent, stats.retransmitted) = (Some(sent), Some(again));
+    stats
+}
+
+/// The period in which one of five connections to a peer is found lossy, each of 160 packets a second,
+/// of which `again` says how many were sent again by a time in milliseconds. They look one behind the
+/// other.
+fn found_together(again: impl Fn(u64, u64) -> u64) -> Option<u64> {
     let (peers, begun) = (Arc::<LossyPeers>::default(), Instant::now());
     let peer = Some([10, 0, 0, 1].into());
-    let mut watches = [(); 4].map(|()| LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers)));
-    // Of each connection one packet in five periods is lost, one in four hundred.
-    let found = (0..8_u64).position(|half| {
-        let now = begun + Duration::from_millis(half * 500);
-        let mut is_lossy = |(at, watch): (u64, &mut LossWatch)| {
-            let mut stats = PathStats::new();
-            stats.round_trip = Some(Duration::from_millis(100));
-            stats.sent = Some(half * 80);
-            stats.retransmitted = Some((half + at) / 5);
-            watch.is_lossy(now, &stats)
-        };
-        (0..)
-            .zip(&mut watches)
-            .map(&mut is_lossy)
-            .filter(|yes| *yes)
-            .count()
-            > 0
-    });
-    assert_eq!(found, Some(5));
+    let mut watches = [(); 5].map(|()| LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers)));
+    (0..8_u64).find(|period| {
+        let mut found = 0;
+        for (at, watch) in (0_u64..).zip(&mut watches) {
+            let time = period * 500 + at * 90;
+            let stats = counts(time * 160 / 1000, again(at, time));
+            found += u32::from(watch.is_lossy(begun + Duration::from_millis(time), &stats));
+        }
+        found > 0
+    })
+}
+
+#[test]
+fn connections_to_a_peer_find_heavy_loss_together() {
+    // Of each one packet in six periods is lost, one in 480.
+    assert_eq!(found_together(|at, time| (time / 500 + at) / 6), Some(6));
+}
+
+#[test]
+fn a_full_queue_of_several_connections_is_no_lossy_path() {
+    // Its packets are sent again for three round trips, and the last of them are told in the third
+    // period.
+    let again = |_, time: u64| time.saturating_sub(940).min(300) / 30;
+    assert_eq!(found_together(again), None);
 }
 
 /// The second in which the second of two connections is found lossy, of which the first loses
@@ -134,14 +149,8 @@ fn joins_after(peers: [[u8; 4]; 2], again: &[u64]) -> Option<usize> {
     let [mut first, mut second] = peers.map(watch);
     again.iter().enumerate().position(|(at, again)| {
         let (at, now) = (at as u64, begun + Duration::from_secs(at as u64));
-        let stats = |again| {
-            let mut stats = PathStats::new();
-            stats.round_trip = Some(Duration::from_millis(100));
-            (stats.sent, stats.retransmitted) = (Some(at * 1000), Some(again));
-            stats
-        };
-        first.is_lossy(now, &stats(at));
-        second.is_lossy(now, &stats(*again))
+        first.is_lossy(now, &counts(at * 1000, at));
+        second.is_lossy(now, &counts(at * 1000, *again))
     })
 }
 
