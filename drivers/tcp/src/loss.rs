@@ -42,11 +42,11 @@ const UNSENT: u32 = 128 << 10;
 /// Lifetime of a shared finding of loss.
 const SHARED: Duration = Duration::from_secs(60);
 
-/// Most peers with shared measurements.
-const PEERS: usize = 64;
+/// Most peers with shared measurements. Behind it connections go by their own.
+const PEERS: usize = 256;
 
-/// The peers of a transport, the latest first. Where many connections share a path, most of them lose
-/// too few packets for a finding of their own.
+/// The peers of a transport on long paths, the latest first. Where many connections share a path, most
+/// of them lose too few packets for a finding of their own.
 #[derive(Debug, Default)]
 pub(crate) struct LossyPeers(Mutex<VecDeque<Peer>>);
 
@@ -155,7 +155,7 @@ impl LossWatch {
             sent.saturating_sub(before),
             again.saturating_sub(again_before),
         );
-        let Some(peer) = self.peer else {
+        let Some(peer) = self.peer.filter(|_| round_trip >= LONG) else {
             return is_found;
         };
         let is_known = self.lossy.is_known(peer, is_found, (now, round_trip), more);

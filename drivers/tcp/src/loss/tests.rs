@@ -140,6 +140,19 @@ fn a_full_queue_of_several_connections_is_no_lossy_path() {
     assert_eq!(found_together(again), None);
 }
 
+#[test]
+fn peers_on_short_paths_are_not_in_the_list() {
+    let peers = Arc::<LossyPeers>::default();
+    let peer = Some([10, 0, 0, 1].into());
+    let mut watch = LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers));
+    let mut stats = counts(100, 1);
+    stats.round_trip = Some(Duration::from_millis(19));
+    assert!(!watch.is_lossy(Instant::now(), &stats));
+    assert!(peers.0.lock().unwrap().is_empty());
+    assert!(!watch.is_lossy(Instant::now(), &counts(200, 2)));
+    assert_eq!(peers.0.lock().unwrap().len(), 1);
+}
+
 /// The second in which the second of two connections is found lossy, of which the first loses
 /// packets in each second, and the other with these totals.
 fn joins_after(peers: [[u8; 4]; 2], again: &[u64]) -> Option<usize> {
