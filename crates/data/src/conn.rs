@@ -34,7 +34,7 @@ pub(crate) struct Conn {
     /// Used when this end receives in MODE E.
     pub(crate) deframer: Deframer,
     pub(crate) permit: Permit,
-    /// Bytes that it takes in one write, as the last ones tell.
+    /// Bytes to read for one write: about those that the last ones took.
     pub(crate) room: u64,
     /// The measurements of the path that were told, if they are asked for.
     told: Option<Box<PathStats>>,

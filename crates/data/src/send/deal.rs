@@ -165,7 +165,7 @@ impl<'a, S: Source> Deal<'a, S> {
                 .stretch(conn, &head, offset, header.count, &tail)
                 .await?;
             head.clear();
-            most = in_turn(header.count, begun.elapsed());
+            most = in_turn(most, header.count, begun.elapsed());
             if end.is_some() {
                 return Ok(None);
             }
@@ -208,11 +208,14 @@ impl<'a, S: Source> Deal<'a, S> {
     }
 }
 
-/// The bytes that a connection sends in its [`TURN`], which has taken so long for `count` bytes: a power
-/// of two, so that blocks begin where groups of a digest do.
-fn in_turn(count: u64, took: Duration) -> u64 {
+/// Most bytes of the next block of a connection, behind one of `count` bytes that it `took` so long to
+/// send: those of a [`TURN`], but at most twice as many as the limit `before`, since a small block that
+/// only fills a free buffer tells nothing of the rate. A power of two, so that few blocks begin within
+/// a group of a digest.
+fn in_turn(before: u64, count: u64, took: Duration) -> u64 {
     let rate = u128::from(count) * TURN.as_micros() / took.as_micros().max(1);
-    let bytes = u64::try_from(rate).unwrap_or(u64::MAX).max(BLOCKS.0);
+    let bytes = u64::try_from(rate).unwrap_or(u64::MAX);
+    let bytes = bytes.min(before.saturating_mul(2)).max(BLOCKS.0);
     1 << bytes.ilog2()
 }
 
@@ -236,10 +239,13 @@ mod tests {
     #[test]
     fn a_slow_connection_takes_smaller_blocks() {
         const MIB: u64 = 1 << 20;
-        assert_eq!(in_turn(4 * MIB, Duration::from_millis(10)), 128 * MIB);
-        assert_eq!(in_turn(4 * MIB, Duration::from_secs(2)), MIB);
-        assert_eq!(in_turn(MIB, Duration::from_millis(600)), MIB / 2);
-        assert_eq!(in_turn(MIB / 2, Duration::from_secs(60)), MIB / 4);
-        assert_eq!(in_turn(u64::MAX, Duration::ZERO), 1 << 63);
+        let first = |count, millis| in_turn(u64::MAX, count, Duration::from_millis(millis));
+        assert_eq!(first(4 * MIB, 10), 128 * MIB);
+        assert_eq!(first(4 * MIB, 2000), MIB);
+        assert_eq!(first(MIB, 600), MIB / 2);
+        assert_eq!(first(MIB / 2, 60_000), MIB / 4);
+        assert_eq!(first(u64::MAX, 0), 1 << 63);
+        // A free buffer takes a small block at once.
+        assert_eq!(in_turn(MIB / 4, MIB / 4, Duration::ZERO), MIB / 2);
     }
 }
