@@ -37,7 +37,7 @@ const RARE: Periods = Periods::new(Duration::from_secs(1), 10, 10_000);
 
 /// Most bytes that wait unsent in the kernel on a lossy path. Connections that share it differ much in
 /// speed there, and what a slow one holds at the end of a file is waited for.
-const UNSENT: u32 = 128 << 10;
+const UNSENT: u32 = 256 << 10;
 
 /// Lifetime of a shared finding of loss.
 const SHARED: Duration = Duration::from_secs(60);

@@ -13,7 +13,7 @@ use crate::copy::{third, tuning};
 
 /// Round trip up to which small files cost more work than waiting: connections beyond the
 /// processors here then only take turns. Beyond it they wait, on links that one stream still fills
-/// ([`super::widths::NEAR`]).
+/// ([`crate::copy::widths::NEAR`]).
 const AT_WORK: Duration = Duration::from_millis(1);
 /// Files that wait, for each connection there is, before one more is made: twice as many as one has
 /// under way. A new one needs six round trips and starts slowly, in which a distant one that is
