@@ -1,3 +1,5 @@
+//! Tests of `LossWatch` and `Arrival` over made-up counts of the kernel.
+
 use super::*;
 
 /// The half second in which a path of 10,000 packets in each, with these retransmitted by the end
