@@ -71,7 +71,8 @@ fn serve(star: &Star, end: usize, tree: &Tree) -> Result<Host> {
     let stacks = format!("{NO_BBR},udt");
     let mut command = place.command(&binary("gridftp-server")?);
     command.args(["--bind", &place.ip.to_string(), "--port", "0"]);
-    command.args(["--anonymous", "rw", "--net-stacks", &stacks, "--root"]);
+    command.args(["--anonymous", "rw", "--third-party", "anonymous"]);
+    command.args(["--net-stacks", &stacks, "--root"]);
     Host::ours_from(command.arg(tree.root()), tree.root())
 }
 
