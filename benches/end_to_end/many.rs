@@ -46,7 +46,7 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
                 || bed.copy(other, way),
             )?;
             let what = format!("{count} files of 1 kB, {}, against {other:?}", way.name());
-            lines.push(line(what, us, them, ("3", 3.0)));
+            lines.push(Line::of_costs(what, us, them, ("3", 3.0)));
         }
     }
     for way in Way::ALL {
@@ -62,23 +62,9 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
         )?;
         let way = way.name();
         let what = format!("{count} files of 1 kB, {way}, default flags against `--no-resume`");
-        lines.push(line(what, us, them, ("0.95", 0.95)));
+        lines.push(Line::of_costs(what, us, them, ("0.95", 0.95)));
     }
     Ok(lines)
-}
-
-/// A row of the costs of two sides, with the least ratio of time that is wanted.
-fn line(what: String, us: Cost, them: Cost, (target, least): (&'static str, f64)) -> Line {
-    eprintln!("{what}: ours {us:.2?}, other {them:.2?}");
-    let ratio = them.wall / us.wall;
-    Line {
-        what,
-        ratio,
-        cpu: Some(them.cpu / us.cpu),
-        target,
-        reached: ratio >= least,
-        note: format!("{:.1} / {:.1} s", us.wall, them.wall),
-    }
 }
 
 /// Two servers over one tree with the files to copy.

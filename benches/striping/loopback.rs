@@ -44,7 +44,7 @@ pub(crate) fn beside_one_server(options: &Options) -> Result<Vec<Line>> {
                 size >> 20,
                 way.name()
             );
-            lines.push(line(what, ours, bare, ("0.95", 0.95)));
+            lines.push(Line::of_costs(what, ours, bare, ("0.95", 0.95)));
         }
     }
     Ok(lines)
@@ -87,7 +87,7 @@ pub(crate) fn beside_globus(options: &Options) -> Result<Vec<Line>> {
                 size >> 20,
                 way.name()
             );
-            lines.push(line(what, us, them, ("1.5", 1.5)));
+            lines.push(Line::of_costs(what, us, them, ("1.5", 1.5)));
         }
     }
     Ok(lines)
@@ -99,19 +99,6 @@ fn large(options: &Options) -> Result<(Tree, u64)> {
     let tree = Tree::roomy(2 * size)?;
     tree.file(FILE, size, 1)?;
     Ok((tree, size))
-}
-
-fn line(what: String, us: Cost, them: Cost, (target, least): (&'static str, f64)) -> Line {
-    eprintln!("{what}: {us:.2?}, {them:.2?}");
-    let ratio = them.wall / us.wall;
-    Line {
-        what,
-        ratio,
-        cpu: Some(them.cpu / us.cpu),
-        target,
-        reached: ratio >= least,
-        note: format!("{:.2} of {:.2} s", us.wall, them.wall),
-    }
 }
 
 /// A Globus front end with two nodes.

@@ -73,6 +73,26 @@ pub struct Line {
 }
 
 impl Line {
+    /// The row of the costs of two sides, with the least ratio of time that is wanted; prints them.
+    #[allow(clippy::print_stderr, reason = "absolute times go to standard error")]
+    pub fn of_costs(
+        what: String,
+        us: Cost,
+        them: Cost,
+        (target, least): (&'static str, f64),
+    ) -> Self {
+        eprintln!("{what}: ours {us:.2?}, other {them:.2?}");
+        let ratio = them.wall / us.wall;
+        Self {
+            what,
+            ratio,
+            cpu: Some(them.cpu / us.cpu),
+            target,
+            reached: ratio >= least,
+            note: format!("{:.2} / {:.2} s", us.wall, them.wall),
+        }
+    }
+
     /// Returns the line as a row of a Markdown table.
     pub fn row(&self) -> String {
         let cpu = self

@@ -108,7 +108,7 @@
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
 //!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
 //!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
-//!   a connection, from 256 KiB to 4 MiB, and of a slow one what it sends in half a second.
+//!   a connection, from 256 KiB to 4 MiB, and of a slow one the bytes of half a second.
 //! - What served best is kept for a pair of ends, a mode and a stack in the file
 //!   [`options::CopyOptions::memory`], for small files and for large ones: the last 256 of them.
 //!   A copy that is polite, or has a rate limit, adds nothing to it.
@@ -116,7 +116,7 @@
 //!   the round trips of each peer with the least one of the last minute. It tells its own
 //!   queue from that of others by nothing, and a path that was full from the start of its first
 //!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
-//!   is what gives way first. Between two servers there is no rate to bound: the next files have fewer
+//!   gives way first. Between two servers there is no rate to bound: the next files have fewer
 //!   streams, and fewer are under way at once. The round trips are those that a source of ours tells;
 //!   a warning says where it tells none.
 //!

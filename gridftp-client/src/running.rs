@@ -29,7 +29,7 @@ pub struct RunningFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Unfinished {
-    /// Files with whose bytes the same copy goes on.
+    /// Files that the same copy goes on with.
     pub kept: u64,
     /// Files that the same copy begins anew.
     pub lost: u64,

@@ -291,7 +291,7 @@ impl Remote {
             return Err(UrlError::ControlByte);
         }
         if scheme.is_web() {
-            // It is what the server is asked for.
+            // The request target has it.
         } else if path.starts_with(b"/~") {
             path.remove(0);
         } else if path.starts_with(b"//") {

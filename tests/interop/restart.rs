@@ -365,8 +365,17 @@ fn hidden_in(folder: &Path) -> Option<(PathBuf, u64)> {
     Some((path, size))
 }
 
+/// Whether a process has a file open.
+fn is_open(file: &Path) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let open = processes.flat_map(|process| fs::read_dir(process.path().join("fd")));
+    open.flatten()
+        .flatten()
+        .any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|to| to == file))
+}
+
 /// Kills an upload once the server has so many bytes of it; returns the hidden file and its size,
-/// once that no longer grows.
+/// once the server has closed it.
 fn kill_stored(upload: &mut Command, folder: &Path, bytes: u64) -> Result<(PathBuf, u64)> {
     let mut upload = upload.stderr(Stdio::null()).spawn()?;
     let begun = Instant::now();
@@ -376,16 +385,13 @@ fn kill_stored(upload: &mut Command, folder: &Path, bytes: u64) -> Result<(PathB
     }
     upload.kill()?;
     upload.wait()?;
-    let mut left = hidden_in(folder).context("no hidden file is left")?;
-    loop {
-        // What was on its way arrives within this time, or the server has seen the end.
-        thread::sleep(100 * LOOK);
-        let now = hidden_in(folder).context("the hidden file is gone")?;
-        if now == left || begun.elapsed() > LIMIT {
-            return Ok(now);
-        }
-        left = now;
+    let (left, _) = hidden_in(folder).context("no hidden file is left")?;
+    let left = left.canonicalize()?;
+    while is_open(&left) {
+        ensure!(begun.elapsed() < LIMIT, "the server still has it open");
+        thread::sleep(LOOK);
     }
+    hidden_in(folder).context("the hidden file is gone")
 }
 
 /// A server without digests: the end of its bytes is read back, and mended where it is damaged.

@@ -36,7 +36,7 @@ const HEAVY: Periods = Periods::new(Duration::from_millis(500), 5, 1_000);
 const RARE: Periods = Periods::new(Duration::from_secs(1), 10, 10_000);
 
 /// Most bytes that wait unsent in the kernel on a lossy path. Connections that share it differ much in
-/// speed there, and what a slow one holds at the end of a file is waited for.
+/// speed there, and the end of a file waits for the bytes of a slow one.
 const UNSENT: u32 = 256 << 10;
 
 /// Lifetime of a shared finding of loss.

@@ -171,8 +171,8 @@ impl CopyState {
         }
     }
 
-    /// Leaves the hidden name of an upload whose source has changed: what is under it may be of the
-    /// version before, whose store may be the last that reached the server.
+    /// Leaves the hidden name of an upload after a change of its source: the bytes under it may be of the
+    /// version before, where the store of the new one never reached the server.
     pub(crate) async fn leave_version(&self, job: &mut FileJob, at: FtpPath) {
         job.versions = job.versions.wrapping_add(1);
         // Its note will name the other.

@@ -1,14 +1,14 @@
-//! URLs of web servers: path and query stay as they are written, since only the server knows what
-//! they mean.
+//! URLs of web servers: path and query stay as they are written, since only the server knows
+//! their meaning.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
 use super::{Site, show};
 
-/// Characters that a request line cannot have as they are; `%` begins what is encoded already.
+/// Characters that a request line cannot have as they are; `%` begins an encoded one.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
 
-/// The target of the request for what stands behind the host of a URL; a fragment is not sent.
+/// The request target of the part of a URL behind its host; a fragment is not sent.
 pub(super) fn target(text: &str) -> Vec<u8> {
     let text = text.split('#').next().unwrap_or_default();
     let slash = if text.starts_with('/') { "" } else { "/" };

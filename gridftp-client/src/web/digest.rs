@@ -29,7 +29,7 @@ pub(super) const WANTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The digests that a head tells, the best first; what is not understood is not told.
+/// The digests that a head tells, the best first, without those of unknown algorithms.
 pub(super) fn told(headers: &Headers) -> Vec<Digest> {
     let mut found = Vec::new();
     for field in ["Repr-Digest", "Digest"] {

@@ -88,8 +88,8 @@ pub struct Options {
     pub in_place: Option<bool>,
 
     /// Flushes to disk before a restart marker is sent and before an upload is published, so that
-    /// both survive a crash of the machine; without it, large uploads with a digest go on behind what
-    /// was synced in the background [default: true for `front` and `node`, else false].
+    /// both survive a crash of the machine; without it, large uploads with a digest go on behind the
+    /// bytes that were synced in the background [default: true for `front` and `node`, else false].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
     pub sync_writes: Option<bool>,
 

@@ -133,7 +133,7 @@
 //!   ends and nodes: without it, the name may reach the disk before the data, and the record of an
 //!   upload that was cut off is valid until the machine restarts. Large uploads go on after that all
 //!   the same: whenever 64 MiB of one are not on the disk, a sync begins in the background, one at a
-//!   time for each upload and 16 in all, and what it has put there is in a record of its own. Sent
+//!   time for each upload and 16 in all, and a record of its own names the synced bytes. Sent
 //!   again are these 64 MiB, the data that arrives in a second and during a sync, and of an upload
 //!   that broke the data since its last sync. As a crash may leave other bytes than this record was
 //!   made for, only a client that proves the whole file goes on with them, by `SITE STORATTR` with a

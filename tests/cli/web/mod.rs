@@ -387,7 +387,7 @@ fn a_part_never_has_the_name_at_a_server() -> Result<()> {
     let said = bed.cp(&["--retries", "0", &cut, &bed.url("f")])?;
     fails(&said, 1, &["the peer ended in the middle of its entity"])?;
     ensure!(!bed.there.path("f").exists(), "a part has the name");
-    // A server of another kind writes what comes, so that it has another name meanwhile.
+    // A server of another kind keeps broken uploads, so the file has another name meanwhile.
     let other = ScriptedServer::start(|_| Reaction::Usual)?;
     other.file("/f", "old");
     let said = cp_in(&here, &["--retries", "0", &cut, &other.url("f")])?;

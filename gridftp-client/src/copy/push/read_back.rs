@@ -2,8 +2,8 @@
 //! the source.
 //!
 //! They are under the hidden name of the upload, which holds nothing but bytes of one version of one
-//! source, written in their order or, in MODE E, told by markers. What such a server loses, in a
-//! power cut or with a full disk, are the last of them; so [`MOST`] are read back, and those before
+//! source, written in their order or, in MODE E, told by markers. In a power cut or
+//! with a full disk such a server loses the last of them; so [`MOST`] are read back, and those before
 //! them are taken for right.
 
 use std::sync::Arc;
@@ -261,7 +261,7 @@ impl Part {
     }
 }
 
-/// Compares what a server sends with a source.
+/// The comparison of the bytes of a server with those of a source.
 struct Comparing<'a> {
     source: &'a FileSource,
     part: Option<Part>,

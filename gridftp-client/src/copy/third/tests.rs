@@ -244,8 +244,8 @@ async fn moving(pair: &Pair<'_>) -> Moving {
     }
 }
 
-/// Confirms a file over UDT, whose servers give these replies, or whose sessions are left for TCP;
-/// gives it as it goes back.
+/// Confirms a file over UDT with these replies of the servers, or leaves the sessions for TCP; gives
+/// the file as it goes back.
 async fn over_udt(replies: Option<&[u8]>) -> (Arc<CopyState>, Taken) {
     let mut bed = Bed::new().await;
     let shared = Arc::clone(&bed.shared);

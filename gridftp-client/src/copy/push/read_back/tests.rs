@@ -1,4 +1,4 @@
-//! What is read back decides from where an upload goes on.
+//! The bytes read back decide the offset at which an upload goes on.
 
 use std::os::unix::ffi::OsStringExt as _;
 
@@ -148,7 +148,7 @@ async fn a_server_sends_its_bytes_back() {
     let nothing = (RangeSet::new(), ReadBack::Done { ends: false });
     let (held, state, _) = outcome(&source, vec![0; 5_000_003], sends).await;
     assert_eq!((held, state), nothing);
-    // What is longer than the source is not read.
+    // A file longer than the source is not read.
     let longer = [source.clone(), vec![0]].concat();
     let (held, state, sent) = outcome(&source, longer, "").await;
     assert_eq!((held, state), nothing);
