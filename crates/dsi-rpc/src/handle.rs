@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use gridftp_dsi::{DsiPath, Error, ErrorKind, Result, User};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Response, Status};
@@ -180,6 +181,53 @@ impl<P: Peers> Shared<P> {
             last = Some(lost(&peer, &why, at.error(kind)));
             tried.push(peer);
         }
+    }
+
+    /// Makes a call that changes nothing at all peers at once, and gives the answer of each.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] without a peer.
+    pub(crate) async fn call_all<R, T, F>(
+        &self,
+        at: At<'_>,
+        request: R,
+        call: impl Fn(Client, R) -> F,
+    ) -> Result<Vec<(Peer, Result<T>)>>
+    where
+        R: Clone,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let until = Instant::now() + SHORT;
+        // A peer that does not answer a close may yet answer a call.
+        let _ = timeout(GRACE, self.closing.wait(at.2)).await;
+        let (place, gone) = (Choice::Place(at.1, at.2), at.error(ErrorKind::Unavailable));
+        let mut peers: Vec<Peer> = Vec::new();
+        loop {
+            let next = timeout_at(until, self.peers.peer(place, &peers)).await;
+            match next {
+                // A process is the only one, and is given again.
+                Ok(Ok(peer)) if peers.iter().all(|known| known.name() != peer.name()) => {
+                    peers.push(peer);
+                }
+                Ok(Err(why)) if peers.is_empty() => return Err(gone.because(why)),
+                Err(_) if peers.is_empty() => return Err(gone.because("no peer in time")),
+                _ => break,
+            }
+        }
+        let asking = peers.into_iter().map(|peer| {
+            let calling = call(peer.client(), request.clone());
+            async move {
+                let called = call_at(&peer, at.0, until, calling).await;
+                let answer = called.map_err(|failed| match failed {
+                    Failed::Answered(told) => told.at(at.2),
+                    Failed::NotBegun(why) | Failed::Lost(why) => {
+                        lost(&peer, &why, at.error(ErrorKind::Unavailable))
+                    }
+                });
+                (peer, answer)
+            }
+        });
+        Ok(join_all(asking).await)
     }
 
     /// Opens a file by a call; `request` makes its message from the handle.

@@ -14,6 +14,9 @@
 //! nothing. Without another peer the error is
 //! [`ErrorKind::Unavailable`](gridftp_dsi::ErrorKind::Unavailable); where the change may have been
 //! made it is [`ErrorKind::Io`](gridftp_dsi::ErrorKind::Io).
+//!
+//! The partial files of a directory are asked of all peers, since each may have an index of its own. A
+//! peer that fails, or is older than the call, tells none, and the log names it.
 #![forbid(unsafe_code)]
 
 mod caller;
@@ -23,6 +26,7 @@ mod convert;
 mod failure;
 mod handle;
 mod objects;
+mod partials;
 mod peers;
 pub mod proto;
 mod remote;

@@ -6,14 +6,15 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use gridftp_dsi::types::Attribute;
 use gridftp_dsi::{
-    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
-    Result, Staging, Stat, User,
+    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Partial,
+    Progress, Result, Staging, Stat, User,
 };
 use tonic::{Response, Status};
 
 use crate::convert::{attributes, digest, place, stat, way};
 use crate::handle::{At, LONG, Rule, SHORT, Shared};
 use crate::objects::{RemoteListing, RemoteSink, RemoteSource, held};
+use crate::partials::merged;
 use crate::peers::Peers;
 use crate::proto;
 
@@ -202,6 +203,17 @@ impl<P: Peers> Dsi for Remote<P> {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(RangeSet::new()),
             asked => held(&asked?, path),
         }
+    }
+
+    /// Those that any peer tells: all see the same files, but each may have an index of its own.
+    async fn partials(&self, user: &User, path: &DsiPath) -> Result<(Vec<Partial>, bool)> {
+        let at = At("list partial files", user, path);
+        let asking = self
+            .shared
+            .call_all(at, place(user, path), |mut client, place| async move {
+                client.partials(place).await
+            });
+        merged(asking.await?, path)
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {

@@ -21,7 +21,7 @@ use crate::proto::storage_server::Storage;
 use crate::proto::{
     AttributeList, Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply,
     DataRequest, DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest, Handle,
-    JoinRequest, OpenRequest, Opened, Place, RangeList, ReadRequest, RenameRequest,
+    JoinRequest, OpenRequest, Opened, PartialList, Place, RangeList, ReadRequest, RenameRequest,
     SetAttributeRequest, SetMetaRequest, Space, StageRequest, Staged, SymlinkRequest, Token,
     TruncateRequest, WriteRequest,
 };
@@ -332,6 +332,13 @@ impl Storage for Served {
         let (user, path) = at(Some(request.into_inner()))?;
         let held = self.dsi.held(&user, &path).await.map_err(told)?;
         Ok(Response::new((&held).into()))
+    }
+
+    async fn partials(&self, request: Request<Place>) -> Answer<Response<PartialList>> {
+        let (user, path) = at(Some(request.into_inner()))?;
+        let (found, more) = self.dsi.partials(&user, &path).await.map_err(told)?;
+        let partials = found.into_iter().map(Into::into).collect();
+        Ok(Response::new(PartialList { partials, more }))
     }
 
     async fn drop_held(&self, request: Request<Place>) -> Answer<Response<Done>> {

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use byte_ranges::RangeSet;
 use bytes::Bytes;
 use gridftp_dsi::{
-    Capabilities, Create, Dsi, DsiPath, DynDsi, ErrorKind, Finish, Listing, Memory, Sink, Source,
-    User,
+    Capabilities, Create, Dsi, DsiPath, DynDsi, ErrorKind, Finish, Listing, Memory, Partial, Sink,
+    Source, User,
 };
 use gridftp_dsi_posix::Posix;
 use hyper::body::Incoming;
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::Request;
 use tonic::codegen::Service;
+use tonic::codegen::http::Uri;
 
 use crate::convert::place;
 use crate::handle::{GRACE, SHORT};
@@ -367,17 +369,19 @@ async fn a_close_without_a_reply_delays_calls_by_seconds() {
     assert!(waited < GRACE, "{waited:?}");
 }
 
+/// A peer that answers nothing.
+async fn silent(name: &str) -> (Peer, JoinHandle<()>) {
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let silent = tokio::spawn(async move {
+        let _there = there;
+        std::future::pending().await
+    });
+    (Peer::new(name, caller(here).await), silent)
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_attempts_of_a_call_have_one_deadline() {
-    let mut peers = Vec::new();
-    for name in ["0", "1"] {
-        let (here, there) = tokio::io::duplex(1 << 16);
-        let silent = tokio::spawn(async move {
-            let _there = there;
-            std::future::pending().await
-        });
-        peers.push((Peer::new(name, caller(here).await), silent));
-    }
+    let peers = vec![silent("0").await, silent("1").await];
     let begun = Instant::now();
     let late = over(peers).stat(&ann(), &DsiPath::root()).await;
     assert_eq!(late.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -406,4 +410,79 @@ async fn without_a_peer_nothing_is_said_of_partial_files() {
     assert_eq!(held.kind(), ErrorKind::Unavailable);
     let dropped = remote.drop_held(&ann(), &file).await.unwrap_err();
     assert_eq!(dropped.kind(), ErrorKind::Unavailable);
+    let listed = remote.partials(&ann(), &DsiPath::root()).await.unwrap_err();
+    assert_eq!(listed.kind(), ErrorKind::Unavailable);
+}
+
+/// A peer of a version without the call for partial files.
+async fn older(dsi: Arc<dyn DynDsi>) -> (Peer, JoinHandle<()>) {
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let server = StorageServer::new(Served::new(dsi));
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        let mut server = server.clone();
+        if request.uri().path().ends_with("/Partials") {
+            *request.uri_mut() = Uri::from_static("/gridftp.storage.v1.Storage/Unknown");
+        }
+        async move { server.call(request).await }
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(there), service);
+    let serving = tokio::spawn(async move { drop(server.await) });
+    (Peer::new("older", caller(here).await), serving)
+}
+
+#[tokio::test]
+async fn the_partial_files_that_any_peer_knows_are_told_and_removed() {
+    let (dir, indexes) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(dir.path().join("d")).unwrap();
+    let mut peers = vec![older(Arc::new(Memory::new())).await];
+    for name in ["one", "two"] {
+        // One tree; each has an index of its own.
+        let index = indexes.path().join(name);
+        let posix = Posix::open(dir.path()).unwrap().with_index(&index);
+        let resume = Create::Resume { size: Some(9) };
+        let file = path(&format!("/d/{name}"));
+        let sink = posix.write(&ann(), &file, resume).await.unwrap();
+        sink.write_at(0, Bytes::from_static(b"partial"))
+            .await
+            .unwrap();
+        sink.checkpoint(&RangeSet::up_to(7), false).await.unwrap();
+        drop(sink);
+        peers.push(connect(name, Served::new(Arc::new(posix))).await);
+    }
+    let remote = over(peers);
+    let listed = async |dir: &str| {
+        let (found, is_cut) = remote.partials(&ann(), &path(dir)).await.unwrap();
+        assert!(!is_cut);
+        let fact = |one: Partial| (String::from_utf8(one.name).unwrap(), one.held, one.size);
+        found.into_iter().map(fact).collect::<Vec<_>>()
+    };
+    let fact = |name: &str| (name.to_owned(), 7_u64, Some(9_u64));
+    assert_eq!(listed("/").await, [fact("d/one"), fact("d/two")]);
+    assert_eq!(listed("/d").await, [fact("one"), fact("two")]);
+    let missing = remote.partials(&ann(), &path("/none")).await;
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+    let alone = over(vec![older(Arc::new(Memory::new())).await]);
+    let none = alone.partials(&ann(), &DsiPath::root()).await.unwrap();
+    assert_eq!(none, (Vec::new(), false));
+    // The files are those of each peer that serves the tree.
+    let plain = Served::new(Arc::new(Posix::open(dir.path()).unwrap()));
+    let serving = over(vec![connect("plain", plain).await]);
+    for name in ["/d/one", "/d/two"] {
+        serving.drop_held(&ann(), &path(name)).await.unwrap();
+    }
+    assert!(listed("/").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_without_an_answer_tells_no_partial_files() {
+    let whole = connect("0", Served::new(Arc::new(Memory::new()))).await;
+    let begun = Instant::now();
+    let remote = over(vec![silent("1").await, whole, silent("2").await]);
+    let listed = remote.partials(&ann(), &DsiPath::root()).await.unwrap();
+    assert_eq!(listed, (Vec::new(), false));
+    let remote = over(vec![silent("1").await]);
+    let late = remote.partials(&ann(), &DsiPath::root()).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Unavailable);
+    assert!(begun.elapsed() < 3 * SHORT, "{:?}", begun.elapsed());
 }
