@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use byte_ranges::RangeSet;
+use bytes::Bytes;
 use gridftp_dsi::{Create, Dsi as _, DsiPath, ErrorKind, Finish, Sink as _, User};
 use gridftp_dsi_posix::Posix;
 use gridftp_dsi_rpc::Remote;
@@ -57,6 +59,36 @@ async fn calls_go_to_the_nodes_that_are_there() {
             .await
             .unwrap();
     }
+}
+
+#[tokio::test]
+async fn every_node_is_asked_for_partial_files() {
+    let lab = Lab::new();
+    let nodes = lab.nodes();
+    let (address, _front) = serve(&nodes).await;
+    let ann = User::new("ann", DsiPath::root(), true);
+    std::fs::create_dir(lab.path("tree")).unwrap();
+    let mut running = Vec::new();
+    for name in ["one", "two"] {
+        // One tree; each has an index of its own.
+        let index = lab.path(&format!("index-{name}"));
+        let posix = Posix::open(&lab.path("tree")).unwrap().with_index(&index);
+        let (file, resume) = (path(format!("/{name}")), Create::Resume { size: None });
+        let sink = posix.write(&ann, &file, resume).await.unwrap();
+        sink.write_at(0, Bytes::from_static(b"part")).await.unwrap();
+        sink.checkpoint(&RangeSet::up_to(4), false).await.unwrap();
+        drop(sink);
+        let (mut double, _) = Double::new();
+        double.storage = Arc::new(posix);
+        running.push(dial(&lab.node(name, &double), address));
+    }
+    until(&nodes, &["one", "two"]).await;
+    let storage = Remote::new(nodes.clone());
+    let listed = soon(storage.partials(&ann, &DsiPath::root())).await;
+    let (found, is_cut) = listed.unwrap();
+    let names: Vec<_> = found.iter().map(|one| one.name.as_slice()).collect();
+    assert_eq!(names, [b"one", b"two"]);
+    assert!(!is_cut);
 }
 
 #[tokio::test]
