@@ -103,7 +103,8 @@ impl Cluster {
         self.add_node_over(&["--root", &tree]);
     }
 
-    fn add_node_over(&mut self, storage: &[&str]) {
+    /// Adds a node over this storage.
+    pub(crate) fn add_node_over(&mut self, storage: &[&str]) {
         let name = self.join();
         let mut node = self.node(&name);
         node.args(["--front", &self.inner]).args(storage);
