@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree};
+use workspace_tests::{Break, Cluster, Host, Reaction, Relay, ScriptedServer, Tree};
 
 use crate::resume::{DIGESTS, SENT, broken, storing};
 use crate::{Bed, LIMIT, cp_in, fails};
@@ -245,20 +245,19 @@ fn our_server_drops_what_it_kept_of_an_upload() -> Result<()> {
     Ok(())
 }
 
-/// The index of our server tells what the notes of this machine do not.
-#[test]
-fn an_upload_from_another_machine_is_told_and_removed() -> Result<()> {
-    let bed = Bed::new()?;
+/// Breaks off an upload to a server over `there`, and has another machine list and remove it.
+fn told_and_removed(server: &Host, there: &Tree) -> Result<()> {
+    let here = Tree::new()?;
     let size: u64 = 8_000_001;
-    bed.here.file("file", size, 3)?;
-    std::fs::create_dir(bed.there.path("run"))?;
+    here.file("file", size, 3)?;
+    std::fs::create_dir(there.path("run"))?;
     // Bytes that the server has not read are lost with the connection.
     let plan = Break::Data { after: size / 2 };
-    let relay = Relay::paced(bed.server.addr(), plan, 8_000_000)?;
-    let to = bed.server.url_at(relay.addr(), "run/file");
-    bed.cp(&["-c", "--retries", "0", "file", &to])?.failed()?;
+    let relay = Relay::paced(server.addr(), plan, 8_000_000)?;
+    let to = server.url_at(relay.addr(), "run/file");
+    cp_in(&here, &["-c", "--retries", "0", "file", &to])?.failed()?;
     let other = Tree::new()?;
-    let (dir, url) = (bed.url("run"), bed.url("run/file"));
+    let (dir, url) = (server.url("run"), server.url("run/file"));
     let start = Instant::now();
     let told = loop {
         // The server may not have seen the end of the upload yet.
@@ -273,7 +272,7 @@ fn an_upload_from_another_machine_is_told_and_removed() -> Result<()> {
     );
     let held = told["held"].as_u64().unwrap_or_default();
     ensure!(0 < held && held < size, "{told}");
-    for (place, count) in [(&url, 1), (&bed.url(""), 1), (&bed.url("ru"), 0)] {
+    for (place, count) in [(&url, 1), (&server.url(""), 1), (&server.url("ru"), 0)] {
         let found = objects(&other, &["--partials", place])?;
         ensure!(found.len() == count, "{place}: {found:?}");
     }
@@ -297,9 +296,24 @@ fn an_upload_from_another_machine_is_told_and_removed() -> Result<()> {
         gone.len() == 1 && gone[0]["event"] == "discarded",
         "{gone:?}"
     );
-    ensure!(bed.there.names("run")?.is_empty(), "it stays");
+    ensure!(there.names("run")?.is_empty(), "it stays");
     ensure!(objects(&other, &["--partials", &dir])?.is_empty());
     Ok(())
+}
+
+/// The index of our server tells what the notes of this machine do not.
+#[test]
+fn an_upload_from_another_machine_is_told_and_removed() -> Result<()> {
+    let bed = Bed::new()?;
+    told_and_removed(&bed.server, &bed.there)
+}
+
+/// The front end has no storage of its own: it asks the nodes.
+#[test]
+fn an_upload_to_data_nodes_is_told_and_removed() -> Result<()> {
+    let there = Tree::new()?;
+    let cluster = Cluster::start_with(there.root(), 2, &["--storage", "nodes"], &[])?;
+    told_and_removed(cluster.front(), &there)
 }
 
 #[test]
