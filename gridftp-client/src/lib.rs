@@ -137,10 +137,10 @@
 //!   middle of their transfers, and others with UDT go on behind the bytes that have arrived, with
 //!   the same protection. That is no failed attempt. It returns to TCP, once, where a connection
 //!   breaks; and until it has moved data for ten seconds (twenty between two servers), where nothing
-//!   moves for a minute, or where the transfers are slower than before from the fifth second on, in
-//!   total and each of them. A copy that is polite, has a rate limit, layers over its files or chosen data ports
-//!   stays with TCP, and so do one of files without a modification time, and one to a server that
-//!   keeps no broken uploads: they would begin anew. Between two servers the source has to tell that
+//!   moves for a minute in which no end is known to hash held bytes, or where the transfers are
+//!   slower than before from the fifth second on, in total and each of them. A copy that is polite,
+//!   has a rate limit, layers over its files or chosen data ports stays with TCP, and so do one of
+//!   files without a modification time, and one to a server that keeps no broken uploads: they would begin anew. Between two servers the source has to tell that
 //!   the path loses packets (`WAITS` in `FEAT`), and the change comes once all files are found.
 //!
 //! # How a broken transfer goes on

@@ -241,6 +241,10 @@ pub struct Totals {
     ended: [AtomicU64; 2],
     hashed: AtomicU64,
     hashing: AtomicU64,
+    /// Progress markers of servers that hash, since they were last taken.
+    hash_markers: AtomicU64,
+    /// Files that this end hashes now, before their data.
+    hashing_here: AtomicU64,
     pub(crate) running: RunningFiles,
     pub(crate) samples: Samples,
     pub(crate) tuned: Mutex<Option<Tuned>>,
@@ -275,17 +279,27 @@ pub(crate) struct Hashing<'a> {
     size: Option<u64>,
     /// Hashed bytes, from the first marker on.
     done: Option<u64>,
+    /// Most bytes that a marker has told of.
+    told: u64,
 }
 
 impl<'a> Hashing<'a> {
     /// Creates one for a file of `size` bytes.
     pub(crate) fn new(totals: &'a Totals, size: Option<u64>) -> Self {
-        let done = None;
-        Self { totals, size, done }
+        Self {
+            totals,
+            size,
+            done: None,
+            told: 0,
+        }
     }
 
     /// Records that `bytes` bytes are hashed.
     pub(crate) fn note(&mut self, bytes: u64) {
+        if bytes > self.told {
+            self.told = bytes;
+            self.totals.hash_markers.fetch_add(1, Ordering::Relaxed);
+        }
         let Some(size) = self.size else { return };
         if self.done.is_none() {
             self.totals.hashing.fetch_add(size, Ordering::Relaxed);
@@ -305,6 +319,15 @@ impl Drop for Hashing<'_> {
             self.totals.hashed.fetch_sub(done, Ordering::Relaxed);
             self.totals.hashing.fetch_sub(size, Ordering::Relaxed);
         }
+    }
+}
+
+/// A file that this end hashes, counted in the totals until it is dropped.
+pub(crate) struct HashingHere<'a>(&'a Totals);
+
+impl Drop for HashingHere<'_> {
+    fn drop(&mut self) {
+        self.0.hashing_here.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -393,6 +416,19 @@ impl Totals {
             let hashes = self.hashing.load(Ordering::Relaxed) > 0;
             self.samples.take(bytes, hashes);
         }
+    }
+
+    /// Counts in a file that this end hashes.
+    pub(crate) fn hash_here(&self) -> HashingHere<'_> {
+        self.hashing_here.fetch_add(1, Ordering::Relaxed);
+        HashingHere(self)
+    }
+
+    /// Says whether this end hashes now, or a server has told since the last call that it goes on
+    /// with that.
+    pub(crate) fn take_hashing(&self) -> bool {
+        let is_told = self.hash_markers.swap(0, Ordering::Relaxed) > 0;
+        is_told || self.hashing_here.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn found(&self, size: Option<u64>) {

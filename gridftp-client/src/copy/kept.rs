@@ -120,7 +120,7 @@ impl Copy<'_> {
         let announce = match algorithm {
             Some(algorithm) if self.abilities.held && self.whole => {
                 // A source that cannot be read for that gives nothing to go on with.
-                let digest = awake(self.control, original.digest(algorithm, 0, None)).await?;
+                let digest = awake(self.control, self.digest(original, algorithm, 0, None)).await?;
                 Some((algorithm, digest))
             }
             _ => None,
@@ -158,7 +158,8 @@ impl Copy<'_> {
                         .await;
                     told.map_err(|error| self.shared.does_without(&error)).ok()
                 };
-                let here = original.digest(algorithm, range.start(), Some(range.len()));
+                let (start, length) = (range.start(), Some(range.len()));
+                let here = self.digest(original, algorithm, start, length);
                 let (there, here) = match self.abilities.cksm {
                     true => tokio::join!(there, here),
                     // One that does not offer it refuses at once, and this end need not hash.
@@ -183,6 +184,30 @@ impl Copy<'_> {
             after: Some(algorithm),
             ends: true,
         })
+    }
+
+    /// The digest of a part of the source, to its end when `length` is `None`; `None` when it cannot
+    /// be had.
+    async fn digest(
+        &self,
+        original: &Original<'_>,
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Option<String> {
+        let totals = &self.shared.totals;
+        match original {
+            Original::Here(path) => {
+                let _hashing = totals.hash_here();
+                verify::local(path, algorithm, offset, length).await.ok()
+            }
+            Original::There(control, _, path) => {
+                let path = FtpPath::clone(path);
+                let mut asked = verify::ask(control, algorithm, offset, length, path);
+                let mut hashing = Hashing::new(totals, None);
+                asked.digest(|bytes| hashing.note(bytes)).await.ok()
+            }
+        }
     }
 
     /// Has the job go on with the ranges that the server has recorded: more than those of the last
@@ -227,7 +252,7 @@ impl Copy<'_> {
             if bytes == 0 {
                 return None;
             }
-            let announce = awake(self.control, original.digest(algorithm, 0, None)).await?;
+            let announce = awake(self.control, self.digest(original, algorithm, 0, None)).await?;
             return Some(Kept {
                 held: RangeSet::up_to(bytes),
                 announce: Some((algorithm, announce)),
@@ -265,20 +290,6 @@ impl Original<'_> {
             Self::There(_, abilities, _) => abilities.knows(algorithm),
         }
     }
-
-    async fn digest(
-        &self,
-        algorithm: ChecksumAlgorithm,
-        offset: u64,
-        length: Option<u64>,
-    ) -> Option<String> {
-        match self {
-            Self::Here(path) => verify::local(path, algorithm, offset, length).await.ok(),
-            Self::There(control, _, path) => checksum(control, algorithm, (offset, length), path)
-                .await
-                .ok(),
-        }
-    }
 }
 
 /// The longest ranges of a set.
@@ -291,16 +302,6 @@ pub(crate) fn longest(held: &RangeSet) -> RangeSet {
 /// The ranges that a server says it holds.
 async fn held(mut asked: Replies) -> Option<RangeSet> {
     Marker::parse_held(&asked.finish().await.ok()?).ok()
-}
-
-async fn checksum(
-    control: &Control,
-    algorithm: ChecksumAlgorithm,
-    (offset, length): (u64, Option<u64>),
-    path: &FtpPath,
-) -> Result<String, ControlError> {
-    let mut asked = verify::ask(control, algorithm, offset, length, path.clone());
-    asked.digest(|_| ()).await
 }
 
 /// A digest that was announced for the next stored file, and the server's reply to that.

@@ -74,6 +74,7 @@ async fn ranges_of_an_earlier_run_are_proven_one_by_one() {
         let kept = kept.map(|kept| (kept.held.to_string(), kept.after));
         let expected = (!proven.is_empty()).then(|| (proven.to_owned(), after));
         assert_eq!(kept, expected, "{replies:?}");
+        assert!(shared.totals.take_hashing() && !shared.totals.take_hashing());
     }
 }
 
@@ -127,6 +128,46 @@ async fn a_large_upload_goes_on_with_what_the_server_has_recorded() {
         assert_eq!(job.held, RangeSet::up_to(held), "{reply:?}");
         assert_eq!(job.recalled, reply == Some(told));
     }
+}
+
+/// Of a source at a server, whose markers tell that it hashes.
+#[tokio::test(start_paused = true)]
+async fn markers_of_a_source_are_signs_that_it_is_hashed() {
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+    let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+    let (shared, path) = (CopyState::plain(), path.unwrap());
+    let copy = Copy {
+        control: &control,
+        abilities: &abilities,
+        path: &path,
+        part: (0, 16),
+        whole: true,
+        goes_on: true,
+        recalled: false,
+        shared: &shared,
+    };
+    let original = Original::There(&control, &abilities, &path);
+    let server = async {
+        for _ in 0..2 {
+            lines.next_line().await.unwrap().unwrap();
+        }
+        let marker = b"200 so be it\r\n113-Status Marker\r\n Timestamp: 1.5\r\n \
+            Bytes Processed: 9\r\n113 End.\r\n";
+        replies.write_all(marker).await.unwrap();
+        while !shared.totals.take_hashing() {
+            tokio::task::yield_now().await;
+        }
+        replies.write_all(b"213 abcd\r\n").await.unwrap();
+    };
+    let (digest, ()) = tokio::join!(
+        copy.digest(&original, ChecksumAlgorithm::Md5, 0, None),
+        server
+    );
+    assert_eq!(digest.as_deref(), Some("abcd"));
+    let here = shared.totals.hash_here();
+    assert!(shared.totals.take_hashing() && shared.totals.take_hashing());
+    drop(here);
+    assert!(!shared.totals.take_hashing());
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,6 +85,7 @@ impl Asker<'_> {
         let digest = match (proof, self.algorithm) {
             (None, Some(algorithm)) if whole && self.abilities.held => {
                 let path = local(&job.from);
+                let _hashing = shared.totals.hash_here();
                 Some((algorithm, verify::local(path, algorithm, 0, None).await?))
             }
             (proof, _) => proof,

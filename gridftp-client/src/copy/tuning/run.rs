@@ -157,7 +157,7 @@ impl CopyState {
         let waits = self.queue.has_files();
         // Lists of a copy between servers come here, and UDT is proven between the servers alone.
         let is_listing = route.is_between && self.queue.finds();
-        let left = self.totals.left();
+        let (left, hashes) = (self.totals.left(), self.totals.take_hashing());
         let mut state = self.tuning.state();
         let changed = state.take(took, moved, waits, &self.options);
         let step = state.run.as_mut().map_or(Step::Stay, |run| {
@@ -167,6 +167,7 @@ impl CopyState {
                 moving: run.moving,
                 left,
                 is_lossy: run.is_lossy && !is_listing,
+                hashes,
             })
         });
         drop(state);

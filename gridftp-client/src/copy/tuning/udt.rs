@@ -13,8 +13,8 @@ const LOSSY: Duration = Duration::from_secs(2);
 const LEAST: u64 = 64 << 20;
 /// Least time left, at the present rate.
 const WORTH: Duration = Duration::from_secs(10);
-/// Longest time without any data behind the change: UDT connects, and both ends may hash the held
-/// bytes before the next.
+/// Longest time without any data behind the change, in which no end is known to hash held bytes: UDT
+/// connects, and a server may hash before its first reply.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Time from the first data on in which UDT finds the rate of the path.
 const START: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ pub(super) struct Look {
     pub(super) left: u64,
     /// Whether a connection with data under way has found the path lossy.
     pub(super) is_lossy: bool,
+    /// Whether this end hashes, or a server has told in it that it does.
+    pub(super) hashes: bool,
 }
 
 /// The next step of a copy.
@@ -58,7 +60,7 @@ pub(super) enum UdtStep {
     Udt {
         /// The data over TCP.
         before: Sum,
-        /// Time without data, and without a transfer that moves some.
+        /// Time without data, without a transfer that moves some, and without hashing.
         silent: Duration,
         /// Time since the first data.
         since: Duration,
@@ -140,7 +142,10 @@ impl UdtStep {
             } => {
                 // Before the first data, and between two files.
                 if look.bytes == 0 && (since.is_zero() || look.moving == 0) {
-                    *silent += look.took;
+                    *silent = match look.hashes {
+                        true => Duration::ZERO,
+                        false => *silent + look.took,
+                    };
                     if *silent < SILENCE {
                         return Step::Stay;
                     }
@@ -206,6 +211,7 @@ mod tests {
             moving: 1,
             left,
             is_lossy,
+            hashes: false,
         }
     }
 
@@ -284,6 +290,23 @@ mod tests {
         let mut step = over_udt();
         let looks = (0..80).map(|second| look(if second < 1 { 1 } else { 0 }, GIB, false));
         assert_eq!(returns(&mut step, looks), [9]);
+    }
+
+    #[test]
+    fn the_time_in_which_an_end_hashes_is_no_silence() {
+        // Markers come each ten seconds; the last one two minutes on.
+        let hashing = (0..240).map(|second| Look {
+            hashes: second <= 120 && second % 10 == 0,
+            ..look(0, GIB, false)
+        });
+        assert_eq!(returns(&mut over_udt(), hashing), [180]);
+        // The trial begins behind it as it would at once.
+        let mut step = over_udt();
+        let slow = (0..240).map(|second| Look {
+            hashes: second < 120,
+            ..look(if second < 120 { 0 } else { 999_999 }, GIB, false)
+        });
+        assert_eq!(returns(&mut step, slow), [129]);
     }
 
     #[test]
