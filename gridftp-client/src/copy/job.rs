@@ -10,8 +10,10 @@ use byte_ranges::RangeSet;
 use ftp_wire::facts::{Entry, FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
+use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
+use super::kept::Digest;
 use super::outlive::Noted;
 use super::same::Unique;
 use super::spool::SpoolReader;
@@ -95,6 +97,8 @@ pub(crate) struct FileJob {
     pub(crate) judged: bool,
     /// Whether a dry run has found a file or a link at its destination.
     pub(crate) replaces: bool,
+    /// The words of both servers on the whole file, of a copy between them that is to be checked.
+    pub(crate) words: Option<Words>,
     /// Whether the source is seen to have changed since they came.
     pub(crate) changed: bool,
     /// The bytes of each stripe.
@@ -109,6 +113,17 @@ pub(crate) struct FileJob {
     pub(crate) found: u64,
     /// Its bytes in the totals of those that moved or were held.
     pub(crate) counted: u64,
+}
+
+/// The words of both servers on a file that is copied between them.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    /// Algorithm to compare the copy with, beyond the options.
+    pub(crate) after: Option<ChecksumAlgorithm>,
+    /// Whether both have told its size already.
+    pub(crate) sized: bool,
+    /// The digest that both computed while the bytes passed.
+    pub(crate) proven: Option<Digest>,
 }
 
 /// The bytes on which both ends agree, of a copy that differs from its source.

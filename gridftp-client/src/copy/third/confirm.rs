@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::growth::Beside;
-use super::{Copied, Moving, Pair};
+use super::{Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::attributes::must_fit;
@@ -24,14 +24,24 @@ use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::Hidden;
-use crate::copy::job::{Facts, FileJob};
+use crate::copy::job::{Facts, FileJob, Words};
 use crate::copy::kept::{Digest, judge};
 use crate::copy::queue::Taken;
 use crate::copy::waits::follow;
+use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::explain::Way;
 use crate::transfer::{ACCOUNT, Failure, SessionState};
 use crate::verify;
+
+/// A file that both ends say is copied, to be checked.
+pub(super) struct Copied {
+    pub(super) taken: Taken,
+    pub(super) words: Words,
+    /// The digest of all its bytes, where they passed this machine.
+    pub(super) passed: Option<Digest>,
+    pub(super) _under_way: UnderWay,
+}
 
 /// A copy that is whole.
 #[derive(Debug)]
@@ -91,9 +101,11 @@ impl Pair<'_> {
                 self.shared.note_third_party_works();
                 let _gone = copied.send(Copied {
                     taken: file.taken,
-                    after: file.after,
-                    sized: file.tagged,
-                    proven: file.proven,
+                    words: Words {
+                        after: file.after,
+                        sized: file.tagged,
+                        proven: file.proven,
+                    },
                     passed: None,
                     _under_way: file.under_way,
                 });
@@ -276,41 +288,57 @@ impl Pair<'_> {
         Ok(receipt)
     }
 
-    /// Checks a copy and gives it its times and modes.
+    /// Checks a copy whose check was broken off with the sessions before; gives any other file back.
+    pub(super) async fn check_again(&self, window: &Window, mut taken: Taken) -> Option<Taken> {
+        let Some(words) = taken.file_mut().words.take() else {
+            return Some(taken);
+        };
+        let copied = Copied {
+            taken,
+            words,
+            passed: None,
+            _under_way: window.enter(0),
+        };
+        // The servers run their commands in order, so that a transfer behind it would wait as well.
+        Box::pin(self.settle(copied, &CancellationToken::new())).await;
+        None
+    }
+
+    /// Checks a copy and gives it its times and modes. Where the check is `broken` off, the next
+    /// sessions begin with it.
     pub(super) async fn settle(&self, file: Copied, broken: &CancellationToken) {
         let shared = self.shared;
         let Copied {
             mut taken,
-            after,
-            sized: told,
-            proven,
+            words,
             passed,
             _under_way,
         } = file;
+        let (after, told, proven) = (words.after, words.sized, words.proven.clone());
+        taken.file_mut().words = Some(words);
         let job = taken.file();
         job.leaves_no_part();
         let bytes = shared.expected(job).unwrap_or(0);
         let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
-        let servers = (
-            (self.source, self.abilities.0),
-            (self.destination, self.abilities.1),
-        );
+        let source = (self.source, self.abilities.0);
+        let destination = (self.destination, self.abilities.1);
         let optional = match &passed {
             _ if told || job.facts.size == Some(0) => None,
             Some((algorithm, _)) => Some(*algorithm),
-            None => shared.without_receipt(&[servers.0, servers.1]),
+            None => shared.without_receipt(&[source, destination]),
         };
         let checked = self.check(job, after, optional, passed);
-        let checked = broken.run_until_cancelled(checked);
+        let Some(checked) = broken.run_until_cancelled(checked).await else {
+            return;
+        };
+        taken.file_mut().words = None;
         let Checked {
             verified,
             sized,
             set,
-        } = match checked.await {
-            // It is copied again.
-            None => return,
-            Some(Ok(checked)) => checked,
-            Some(Err(error)) => {
+        } = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
                 let job = taken.file_mut();
                 shared.remove_bad(self.destination, job, &error).await;
                 return shared.fail(taken, &error);

@@ -94,20 +94,6 @@ struct Moving {
     under_way: UnderWay,
 }
 
-/// A file that both ends say is copied, to be checked.
-struct Copied {
-    taken: Taken,
-    /// Algorithm to compare the copy with, beyond the options.
-    after: Option<ChecksumAlgorithm>,
-    /// Whether both ends have told its size already.
-    sized: bool,
-    /// The digest that both ends computed while the bytes passed.
-    proven: Option<Digest>,
-    /// The digest of all its bytes, where they passed this machine.
-    passed: Option<Digest>,
-    _under_way: UnderWay,
-}
-
 /// Copies files from the queue until nothing is left.
 pub(crate) async fn run(
     source: &mut Client,
@@ -285,6 +271,9 @@ impl Route for Pair<'_> {
 
     async fn ask(&self, window: &mut Window, taken: Taken) -> Result<Option<Asked>, Stop> {
         let shared = self.shared;
+        let Some(taken) = self.check_again(window, taken).await else {
+            return Ok(None);
+        };
         let source = Some((self.source, self.abilities.0));
         let server = (self.destination, self.abilities.1);
         match shared.admit(taken, source, server).await {
@@ -463,7 +452,7 @@ impl Pair<'_> {
             }
         };
         shared.tell_recalled(job, request.held.total());
-        job.begun = true;
+        (job.begun, job.words) = (true, None);
         // The data passes without a look from here.
         job.placed = true;
         job.hidden.clone_from(&asked.hidden);

@@ -15,11 +15,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::Retrieve;
-use super::{Asked, Copied, Pair};
+use super::confirm::Copied;
+use super::{Asked, Pair};
 use crate::client::Client;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
+use crate::copy::job::Words;
 use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::known::Known;
 use crate::copy::queue::{Kind, Taken};
@@ -242,9 +244,11 @@ impl Relay<'_> {
             Ok(passed) => {
                 let copied = Copied {
                     taken: file.taken,
-                    after: file.after,
-                    sized: false,
-                    proven: None,
+                    words: Words {
+                        after: file.after,
+                        sized: false,
+                        proven: None,
+                    },
                     passed,
                     _under_way: file.under_way,
                 };

@@ -22,6 +22,7 @@ use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::pipeline::Route as _;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::Window;
@@ -288,6 +289,51 @@ async fn connections_that_break_over_udt_return_the_copy_to_tcp() {
     let job = back.file();
     assert!(job.left && job.failures == 0);
     assert_eq!(shared.tuning.stack().0, None);
+}
+
+/// The sessions are left while the size of the copy is asked for.
+#[tokio::test(start_paused = true)]
+async fn the_next_sessions_check_a_file_whose_words_are_in() {
+    let mut bed = Bed::new().await;
+    let shared = Arc::clone(&bed.shared);
+    shared.tuning.change_stack(Some("udt"));
+    for (control, _) in &mut bed.ends {
+        (_, control.left) = shared.tuning.stack();
+    }
+    let (pair, mut far) = bed.pair();
+    let mut file = moving(&pair).await;
+    file.taken.file_mut().facts.size = Some(3);
+    let (moved, confirming) = mpsc::channel(1);
+    assert!(moved.send(file).await.is_ok());
+    let broken = CancellationToken::new();
+    let servers = async {
+        asked(&mut far).await;
+        let words = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
+        for end in &mut far {
+            end.write_all(words.as_bytes()).await.unwrap();
+        }
+        let [_, to] = &mut far;
+        to.read_exact(&mut [0; "SIZE /to\r\n".len()]).await.unwrap();
+        shared.tuning.change_stack(None);
+    };
+    let (ended, ()) = tokio::join!(pair.confirm_all(confirming, &broken), servers);
+    assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
+    let back = shared.queue.next(|_| true).await.unwrap();
+    let mut next = Bed {
+        shared: Arc::clone(&shared),
+        ..Bed::new().await
+    };
+    let (pair, [_, to]) = next.pair();
+    let mut window = Window::default();
+    let servers = async {
+        let mut lines = BufReader::new(to).lines();
+        let line = lines.next_line().await.unwrap().unwrap();
+        assert_eq!(line, "SIZE /to");
+        lines.get_mut().write_all(b"213 3\r\n").await.unwrap();
+    };
+    let (left, ()) = tokio::join!(pair.ask(&mut window, back), servers);
+    assert!(matches!(left, Ok(None)));
+    assert_eq!(shared.totals.counts().files_done, 1);
 }
 
 #[tokio::test(start_paused = true)]
