@@ -23,6 +23,7 @@ use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
+use ftp_wire::reply::{Code, Reply};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::Abilities;
@@ -32,6 +33,7 @@ use crate::copy::pull::resumable;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
+use crate::options::CopyOptions;
 use crate::progress::Hashing;
 use crate::verify;
 
@@ -44,6 +46,9 @@ const SMALL: u64 = 64 << 20;
 /// Most ranges of an earlier run that a server hashes, each at a command: the longest. A fast upload
 /// may leave hundreds of single blocks.
 const MOST_HASHED: usize = 64;
+
+/// Most attempts to go on with bytes of the server that are in use.
+const BUSY: u32 = 4;
 
 /// An algorithm and the digest it gave.
 pub(crate) type Digest = (ChecksumAlgorithm, String);
@@ -346,6 +351,14 @@ pub(crate) fn judge(
         }
         _ => error,
     }
+}
+
+/// Says whether the server may go on with its bytes at a later attempt: an upload of a connection or
+/// a node that was cut off keeps them for a while. The last attempt begins at the start.
+pub(crate) fn is_busy(refusal: Option<&Reply>, failures: u32, options: &CopyOptions) -> bool {
+    let code = refusal.map(Reply::code);
+    let in_use = code.is_some_and(|code| code == Code::of::<450>() || code == Code::of::<425>());
+    in_use && failures < BUSY && options.goes_on(failures + 2, Duration::ZERO, false)
 }
 
 /// The object at the destination of a file that is not to be overwritten.

@@ -182,3 +182,18 @@ async fn a_server_hears_of_us_while_we_hash() {
     let hashing = awake(&control, tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
     tokio::join!(hashing, server);
 }
+
+#[test]
+fn bytes_in_use_are_asked_for_again_but_at_the_last_attempt() {
+    let waits = |reply: &Reply, failures, retries| {
+        let options = CopyOptions {
+            retries,
+            ..CopyOptions::default()
+        };
+        is_busy(Some(reply), failures, &options)
+    };
+    let (in_use, refused) = (Reply::of::<450>("busy"), Reply::of::<501>("what?"));
+    assert!(waits(&in_use, 0, 2) && waits(&in_use, 3, 9));
+    assert!(!waits(&in_use, 0, 1) && !waits(&in_use, 1, 2) && !waits(&in_use, 4, 9));
+    assert!(!waits(&refused, 0, 9));
+}

@@ -12,7 +12,7 @@ use ftp_wire::command::{Mode, Tag};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
-use ftp_wire::reply::{Code, Reply};
+use ftp_wire::reply::Reply;
 use gridftp_data::{DataChannel, Earlier, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
@@ -26,7 +26,7 @@ use crate::copy::digests::DigestQuery;
 use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
 use crate::copy::job::Item;
-use crate::copy::kept::{Announced, Digest, judge};
+use crate::copy::kept::{Announced, Digest, is_busy, judge};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
@@ -35,7 +35,7 @@ use crate::copy::tuning::Worker;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::copy::{Stop, lock};
 use crate::error::ControlError;
-use crate::options::{ConnectOptions, CopyOptions};
+use crate::options::ConnectOptions;
 use crate::stripes::Width;
 use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 
@@ -359,16 +359,6 @@ fn silence(options: &ConnectOptions) -> Duration {
     options.stall.clamp(ACCOUNT, Duration::from_secs(60))
 }
 
-/// Most attempts to go on with bytes of the server that are in use.
-const BUSY: u32 = 4;
-
-/// Says whether the server may go on with its bytes at a later attempt: an upload of a connection or
-/// a node that was cut off keeps them for a while. The last attempt begins at the start.
-fn is_busy(code: Code, failures: u32, options: &CopyOptions) -> bool {
-    let in_use = code == Code::of::<450>() || code == Code::of::<425>();
-    in_use && failures < BUSY && options.goes_on(failures + 2, Duration::ZERO, false)
-}
-
 /// Ends an attempt at a store that did not begin; one that was to go on with the server's bytes may
 /// have been refused for that, so the next begins at the start.
 fn fail(
@@ -381,9 +371,9 @@ fn fail(
         return shared.fail_transfer(taken, failure);
     }
     let job = taken.file_mut();
-    let code = failure.error.reply().map(Reply::code);
-    let refused = code.is_some_and(|code| !is_busy(code, job.failures, &shared.options));
-    if resumes && refused {
+    let refusal = failure.error.reply();
+    let busy = is_busy(refusal, job.failures, &shared.options);
+    if resumes && refusal.is_some() && !busy {
         job.anew = true;
         job.forget();
         failure.midway = true;

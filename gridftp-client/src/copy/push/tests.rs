@@ -10,15 +10,14 @@ use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::Mode;
 use ftp_wire::path::FtpPath;
-use ftp_wire::reply::Code;
 use gridftp_data::{DataChannel, Options};
 use gridftp_dsi_posix::FileSource;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use xio_core::Pool;
 
+use super::Push;
 use super::ask::{Asker, settle_rest};
-use super::{Push, is_busy};
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
@@ -27,7 +26,6 @@ use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline};
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, Window};
-use crate::options::CopyOptions;
 use crate::played;
 use crate::stripes::{PathFacts, Width};
 
@@ -328,19 +326,4 @@ async fn a_source_that_has_changed_gets_another_hidden_name() {
         !is_asked && job.hidden.is_none() && job.versions == 1,
         "{sent:?}"
     );
-}
-
-#[test]
-fn bytes_in_use_are_asked_for_again_but_at_the_last_attempt() {
-    let waits = |code, failures, retries| {
-        let options = CopyOptions {
-            retries,
-            ..CopyOptions::default()
-        };
-        is_busy(code, failures, &options)
-    };
-    let (in_use, refused) = (Code::of::<450>(), Code::of::<501>());
-    assert!(waits(in_use, 0, 2) && waits(in_use, 3, 9));
-    assert!(!waits(in_use, 0, 1) && !waits(in_use, 1, 2) && !waits(in_use, 4, 9));
-    assert!(!waits(refused, 0, 9));
 }

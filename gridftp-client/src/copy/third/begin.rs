@@ -11,6 +11,7 @@ use super::{Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
+use crate::copy::kept::is_busy;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::{ACCOUNT, Failure, QUIET, SessionState};
 
@@ -75,7 +76,9 @@ impl Pair<'_> {
                 (Some(_), Some(_)) => true,
             };
         let for_name = destination.as_ref().is_some_and(may_be_for_name);
-        let anew = destination.is_some() && file.resumes && !lost;
+        let refusal = destination.as_ref().and_then(ControlError::reply);
+        let busy = is_busy(refusal, file.taken.file().failures, &self.shared.options);
+        let anew = destination.is_some() && file.resumes && !lost && !busy;
         file.taken.file_mut().anew |= anew;
         let error = match (source, destination) {
             (Some(source), Some(destination)) => TransferError::Both {

@@ -25,7 +25,7 @@ use crate::copy::ending::Success;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::{Facts, FileJob, Words};
-use crate::copy::kept::{Digest, judge};
+use crate::copy::kept::{Digest, is_busy, judge};
 use crate::copy::queue::Taken;
 use crate::copy::waits::follow;
 use crate::copy::window::{UnderWay, Window};
@@ -112,8 +112,9 @@ impl Pair<'_> {
                 continue;
             };
             let refused = failure.session == SessionState::Reusable && !file.store.has_begun();
-            if refused && file.resumes {
-                let job = file.taken.file_mut();
+            let job = file.taken.file_mut();
+            let busy = is_busy(failure.error.reply(), job.failures, &self.shared.options);
+            if refused && file.resumes && !busy {
                 // It may have been refused for the bytes that it was to go on with.
                 job.anew = true;
                 job.forget();

@@ -22,7 +22,7 @@ use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
 use crate::copy::job::Words;
-use crate::copy::kept::{Announced, Digest, judge};
+use crate::copy::kept::{Announced, Digest, is_busy, judge};
 use crate::copy::known::Known;
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::state::CopyState;
@@ -217,7 +217,8 @@ impl Relay<'_> {
         let refusal = failure.error.control();
         job.note_unplaced(refusal);
         let refused = matches!(refusal, Some(ControlError::Refused { .. }));
-        let anew = refused && file.resumes;
+        let told = refusal.and_then(ControlError::reply);
+        let anew = refused && file.resumes && !is_busy(told, job.failures, &shared.options);
         job.anew |= anew;
         let for_name = job.hidden.is_some() && !anew && refusal.is_some_and(may_be_for_name);
         let copy = || shared.name_destination(file.taken.file());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::{Command, Mode};
 use ftp_wire::path::FtpPath;
@@ -334,6 +335,33 @@ async fn the_next_sessions_check_a_file_whose_words_are_in() {
     let (left, ()) = tokio::join!(pair.ask(&mut window, back), servers);
     assert!(matches!(left, Ok(None)));
     assert_eq!(shared.totals.counts().files_done, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_in_use_at_the_destination_are_asked_for_again() {
+    for (refusal, anew) in [("450 Busy.\r\n", false), ("550 No.\r\n", true)] {
+        let mut bed = Bed::new().await;
+        let shared = Arc::clone(&bed.shared);
+        let (pair, mut far) = bed.pair();
+        let mut file = moving(&pair).await;
+        file.resumes = true;
+        file.taken.file_mut().held = RangeSet::up_to(5);
+        let (moved, confirming) = mpsc::channel(1);
+        assert!(moved.send(file).await.is_ok());
+        drop(moved);
+        let broken = CancellationToken::new();
+        let servers = async {
+            asked(&mut far).await;
+            let [from, to] = far;
+            from.write_all(b"226 Bytes=3;\r\n").await.unwrap();
+            to.write_all(refusal.as_bytes()).await.unwrap();
+        };
+        let (ended, ()) = tokio::join!(pair.confirm_all(confirming, &broken), servers);
+        assert!(ended.is_ok(), "{ended:?}");
+        let back = shared.queue.next(|_| true).await.unwrap();
+        let job = back.file();
+        assert_eq!((job.anew, job.held.is_empty()), (anew, anew), "{refusal}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
