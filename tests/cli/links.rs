@@ -356,6 +356,37 @@ fn names_of_a_list_may_be_links() -> Result<()> {
     })
 }
 
+/// A link that leads back fails, and the list of failures names it.
+#[test]
+fn a_named_link_that_leads_back_is_not_copied() -> Result<()> {
+    each(|bed, [from, to], [source, target]| {
+        symlink(".", source.path("tree/loop"))?;
+        symlink("..", source.path("tree/e/up"))?;
+        fs::remove_file(source.path("tree/d/nowhere"))?;
+        let first = ["-r", "--failed-list", "failed", from, to];
+        fails(&bed.cp(&first)?, 1, &["loop", "e/up"])?;
+        let mut names: Vec<_> = fs::read_to_string(bed.here.path("failed"))?
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        names.sort();
+        ensure!(names == ["e/up", "loop"], "{names:?}");
+        let from = from.trim_end_matches('/');
+        let again = ["-r", "--files-from", "failed", from, to];
+        fails(&bed.cp(&again)?, 1, &["loop", "e/up", "leads back"])?;
+        for name in ["loop", "e/up"] {
+            ensure!(!target.path("to").join(name).exists(), "{name}");
+        }
+        // Another directory behind a link is copied.
+        fs::write(bed.here.path("names"), "e/to d\n")?;
+        fs::remove_dir_all(target.path("to/e/to d"))?;
+        let flags = ["-r", "--files-from", "names", from, to];
+        bed.cp(&flags)?.ok()?;
+        let [original, copy] = [source.path("tree/d/b"), target.path("to/e/to d/b")];
+        workspace_tests::same_file(&original, &copy)
+    })
+}
+
 /// A Globus server tells the end of a link in place of its text, and none that leads nowhere.
 #[test]
 fn links_of_a_globus_server_become_relative() -> Result<()> {

@@ -401,7 +401,8 @@ fn twice(name: &[u8]) -> TransferError {
     TransferError::source(show(name), what, "rename it there")
 }
 
-fn looped(path: &[u8]) -> TransferError {
+/// The failure of a directory that was reached through a link.
+pub(super) fn looped(path: &[u8]) -> TransferError {
     let what = "leads back to a directory that it is in; it is not copied again";
     TransferError::source(show(path), what, "")
 }

@@ -1,6 +1,6 @@
 //! The sources that a list names, below one directory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 use ftp_wire::command::Command;
 
 use super::job::Facts;
+use super::listing::looped;
 use super::resolve::{Destination, is_dir};
 use super::roots::{Root, add_chosen, list_tree, walk_tree};
-use super::same::Object;
+use super::same::{Object, Unique};
 use super::state::CopyState;
 use super::window::COMMANDS;
 use crate::client::{Client, parse_mlst};
-use crate::error::TransferError;
+use crate::error::{ControlError, TransferError};
 use crate::filter::Verdict;
 use crate::local;
 use crate::names;
@@ -94,6 +95,10 @@ async fn add_local(
         return Ok(());
     };
     if meta.is_dir() {
+        let levels = relative.split(|b| *b == b'/').count();
+        if leads_back(path, levels, &object) {
+            return Err(looped(from));
+        }
         return walk_tree(shared, root, to).await;
     }
     if !meta.is_file() {
@@ -104,6 +109,62 @@ async fn add_local(
     add_chosen(shared, root, Facts::of_local(&item), to).await
 }
 
+/// Says whether a directory of this machine is one of those it is in, so many levels up.
+fn leads_back(path: &Path, levels: usize, object: &Object) -> bool {
+    let is_same = |above: &Path| {
+        let above = match above.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => above,
+        };
+        let meta = std::fs::metadata(above);
+        meta.is_ok_and(|meta| Object::of_local(above, &meta).unique() == object.unique())
+    };
+    path.ancestors().skip(1).take(levels).any(is_same)
+}
+
+/// The directories of a server that named ones are in, each asked for once.
+struct Parents<'a> {
+    client: &'a Client,
+    dir: &'a [u8],
+    known: HashMap<Vec<u8>, Option<Unique>>,
+}
+
+impl Parents<'_> {
+    /// Says whether the directory `relative` is one of those it is in.
+    async fn has(&mut self, relative: &[u8], object: &Object) -> Result<bool, ControlError> {
+        let Some(unique) = object.unique() else {
+            return Ok(false);
+        };
+        let mut at = relative;
+        while !at.is_empty() {
+            at = names::parent(at);
+            let above = match self.known.get(at) {
+                Some(above) => *above,
+                None => {
+                    let above = self.ask(at).await?;
+                    self.known.insert(at.to_vec(), above);
+                    above
+                }
+            };
+            if above == Some(unique) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn ask(&self, relative: &[u8]) -> Result<Option<Unique>, ControlError> {
+        let path = names::join(self.dir, relative);
+        let Some(wire) = self.client.control.path(&path) else {
+            return Ok(None);
+        };
+        let mut look = self.client.control.send(Command::Mlst(Some(wire)));
+        let told = look.told().await?;
+        let told = told.as_ref().and_then(parse_mlst);
+        Ok(told.and_then(|(entry, known)| Object::of_entry(&path, &entry, known).unique()))
+    }
+}
+
 /// Adds objects of a server, which is asked for the facts of many at once.
 async fn add_remote(
     shared: &Arc<CopyState>,
@@ -112,6 +173,11 @@ async fn add_remote(
     relatives: &[Vec<u8>],
     to: &Destination,
 ) -> Result<(), TransferError> {
+    let mut parents = Parents {
+        client,
+        dir,
+        known: HashMap::new(),
+    };
     for some in relatives.chunks(COMMANDS) {
         let mut sent = Vec::with_capacity(some.len());
         for relative in some {
@@ -138,6 +204,9 @@ async fn add_remote(
                 let object = Object::of_entry(&from, &entry, known);
                 let is_dir = is_dir(entry.kind);
                 match root(shared, (&from, relative), &object, is_dir, to)? {
+                    Some(_) if is_dir && parents.has(relative, &object).await? => {
+                        Err(looped(&from))
+                    }
                     Some(root) if is_dir => list_tree(shared, root, to).await,
                     Some(root) => {
                         add_chosen(shared, root, Facts::of_entry(&entry, known), to).await

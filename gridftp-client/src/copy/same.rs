@@ -113,6 +113,11 @@ impl Object {
         }
     }
 
+    /// Device and inode, or the fact of a server.
+    pub(super) fn unique(&self) -> Option<Unique> {
+        self.unique
+    }
+
     fn is(&self, other: &Self, kin: Kin) -> bool {
         let named = !self.path.is_empty() && self.path == other.path;
         let one = self.unique.is_some() && self.unique == other.unique;
