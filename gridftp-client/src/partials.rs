@@ -244,7 +244,8 @@ async fn kept_at(
     }
     let (listed, is_cut) = listed.unwrap_or_default();
     if is_cut {
-        let more = "more partial files are kept than the server lists: name a directory below";
+        let more = "more partial files are kept than the server lists: name a directory below; \
+                    those with a line end in their names are never listed";
         let text = format!("{}: {more}", dir.site.url(&dir.path));
         observer.event(&Event::Warning(&text));
     }

@@ -127,9 +127,15 @@ async fn held<D: Dsi>(dsi: &D, user: &User, path: &DsiPath) -> Result<Outcome, E
         Err(error) if error.kind() == ErrorKind::IsDirectory => {}
         held => return Ok(Outcome::Held(held?)),
     }
-    let (all, is_cut) = dsi.partials(user, path).await?;
-    // A name with a line end cannot be asked for.
-    let all = all.into_iter().filter_map(|kept| {
+    let (found, is_cut) = dsi.partials(user, path).await?;
+    Ok(partials(found, is_cut))
+}
+
+/// The list of partial files, which is cut too where a name of one has a line end: no command names
+/// it.
+fn partials(found: Vec<gridftp_dsi::Partial>, is_cut: bool) -> Outcome {
+    let count = found.len();
+    let all = found.into_iter().filter_map(|kept| {
         Some(Partial {
             name: FtpPath::new(kept.name)?,
             held: kept.held,
@@ -138,7 +144,9 @@ async fn held<D: Dsi>(dsi: &D, user: &User, path: &DsiPath) -> Result<Outcome, E
             in_use: kept.in_use,
         })
     });
-    Ok(Outcome::Partials(all.collect(), is_cut))
+    let all: Vec<_> = all.collect();
+    let is_cut = is_cut || all.len() < count;
+    Outcome::Partials(all, is_cut)
 }
 
 /// Lists for the control channel, a batch at a time: a directory of any size costs one batch.
@@ -190,5 +198,27 @@ async fn checksum<D: Dsi>(
                 drop(events.send(Event::Hashed { at: tenths(), bytes: progress.get() }).await);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_without_a_name_that_has_a_line_end_is_cut() {
+        for (names, told, cut) in [
+            (&["a", "b c"][..], 2, false),
+            (&["a", "b\nc"][..], 1, true),
+            (&["a\r"][..], 0, true),
+        ] {
+            let found = names.iter().map(|name| gridftp_dsi::Partial::new(*name));
+            let Outcome::Partials(all, is_cut) = partials(found.collect(), false) else {
+                panic!("another outcome");
+            };
+            assert_eq!((all.len(), is_cut), (told, cut), "{names:?}");
+        }
+        let all = Outcome::Partials(Vec::new(), true);
+        assert_eq!(partials(Vec::new(), true), all);
     }
 }

@@ -56,9 +56,9 @@
 //!   for each, and `213 End.`: the bytes kept, those of the whole file where the upload told them, and
 //!   the last change; `Used=1;` stands for an upload that writes to it now. Names that the session
 //!   may not write are left out. At most 256 are looked at: the last line of a longer list begins with
-//!   `213 More`. They are found by the index of [partial uploads](super::config), of directories of
-//!   this machine and of data nodes, which are all asked; a process tells its own. Object stores and
-//!   other servers list none.
+//!   `213 More`, and so does that of a list without names that have a line end. Partial uploads are
+//!   found by their [index](super::config), of directories of this machine and of data nodes, which are
+//!   all asked; a process tells its own. Object stores and other servers list none.
 //! - `SITE WAITS` is an extension, named `WAITS` in `FEAT`: from the first one on the transfers of the
 //!   session are measured, and each tells where their time went, in microseconds: `250 Waits:
 //!   Moving=…;Storage=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;Retransmitted=…;
