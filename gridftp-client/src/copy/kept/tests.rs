@@ -130,6 +130,43 @@ async fn a_large_upload_goes_on_with_what_the_server_has_recorded() {
     }
 }
 
+/// Whoever told them: the next `REST` has all that are left.
+#[tokio::test(start_paused = true)]
+async fn an_upload_goes_on_with_no_more_ranges_than_a_line_names() {
+    let block = |n: u64| Range64::from_len(n << 20, 1 << 19);
+    let many: RangeSet = (0..2000).filter_map(block).collect();
+    for told in [None, Some(format!("213 Range Marker {many}\r\n"))] {
+        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+        let abilities = Abilities {
+            held: true,
+            ..Abilities::default()
+        };
+        let (shared, path) = (CopyState::plain(), FtpPath::new(b"/file".to_vec()).unwrap());
+        let mut copy = Copy {
+            control: &control,
+            abilities: &abilities,
+            path: &path,
+            part: (0, 1 << 40),
+            whole: true,
+            goes_on: told.is_some(),
+            recalled: false,
+            shared: &shared,
+        };
+        let mut job = FileJob::new(b"/here".to_vec(), b"/file".to_vec());
+        job.held = many.clone();
+        let original = Original::Here(Path::new("/here"));
+        let server = async {
+            if let Some(told) = &told {
+                lines.next_line().await.unwrap().unwrap();
+                replies.write_all(told.as_bytes()).await.unwrap();
+            }
+        };
+        tokio::join!(copy.take_recorded(&mut job, &original), server);
+        let text = job.held.to_string();
+        assert!((7900..=8000).contains(&text.len()), "{}", text.len());
+    }
+}
+
 /// Of a source at a server, whose markers tell that it hashes.
 #[tokio::test(start_paused = true)]
 async fn markers_of_a_source_are_signs_that_it_is_hashed() {

@@ -251,3 +251,32 @@ impl After {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use byte_ranges::{Range64, RangeSet};
+
+    use super::*;
+
+    #[test]
+    fn a_restart_names_no_more_ranges_than_one_line() {
+        let block = |n: u64| Range64::from_len(n << 20, 1 << 19);
+        let many: RangeSet = (0..2000).filter_map(block).collect();
+        let job = || {
+            let mut job = FileJob::new(b"/a".to_vec(), Vec::new());
+            job.held = many.clone();
+            job
+        };
+        let mut extended = job();
+        let Some(Restart::Ranges(named)) = restart(&mut extended, Mode::Extended) else {
+            panic!("no ranges");
+        };
+        assert!((7900..=8000).contains(&named.to_string().len()));
+        // The bytes that are not named are no longer held.
+        assert_eq!(named, extended.held);
+        let Some(Restart::Offset(start)) = restart(&mut job(), Mode::Stream) else {
+            panic!("no offset");
+        };
+        assert_eq!(start, 1 << 19);
+    }
+}
