@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
 use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
 use ftp_wire::waits::Waits;
 use gridftp_data::Peers;
 use gridftp_dsi::{Delegated, Dsi};
@@ -120,6 +121,18 @@ impl Finished {
         if let Outcome::LoggedIn { user, .. } = &mut self.outcome {
             *user = Some(name);
         }
+        self
+    }
+
+    /// Tells the receipt of a tagged transfer; the channel knows whether the next one can use it.
+    fn proven(mut self, receipt: Option<Receipt>, is_cached: bool) -> Self {
+        self.outcome = match self.outcome {
+            Outcome::Transferred { bytes } => {
+                receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
+            }
+            Outcome::Failed(reply) if receipt.is_some() && is_cached => Outcome::Spared(reply),
+            other => other,
+        };
         self
     }
 
@@ -321,9 +334,13 @@ impl<D: Dsi> Executor<D> {
                 reporter: &mut reporter,
             };
             let (kind, drains) = (transfer.kind, transfer.drains);
-            let result = match &mut side {
-                Side::Here(side) => Mover::new(context, side).run(kind, drains).await,
-                Side::Nodes(side) => NodeMover::new(context, side).run(kind, drains).await,
+            let entered = shared.measurements.enter(&kind, &account, peer);
+            let result = match (entered, &mut side) {
+                (Err(full), _) => Err(full),
+                (Ok(_counted), Side::Here(side)) => {
+                    Mover::new(context, side).run(kind, drains).await
+                }
+                (Ok(_), Side::Nodes(side)) => NodeMover::new(context, side).run(kind, drains).await,
             };
             let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
             let bytes = result.as_ref().map(|moved| moved.bytes);
@@ -332,18 +349,9 @@ impl<D: Dsi> Executor<D> {
                 tls.delivered();
             }
             let receipt = line.watch.receipt();
-            let mut finished = Finished::new(result.map(Outcome::from));
+            let finished = Finished::new(result.map(Outcome::from));
+            let mut finished = finished.proven(receipt, side.is_cached());
             finished.waits = measures.then(|| Box::new(waits_of(&line.watch)));
-            finished.outcome = match finished.outcome {
-                Outcome::Transferred { bytes } => {
-                    receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
-                }
-                // The channel knows whether the next transfer can use it.
-                Outcome::Failed(reply) if receipt.is_some() && side.is_cached() => {
-                    Outcome::Spared(reply)
-                }
-                other => other,
-            };
             finished.with(side)
         })
     }

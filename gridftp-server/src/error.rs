@@ -103,6 +103,11 @@ pub(crate) enum Error {
     /// A measurement goes on behind its time.
     #[error("measurement: its data goes on long after its time, it is ended")]
     Overtime,
+    /// So many measurements of anonymous users of the client's host run, and no more may.
+    #[error(
+        "measurement: {0} of anonymous users of this address run already, try again when one has ended"
+    )]
+    Measured(usize),
     /// This server's storage has no such checksum.
     #[error("checksum: unknown algorithm, FEAT lists the supported ones")]
     NoSuchChecksum,

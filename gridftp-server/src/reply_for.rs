@@ -100,6 +100,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         }
         Error::Unproven { .. } => (Code::of::<550>(), Some("INCORRECT_CHECKSUM")),
         Error::Aborted(_) | Error::Overtime => (Code::of::<426>(), None),
+        Error::Measured(_) => (Code::of::<450>(), None),
         Error::NoSuchChecksum => (Code::of::<504>(), None),
     }
 }
@@ -206,6 +207,7 @@ mod tests {
         assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
         assert_reply(&Error::Aborted(AbortedBy::Client), 426, None);
         assert_reply(&Error::Overtime, 426, None);
+        assert_reply(&Error::Measured(4), 450, None);
         let full = gridftp_data::Descriptors::new(0).take(1).unwrap_err();
         let class = Some("DATA_CHANNEL_COMMUNICATION_FAILURE");
         assert_reply(&full.into(), 425, class);

@@ -26,7 +26,7 @@ use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
 use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
-use crate::data::{DataSide, Ends, FILE, SentGroups, Stacks, offers_udt};
+use crate::data::{DataSide, Ends, FILE, Measurements, SentGroups, Stacks, offers_udt};
 use crate::grid::GridSession;
 use crate::nodes::{Front, NodeSide};
 use crate::owners::Owners;
@@ -93,6 +93,7 @@ pub(crate) struct Shared<D: Dsi> {
     pub(crate) descriptors: Descriptors,
     /// Values of files that were sent in part.
     pub(crate) sent: SentGroups,
+    pub(crate) measurements: Measurements,
     rules: Mutex<Rules>,
 }
 
@@ -290,6 +291,7 @@ impl<D: Dsi> Shared<D> {
             parts: PartMemory::new(config.part_memory as u64),
             descriptors: Descriptors::new(config.policy.max_data_descriptors),
             sent: SentGroups::default(),
+            measurements: Measurements::default(),
             rules: Mutex::new(rules),
             dsi,
             config,

@@ -2,6 +2,7 @@
 
 mod disk;
 mod keep;
+mod measurements;
 mod memory;
 mod modules;
 mod mover;
@@ -25,6 +26,7 @@ use gridftp_data::{DataChannel, Descriptors, Options, PartMemory, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
+pub(crate) use self::measurements::Measurements;
 pub(crate) use self::modules::Digest;
 pub(crate) use self::mover::{Context, FILE, Moved, Mover, take_file};
 pub(crate) use self::protect::{DataLayer, DataTls};

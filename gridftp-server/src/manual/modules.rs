@@ -44,5 +44,8 @@
 //! cut. `max-measurement` sets the seconds; with 0 there are no measurements, and front ends have
 //! none either.
 //!
+//! Anonymous users of one address (IPv6: of one /64) have at most four measurements at once, and are
+//! answered `450` beyond that; users with a password or a certificate have no such limit.
+//!
 //! Anyone may measure who may look at `path`, an object there is: no byte stays, so that read access
 //! suffices for uploads. A path that the storage or `SITE RESTRICT` hides is answered `550`.

@@ -55,6 +55,33 @@ fn a_user_who_may_only_read_measures_both_ways() {
     assert_eq!(ftp.store("ESTO memory=\"5 10\" /", b"12345").code, 226);
 }
 
+/// Those of users have no such limit.
+#[test]
+fn anonymous_users_of_one_address_have_few_at_once() {
+    let server = TestServer::new();
+    let begin = || {
+        let mut ftp = server.login();
+        let data = ftp.data();
+        ftp.ok("ESTO memory=\"1000 50\" /", 150);
+        (ftp, data)
+    };
+    let mut running: Vec<_> = (0..4).map(|_| begin()).collect();
+    let mut fifth = server.login();
+    for verb in ["ERET", "ESTO"] {
+        fifth.pasv();
+        let refused = fifth.ok(&format!("{verb} memory=\"5 10\" /"), 450).text();
+        assert!(refused.contains("measurement: 4 of anonymous"), "{refused}");
+    }
+    // Files are no measurements.
+    server.put("file", "abc");
+    assert_eq!(fifth.fetch("file"), b"abc");
+    let (mut first, mut data) = running.remove(0);
+    data.write(b"12345");
+    data.finish();
+    assert_eq!(first.outcome().code, 226);
+    assert_eq!(fifth.get("ERET memory=\"5 10\" /").len(), 5);
+}
+
 #[test]
 fn who_may_not_look_there_is_refused() {
     let server = TestServer::new();
