@@ -78,7 +78,9 @@ impl Pair<'_> {
         let for_name = destination.as_ref().is_some_and(may_be_for_name);
         let refusal = destination.as_ref().and_then(ControlError::reply);
         let busy = is_busy(refusal, file.taken.file().failures, &self.shared.options);
-        let anew = destination.is_some() && file.resumes && !lost && !busy;
+        // It may have been refused for the bytes that it was to go on with.
+        let midway = destination.is_some() && file.resumes && !lost;
+        let anew = midway && !busy;
         file.taken.file_mut().anew |= anew;
         let error = match (source, destination) {
             (Some(source), Some(destination)) => TransferError::Both {
@@ -97,7 +99,7 @@ impl Pair<'_> {
         let failure = Failure {
             error,
             session,
-            midway: anew,
+            midway,
         };
         if !anew && for_name && hidden {
             self.shared.go_straight(file.taken);
