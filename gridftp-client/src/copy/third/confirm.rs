@@ -305,8 +305,8 @@ impl Pair<'_> {
         None
     }
 
-    /// Checks a copy and gives it its times and modes. Where the check is `broken` off, the next
-    /// sessions begin with it.
+    /// Checks a copy and gives it its times and modes. Where the check is `broken` off, or a session
+    /// ends over it, the next sessions begin with it.
     pub(super) async fn settle(&self, file: Copied, broken: &CancellationToken) {
         let shared = self.shared;
         let Copied {
@@ -332,7 +332,10 @@ impl Pair<'_> {
         let Some(checked) = broken.run_until_cancelled(checked).await else {
             return;
         };
-        taken.file_mut().words = None;
+        // A session that ended over the check has told nothing of the copy: the next asks again.
+        if !checked.as_ref().is_err_and(TransferError::is_gone) {
+            taken.file_mut().words = None;
+        }
         let Checked {
             verified,
             sized,

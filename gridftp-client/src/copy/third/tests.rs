@@ -292,6 +292,17 @@ async fn connections_that_break_over_udt_return_the_copy_to_tcp() {
     assert_eq!(shared.tuning.stack().0, None);
 }
 
+/// Tells that a file of three bytes is copied, and waits until the size of the copy is asked for.
+async fn copied(servers: &mut [&mut DuplexStream; 2]) {
+    asked(servers).await;
+    let words = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
+    for end in servers.iter_mut() {
+        end.write_all(words.as_bytes()).await.unwrap();
+    }
+    let [_, to] = servers;
+    to.read_exact(&mut [0; "SIZE /to\r\n".len()]).await.unwrap();
+}
+
 /// The sessions are left while the size of the copy is asked for.
 #[tokio::test(start_paused = true)]
 async fn the_next_sessions_check_a_file_whose_words_are_in() {
@@ -308,13 +319,7 @@ async fn the_next_sessions_check_a_file_whose_words_are_in() {
     assert!(moved.send(file).await.is_ok());
     let broken = CancellationToken::new();
     let servers = async {
-        asked(&mut far).await;
-        let words = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
-        for end in &mut far {
-            end.write_all(words.as_bytes()).await.unwrap();
-        }
-        let [_, to] = &mut far;
-        to.read_exact(&mut [0; "SIZE /to\r\n".len()]).await.unwrap();
+        copied(&mut far).await;
         shared.tuning.change_stack(None);
     };
     let (ended, ()) = tokio::join!(pair.confirm_all(confirming, &broken), servers);
@@ -335,6 +340,28 @@ async fn the_next_sessions_check_a_file_whose_words_are_in() {
     let (left, ()) = tokio::join!(pair.ask(&mut window, back), servers);
     assert!(matches!(left, Ok(None)));
     assert_eq!(shared.totals.counts().files_done, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_over_which_a_session_ends_is_made_again() {
+    let mut bed = Bed::new().await;
+    let shared = Arc::clone(&bed.shared);
+    let (pair, mut far) = bed.pair();
+    let mut file = moving(&pair).await;
+    file.taken.file_mut().facts.size = Some(3);
+    let (moved, confirming) = mpsc::channel(1);
+    assert!(moved.send(file).await.is_ok());
+    drop(moved);
+    let broken = CancellationToken::new();
+    let servers = async {
+        copied(&mut far).await;
+        let [_, to] = &mut far;
+        to.shutdown().await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(pair.confirm_all(confirming, &broken), servers);
+    assert!(ended.is_ok(), "{ended:?}");
+    let back = shared.queue.next(|_| true).await.unwrap();
+    assert!(back.file().words.is_some() && back.file().failures == 1);
 }
 
 #[tokio::test(start_paused = true)]
