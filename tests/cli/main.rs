@@ -22,6 +22,7 @@ mod itself;
 mod journal;
 mod library;
 mod links;
+mod links_elsewhere;
 mod local;
 mod memory;
 mod messages;
