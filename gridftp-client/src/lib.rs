@@ -140,8 +140,9 @@
 //!   moves for a minute in which no end is known to hash held bytes, or where the transfers are
 //!   slower than before from the fifth second on, in total and each of them. A copy that is polite,
 //!   has a rate limit, layers over its files or chosen data ports stays with TCP, and so do one of
-//!   files without a modification time, and one to a server that keeps no broken uploads: they would begin anew. Between two servers the source has to tell that
-//!   the path loses packets (`WAITS` in `FEAT`), and the change comes once all files are found.
+//!   files without a modification time, and one to a server that keeps no broken uploads: they would
+//!   begin anew. Between two servers the source has to tell that the path loses packets (`WAITS` in
+//!   `FEAT`), and the change comes once all files are found.
 //!
 //! # How a broken transfer goes on
 //!

@@ -295,7 +295,6 @@ impl<'a> Sorter<'a> {
                 } else if job.descend(unique).is_some() {
                     self.shared.queue.push(Item::Dir(Box::new(job)));
                 } else {
-                    // A directory that is one of those it is in was reached through a link.
                     self.refuse(&entry.name, &looped(&job.from));
                 }
             }
