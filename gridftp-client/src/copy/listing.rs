@@ -395,8 +395,7 @@ fn unnamed(name: &[u8], why: &str) -> TransferError {
 }
 
 fn twice(name: &[u8]) -> TransferError {
-    let what = "the listing names two objects so, of which one has bytes in its name that the server \
-                cannot list";
+    let what = "the listing names two objects so; one name has bytes that the server cannot list";
     TransferError::source(show(name), what, "rename it there")
 }
 
