@@ -21,7 +21,7 @@ use workspace_benches::frame;
 use workspace_benches::ratio::Line;
 
 use crate::options::Options;
-use crate::path::{PATHS, TARGETS};
+use crate::path::{FAST, SLOW, TARGETS};
 
 fn main() -> ExitCode {
     frame::finish(measure())
@@ -30,9 +30,10 @@ fn main() -> ExitCode {
 /// Runs every selected measurement.
 fn measure() -> Result<Vec<Line>> {
     let options = Options::parse();
-    let parts: [frame::Part<'_>; 2] = [
+    let parts: [frame::Part<'_>; 3] = [
         ("targets", &|| path::measure(&TARGETS, &options.scale)),
-        ("paths", &|| path::measure(&PATHS, &options.scale)),
+        ("fast", &|| path::measure(&FAST, &options.scale)),
+        ("slow", &|| path::measure(&SLOW, &options.scale)),
     ];
     frame::measure(&options.scale, &options.only, &parts)
 }

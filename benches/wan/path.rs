@@ -39,13 +39,17 @@ pub(crate) const TARGETS: [Profile; 3] = [
     profile(200, 100, 5000),
 ];
 
-/// Others.
-pub(crate) const PATHS: [Profile; 12] = [
+/// Others of 200 Mbit/s.
+pub(crate) const FAST: [Profile; 5] = [
     profile(200, 10, 0),
     profile(200, 30, 500),
     profile(200, 30, 5000),
     profile(200, 200, 0),
     profile(200, 200, 500),
+];
+
+/// Others of 100 Mbit/s and less.
+pub(crate) const SLOW: [Profile; 7] = [
     profile(100, 50, 100),
     profile(100, 50, 10_000),
     profile(50, 100, 0),
