@@ -167,7 +167,7 @@ async fn an_upload_goes_on_with_no_more_ranges_than_a_line_names() {
     }
 }
 
-/// Of a source at a server, whose markers tell that it hashes.
+/// A server that hashes a source sends markers meanwhile.
 #[tokio::test(start_paused = true)]
 async fn markers_of_a_source_are_signs_that_it_is_hashed() {
     let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;

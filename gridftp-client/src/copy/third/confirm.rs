@@ -289,7 +289,8 @@ impl Pair<'_> {
         Ok(receipt)
     }
 
-    /// Checks a copy whose check was broken off with the sessions before; gives any other file back.
+    /// Checks the copied file where the sessions before ended over its check; gives any other file
+    /// back.
     pub(super) async fn check_again(&self, window: &Window, mut taken: Taken) -> Option<Taken> {
         let Some(words) = taken.file_mut().words.take() else {
             return Some(taken);

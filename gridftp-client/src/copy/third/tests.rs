@@ -56,6 +56,15 @@ impl Bed {
         }
     }
 
+    /// These sessions as they were opened for UDT.
+    fn over_udt(mut self) -> Self {
+        self.shared.tuning.change_stack(Some("udt"));
+        for (control, _) in &mut self.ends {
+            (_, control.left) = self.shared.tuning.stack();
+        }
+        self
+    }
+
     /// The pair of these sessions, and the writers to its servers.
     fn pair(&mut self) -> (Pair<'_>, [&mut DuplexStream; 2]) {
         let [(source, from), (destination, to)] = &mut self.ends;
@@ -249,12 +258,8 @@ async fn moving(pair: &Pair<'_>) -> Moving {
 /// Confirms a file over UDT with these replies of the servers, or leaves the sessions for TCP; gives
 /// the file as it goes back.
 async fn over_udt(replies: Option<&[u8]>) -> (Arc<CopyState>, Taken) {
-    let mut bed = Bed::new().await;
+    let mut bed = Bed::new().await.over_udt();
     let shared = Arc::clone(&bed.shared);
-    shared.tuning.change_stack(Some("udt"));
-    for (control, _) in &mut bed.ends {
-        (_, control.left) = shared.tuning.stack();
-    }
     let (pair, mut far) = bed.pair();
     let (moved, confirming) = mpsc::channel(1);
     assert!(moved.send(moving(&pair).await).await.is_ok());
@@ -306,12 +311,8 @@ async fn copied(servers: &mut [&mut DuplexStream; 2]) {
 /// The sessions are left while the size of the copy is asked for.
 #[tokio::test(start_paused = true)]
 async fn the_next_sessions_check_a_file_whose_words_are_in() {
-    let mut bed = Bed::new().await;
+    let mut bed = Bed::new().await.over_udt();
     let shared = Arc::clone(&bed.shared);
-    shared.tuning.change_stack(Some("udt"));
-    for (control, _) in &mut bed.ends {
-        (_, control.left) = shared.tuning.stack();
-    }
     let (pair, mut far) = bed.pair();
     let mut file = moving(&pair).await;
     file.taken.file_mut().facts.size = Some(3);
