@@ -311,10 +311,11 @@ pub enum Verify {
     /// By the length, and the first 128 KiB between ends of this kind; on this machine by the length
     /// alone, but of a file that goes on with the bytes of an earlier run as with `Auto`.
     No,
-    /// With the cheapest algorithm that the servers offer.
+    /// With the best algorithm of those that cost the servers little more than their cheapest: a
+    /// weak one only where each better one costs much more.
     Cheapest,
-    /// With the cheapest of the algorithms that no one forges, of the bytes that a file written here
-    /// has on the medium, after a sync; a server reads a stored file again.
+    /// As `Cheapest`, with none that only finds accidents (CRC-32C, Adler-32), of the bytes that a
+    /// file written here has on the medium, after a sync; a server reads a stored file again.
     Disk,
     /// With this algorithm.
     With(ChecksumAlgorithm),

@@ -124,10 +124,6 @@ pub(crate) const PROOFS: [ChecksumAlgorithm; 5] = [
     ChecksumAlgorithm::Md5,
 ];
 
-/// Algorithms that only find accidents, the strongest first.
-pub(crate) const CHECKS: [ChecksumAlgorithm; 2] =
-    [ChecksumAlgorithm::Crc32c, ChecksumAlgorithm::Adler32];
-
 /// Algorithms in the order in which they are taken where they cost about the same: the strong ones
 /// that processors help with, then one that misses no accident, and the weakest last.
 const PREFERRED: [ChecksumAlgorithm; 7] = [
@@ -144,14 +140,23 @@ const PREFERRED: [ChecksumAlgorithm; 7] = [
 /// width of a class of costs, so that a digest which is stored there wins over one that is computed.
 const LITTLE: u32 = 4;
 
-/// The algorithm to compare stored files with where none is asked for: the first of those that the
+/// The algorithm to compare stored files with where none is named: the first of those that the
 /// servers know and that cost little more than the cheapest.
 pub(crate) fn cheap(servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
+    best(&PREFERRED, servers)
+}
+
+/// As [`cheap`], of the algorithms that prove two files to be the same.
+pub(crate) fn cheap_proof(servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
+    best(&PROOFS, servers)
+}
+
+fn best(algorithms: &[ChecksumAlgorithm], servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
     let cost = |algorithm: &ChecksumAlgorithm| {
         let costs = servers.iter().map(|server| server.cost(*algorithm));
         costs.sum::<Option<u32>>()
     };
-    let Some(lowest) = PREFERRED.iter().filter_map(cost).min() else {
+    let Some(lowest) = algorithms.iter().filter_map(cost).min() else {
         let all = servers
             .iter()
             .all(|server| server.knows(ChecksumAlgorithm::Md5));
@@ -160,7 +165,7 @@ pub(crate) fn cheap(servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
     let slack = LITTLE * u32::try_from(servers.len()).unwrap_or(1);
     let most = lowest.saturating_add(slack);
     let fits = |algorithm: &ChecksumAlgorithm| cost(algorithm).is_some_and(|cost| cost <= most);
-    PREFERRED.into_iter().find(fits)
+    algorithms.iter().copied().find(fits)
 }
 
 /// Compares the receipts of both ends of a tagged transfer; returns the digest that they agree on,
@@ -274,6 +279,9 @@ mod tests {
             let ends: Vec<_> = servers.iter().collect();
             assert_eq!(cheap(&ends), taken, "{servers:?}");
         }
+        let weak = server(&[(Adler32, 1), (Md5, 10), (Sha256, 12)]);
+        assert_eq!(cheap_proof(&[&weak]), Some(Sha256));
+        assert_eq!(cheap_proof(&[&server(&[(Adler32, 1)])]), None);
     }
 
     #[tokio::test]

@@ -230,9 +230,9 @@ fn impossible_verification_is_reported_before_the_transfer() -> Result<()> {
 }
 
 #[test]
-fn the_strongest_digest_of_equal_cost_is_chosen() -> Result<()> {
+fn a_strong_digest_that_costs_little_more_is_chosen() -> Result<()> {
     let server = ScriptedServer::start(|line| match line.split(' ').next() {
-        Some("FEAT") => Reaction::say("211-\r\n CKSM ADLER32:10;MD5:10;SHA256:10;\r\n211 end"),
+        Some("FEAT") => Reaction::say("211-\r\n CKSM ADLER32:9;MD5:10;SHA256:11;\r\n211 end"),
         // SHA-256 of "abc".
         Some("CKSM") => {
             Reaction::say("213 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")

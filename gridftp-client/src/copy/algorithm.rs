@@ -10,8 +10,8 @@ use crate::options::Verify;
 use crate::verify;
 
 impl CopyState {
-    /// The algorithm to compare digests with, when that is asked: the one asked for, or the
-    /// cheapest that every server of the copy offers.
+    /// The algorithm to compare digests with, when that is asked: the one asked for, or the best of
+    /// those that cost the servers of the copy little.
     ///
     /// # Errors
     /// When the servers offer none, or not that one.
@@ -34,27 +34,18 @@ impl CopyState {
             }
             return Ok(Some(algorithm));
         }
-        let cost = |algorithm: &ChecksumAlgorithm| {
-            let costs = clients.iter().map(|c| c.abilities.cost(*algorithm));
-            Some((costs.sum::<Option<u32>>()?, *algorithm))
+        let abilities: Vec<_> = clients.iter().map(|client| &client.abilities).collect();
+        let chosen = match self.options.verify {
+            Verify::Disk => verify::cheap_proof(&abilities),
+            _ => verify::cheap(&abilities),
         };
-        let checks = match self.options.verify {
-            Verify::Disk => &[][..],
-            _ => &verify::CHECKS,
-        };
-        // Of algorithms that cost the same, the strongest is taken.
-        let cheapest = (verify::PROOFS.iter())
-            .chain(checks)
-            .filter_map(cost)
-            .min_by_key(|(cost, _)| *cost);
-        match cheapest {
-            Some((_, algorithm)) => Ok(Some(algorithm)),
-            None if clients.iter().all(|c| c.abilities.knows(Md5)) => Ok(Some(Md5)),
-            None => Err(TransferError::request(
-                "verify: the servers have no checksum algorithm in common",
-                "name one that both ends know, or copy without --verify",
-            )),
+        if chosen.is_some() {
+            return Ok(chosen);
         }
+        Err(TransferError::request(
+            "verify: the servers have no checksum algorithm in common",
+            "name one that both ends know, or copy without --verify",
+        ))
     }
 }
 

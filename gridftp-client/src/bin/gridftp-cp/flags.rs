@@ -133,8 +133,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
 
-    /// Compare digests of the stored files of both ends, with ALG or the cheapest one offered; with
-    /// `disk` as ALG, sync files written here and read them back from the medium [default: at a
+    /// Compare digests of the stored files of both ends, with ALG or the best one that costs little;
+    /// with `disk` as ALG, sync files written here and read them back from the medium [default: at a
     /// gridftp-server, digests that both ends compute of the bytes while they pass; at another, those
     /// of stored files that it gives, or the size; on this machine, of the bytes read and the file
     /// written]
