@@ -372,4 +372,22 @@ mod tests {
         }
         assert!(seen.len() > 50, "{seen:?}");
     }
+
+    #[test]
+    fn a_server_that_is_gone_is_tried_for_its_time_and_others_by_number() {
+        let options = CopyOptions::default();
+        for (failures, seconds, gone, again) in [
+            (3, 9999, false, true),
+            (4, 0, false, false),
+            (3, 9999, true, true),
+            (400, 599, true, true),
+            (400, 600, true, false),
+        ] {
+            let since = Duration::from_secs(seconds);
+            let goes_on = options.goes_on(failures, since, gone);
+            assert_eq!(goes_on, again, "{failures} in {seconds} s, gone: {gone}");
+        }
+        let once = CopyOptions::default().retries(0);
+        assert!(!once.goes_on(1, Duration::ZERO, true));
+    }
 }

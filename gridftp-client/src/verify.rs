@@ -240,14 +240,17 @@ mod tests {
             far.read_exact(&mut lines).await.unwrap();
             assert_eq!(&lines, b"OPTS CKSM markers=10;\r\nCKSM MD5 0 -1 /file\r\n");
             far.write_all(b"200 so be it\r\n").await.unwrap();
-            let marker = b"113-Status Marker\r\n Bytes Processed: 9\r\n113 End.\r\n";
+            let marker =
+                b"113-Status Marker\r\n Timestamp: 1.5\r\n Bytes Processed: 9\r\n113 End.\r\n";
             far.write_all(marker).await.unwrap();
             far.write_all(b"213 900150983cd24fb0d6963f7d28e17f72\r\n")
                 .await
                 .unwrap();
         };
-        let (digest, ()) = tokio::join!(replies.digest(|_| ()), server);
+        let mut told = Vec::new();
+        let (digest, ()) = tokio::join!(replies.digest(|bytes| told.push(bytes)), server);
         assert_eq!(digest.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(told, [9]);
     }
 
     #[test]

@@ -221,7 +221,11 @@ pub(super) fn padded(algorithm: ChecksumAlgorithm, digest: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ftp_proto::client::Settings;
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
+    use crate::played;
 
     #[test]
     fn short_checksums_are_padded() {
@@ -245,5 +249,38 @@ mod tests {
         let silent = CopyState::plain();
         let why = "control channel: CKSM: no reply in time";
         assert!(silent.does_without(&lost(why)) && silent.undigested.has("host:21"));
+    }
+
+    /// A server that told of a part, and is silent then.
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_stands_without_a_digest_that_never_comes() {
+        const MARKER: &[u8] =
+            b"113-Status Marker\r\n Timestamp: 1.5\r\n Bytes Processed: 43\r\n113 End.\r\n";
+        let shared = CopyState::plain();
+        let hashed = || {
+            let counts = shared.totals.counts();
+            (counts.bytes_hashed, counts.bytes_hashing)
+        };
+        let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
+        let path = FtpPath::new(b"/file".to_vec()).unwrap();
+        let asked = DigestQuery::send(&control, None, Some(Adler32), (0, None), path).unwrap();
+        let server = async {
+            for reply in [&b"200 so be it\r\n"[..], MARKER] {
+                lines.next_line().await.unwrap();
+                far.write_all(reply).await.unwrap();
+            }
+            while hashed() == (0, 0) {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(hashed(), (43, 100));
+            std::future::pending().await
+        };
+        let told = tokio::select! {
+            told = asked.digest(&shared, Some(100)) => told,
+            () = server => panic!("the server says no more"),
+        };
+        assert!(matches!(told, Ok(None)), "{told:?}");
+        assert!(shared.is_undigested(&control));
+        assert_eq!(hashed(), (0, 0));
     }
 }

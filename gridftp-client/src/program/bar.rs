@@ -174,6 +174,7 @@ pub(super) fn state(counts: Counts, rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::Cause;
 
     #[test]
     fn lines_replace_each_other_and_leave_the_rest_of_the_terminal() {
@@ -227,5 +228,29 @@ mod tests {
         let text = state_of(3, 10_000, 1000, false, 100.0);
         assert_eq!(text, "100 B/s, 0/3 files, at least 2 minutes left");
         assert_eq!(state_of(3, 1000, 1000, false, 100.0), "100 B/s, 0/3 files");
+    }
+
+    #[test]
+    fn digests_of_servers_and_the_cause_of_most_of_the_time_are_told() {
+        let counts = Counts {
+            files_found: 3,
+            bytes_found: 10_000,
+            complete: true,
+            bytes_moved: 1000,
+            bytes_hashing: 300,
+            bytes_hashed: 130,
+            mostly: Some(Cause::Polite),
+            ..Counts::default()
+        };
+        let cause = "most of the time leaving the path to others (--polite)";
+        assert_eq!(
+            state(counts, 100.0),
+            format!("100 B/s, 0/3 files, verifying 43 %, 2 minutes left, {cause}")
+        );
+        let unmoved = Counts {
+            bytes_moved: 0,
+            ..counts
+        };
+        assert_eq!(state(unmoved, 0.0), "0/3 files, verifying 43 %");
     }
 }

@@ -348,4 +348,36 @@ mod tests {
         receipts.event(&Event::Stack { stack: "udt" }).unwrap();
         assert_eq!(stack(), "tcp, then udt");
     }
+
+    #[test]
+    fn receipts_tell_the_way_of_the_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("receipts");
+        let receipts = Receipts::open(&path, &CopyOptions::default(), None).unwrap();
+        let (here, there, web) = ("/a", "ftp://host/a", "https://host/a");
+        for (source, destination, relayed, route) in [
+            (here, here, false, "local"),
+            (here, there, false, "upload"),
+            (there, here, false, "download"),
+            (web, here, false, "download"),
+            (there, there, false, "third party"),
+            (there, there, true, "relayed"),
+        ] {
+            let finished = Event::Finished {
+                source,
+                destination,
+                bytes: 1,
+                stripes: &[],
+                took: Duration::ZERO,
+                retries: 2,
+                verification: Verification::Size,
+                verified: None,
+                relayed,
+            };
+            let line = receipts.receipt(&finished, [source, destination]).unwrap();
+            let told = ["route", "retries"].map(|key| line.get(key).cloned());
+            let wanted = [json!(route), json!(2)].map(Some);
+            assert_eq!(told, wanted, "{source} to {destination}");
+        }
+    }
 }
