@@ -143,10 +143,10 @@ impl Default for ConnectOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Resume {
-    /// Those of more than 64 MiB.
+    /// Those of more than 64 MiB; of downloads those alone that a digest of the server proves.
     #[default]
     Large,
-    /// All.
+    /// All; of a download without such a digest where its source has not changed for an hour.
     All,
     /// None: each run begins anew, with the finished files of a tree too.
     Never,
