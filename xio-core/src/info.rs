@@ -18,6 +18,8 @@ use crate::target::Target;
 pub struct PathStats {
     /// Smoothed round-trip time.
     pub round_trip: Option<Duration>,
+    /// Least round-trip time measured, which has the least waiting in queues.
+    pub least_round_trip: Option<Duration>,
     /// Variation of the round-trip time.
     pub round_trip_variation: Option<Duration>,
     /// Data packets sent, those sent again included.
@@ -51,6 +53,7 @@ impl PathStats {
     pub const fn new() -> Self {
         Self {
             round_trip: None,
+            least_round_trip: None,
             round_trip_variation: None,
             sent: None,
             retransmitted: None,
@@ -75,13 +78,14 @@ impl PathStats {
                 (one, other) => one.or(other),
             }
         }
-        fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+        fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             one.into_iter().chain(other).min()
         }
         let count = |one, other| sum(one, other, u64::saturating_add);
         let time = |one, other| sum(one, other, Duration::saturating_add);
         Self {
             round_trip: self.round_trip.max(other.round_trip),
+            least_round_trip: least(self.least_round_trip, other.least_round_trip),
             round_trip_variation: self.round_trip_variation.max(other.round_trip_variation),
             sent: count(self.sent, other.sent),
             retransmitted: count(self.retransmitted, other.retransmitted),

@@ -4,6 +4,9 @@
 //! Most kernels take each lost packet for a full link, and send half as fast behind it. On a long
 //! path the rate needs minutes to recover, so that a few packets in ten thousand, lost by a bad cable
 //! or a radio link, cost most of the link. BBR measures the link instead.
+//!
+//! Many connections lose as many packets at a full queue, which is what slows them down; but there the
+//! round trip is longer than the least one.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -144,21 +147,21 @@ impl LossWatch {
     /// Whether the connection has found its path lossy, or has loss itself and those to the peer have
     /// found it together.
     fn is_lossy(&mut self, now: Instant, stats: &PathStats) -> bool {
-        let (Some(round_trip), Some(sent), Some(again)) =
-            (stats.round_trip, stats.sent, stats.retransmitted)
+        let (Some(trip), Some(sent), Some(again)) =
+            (Trip::of(stats), stats.sent, stats.retransmitted)
         else {
             return false;
         };
-        let is_found = self.judge.look(now, round_trip, (sent, again));
+        let is_found = self.judge.look(now, trip, (sent, again));
         let (before, again_before) = std::mem::replace(&mut self.counts, (sent, again));
         let more = (
             sent.saturating_sub(before),
             again.saturating_sub(again_before),
         );
-        let Some(peer) = self.peer.filter(|_| round_trip >= LONG) else {
+        let Some(peer) = self.peer.filter(|_| trip.time >= LONG) else {
             return is_found;
         };
-        let is_known = self.lossy.is_known(peer, is_found, (now, round_trip), more);
+        let is_known = self.lossy.is_known(peer, is_found, (now, trip), more);
         is_known && self.judge.has_loss
     }
 
@@ -181,7 +184,7 @@ impl LossyPeers {
         &self,
         ip: IpAddr,
         is_found: bool,
-        (now, round_trip): (Instant, Duration),
+        (now, mut trip): (Instant, Trip),
         (sent, again): (u64, u64),
     ) -> bool {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +197,9 @@ impl LossyPeers {
         });
         peer.counts.0 += sent;
         peer.counts.1 += again;
-        peer.periods.look(now, round_trip, peer.counts);
+        // Many connections with BBR fill the queue of a lossy path too.
+        trip.is_queued &= peer.found.is_none();
+        peer.periods.look(now, trip, peer.counts);
         if is_found || peer.periods.lossy >= LOSSY_PEER {
             peer.found = Some(now);
         }
@@ -214,13 +219,22 @@ impl Arrival {
 
     fn is_lossy_at(&self, now: Instant, stats: &PathStats) -> bool {
         let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(round_trip), Some(all), Some(late)) =
-            (stats.round_trip, stats.received, stats.out_of_order)
+        if let (Some(trip), Some(all), Some(late)) =
+            (Trip::of(stats), stats.received, stats.out_of_order)
         {
-            arrived.is_lossy |= arrived.judge.look(now, round_trip, (all, late));
+            arrived.is_lossy |= arrived.judge.look(now, trip, (all, late));
         }
         arrived.is_lossy
     }
+}
+
+/// The round trip of a path.
+#[derive(Debug, Clone, Copy)]
+struct Trip {
+    time: Duration,
+    /// Whether it is half as long again as the least one, so that packets wait in a queue, which may
+    /// have lost some.
+    is_queued: bool,
 }
 
 /// Decides from the kernel's counts whether a path is long and loses packets.
@@ -242,7 +256,7 @@ struct Periods {
     one_in: u64,
     /// Begin of the period, and by then the packets and those of them that tell of a loss.
     begun: Option<(Instant, u64, u64)>,
-    /// Consecutive periods with loss, up to the present one.
+    /// Consecutive periods with loss and without a queue, up to the present one.
     lossy: u32,
 }
 
@@ -255,12 +269,20 @@ impl Default for Judge {
     }
 }
 
+impl Trip {
+    fn of(stats: &PathStats) -> Option<Self> {
+        let time = stats.round_trip?;
+        let least = stats.least_round_trip;
+        let is_queued = least.is_some_and(|least| time * 2 >= least * 3);
+        Some(Self { time, is_queued })
+    }
+}
+
 impl Judge {
-    fn look(&mut self, now: Instant, round_trip: Duration, counts: (u64, u64)) -> bool {
+    fn look(&mut self, now: Instant, trip: Trip, counts: (u64, u64)) -> bool {
         let mut is_lossy = false;
         for periods in &mut self.periods {
-            periods.look(now, round_trip, counts);
-            self.has_loss |= periods.lossy > 0;
+            self.has_loss |= periods.look(now, trip, counts);
             is_lossy |= periods.lossy >= LOSSY;
         }
         is_lossy
@@ -290,19 +312,24 @@ impl Periods {
         }
     }
 
-    fn look(&mut self, now: Instant, round_trip: Duration, (all, lost): (u64, u64)) {
-        let length = self.length(round_trip);
+    /// Says whether a period ends that has loss on a long path.
+    fn look(&mut self, now: Instant, trip: Trip, (all, lost): (u64, u64)) -> bool {
+        let length = self.length(trip.time);
         let (begun, all_before, lost_before) = *self.begun.get_or_insert((now, all, lost));
         let lasted = now.duration_since(begun);
         if lasted < length {
-            return;
+            return false;
         }
         self.begun = Some((now, all, lost));
         let lost = lost.saturating_sub(lost_before);
         let has_loss = lost > 0 && lost * self.one_in >= all.saturating_sub(all_before);
         // A connection that was idle meanwhile is judged anew.
-        let is_lossy = has_loss && round_trip >= LONG && lasted < length * 4;
-        self.lossy = if is_lossy { self.lossy + 1 } else { 0 };
+        let has_loss = has_loss && trip.time >= LONG && lasted < length * 4;
+        self.lossy = match has_loss && !trip.is_queued {
+            true => self.lossy + 1,
+            false => 0,
+        };
+        has_loss
     }
 
     /// The length of a period.

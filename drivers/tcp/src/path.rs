@@ -19,6 +19,7 @@ const fn word(offset: usize) -> usize {
 const SEGMENT: usize = word(offset_of!(tcp_info, tcpi_snd_mss));
 const PATH_MTU: usize = word(offset_of!(tcp_info, tcpi_pmtu));
 const ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rtt));
+const LEAST_ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_min_rtt));
 const RECEIVE_ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rcv_rtt));
 const RECEIVED: usize = word(offset_of!(tcp_info, tcpi_data_segs_in));
 const VARIATION: usize = word(offset_of!(tcp_info, tcpi_rttvar));
@@ -104,6 +105,9 @@ pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
     };
     // It is 0 until the peer has answered.
     stats.round_trip = at(measure).filter(|&time| time > 0).map(micros);
+    // All bits are set until then.
+    let least = at(LEAST_ROUND_TRIP).filter(|&time| time != u32::MAX);
+    stats.least_round_trip = least.map(micros);
     let varies = at(VARIATION).map(micros);
     stats.round_trip_variation = varies.filter(|_| stats.round_trip.is_some());
     stats.sent = at(SENT).map(u64::from);
@@ -147,6 +151,7 @@ mod tests {
         assert_eq!(receiver.received, Some(3));
         assert_eq!(receiver.out_of_order, Some(0));
         assert!(sender.retransmitted.is_some());
+        assert!(sender.least_round_trip.unwrap() <= sender.round_trip.unwrap());
         // A segment and its headers are a packet.
         assert!(sender.segment > Some(500), "{sender:?}");
         assert!(sender.segment < sender.path_mtu, "{sender:?}");

@@ -2,14 +2,21 @@
 
 use super::*;
 
+/// A round trip without a queue, in milliseconds.
+fn clear(time: u64) -> Trip {
+    let mut stats = PathStats::new();
+    stats.round_trip = Some(Duration::from_millis(time));
+    Trip::of(&stats).unwrap()
+}
+
 /// The half second in which a path of 10,000 packets in each, with these retransmitted by the end
 /// of each, is found lossy.
-fn lossy_after(round_trip: Duration, again: &[u64]) -> Option<usize> {
+fn lossy_after(trip: Trip, again: &[u64]) -> Option<usize> {
     let (mut judge, begun) = (Judge::default(), Instant::now());
     again.iter().enumerate().position(|(half, again)| {
         let at = half as u64;
         let now = begun + Duration::from_millis(at * 500);
-        judge.look(now, round_trip, (at * 10_000, *again))
+        judge.look(now, trip, (at * 10_000, *again))
     })
 }
 
@@ -20,41 +27,79 @@ fn each(lost: u64) -> Vec<u64> {
 
 #[test]
 fn a_long_path_with_rare_loss_in_each_second_is_lossy() {
-    let far = Duration::from_millis(100);
+    let far = clear(100);
     assert_eq!(lossy_after(far, &each(2)), Some(6));
     // Less than one in ten thousand.
     let rarer: Vec<u64> = (0..24).map(|half| half / 2).collect();
     assert_eq!(lossy_after(far, &rarer), None);
     // Periods of ten round trips.
-    let farther = Duration::from_millis(300);
+    let farther = clear(300);
     assert_eq!(lossy_after(farther, &each(2)), Some(18));
-    let near = Duration::from_millis(19);
+    let near = clear(19);
     assert_eq!(lossy_after(near, &each(2)), None);
 }
 
 #[test]
 fn heavy_loss_is_found_in_half_the_time() {
-    let far = Duration::from_millis(100);
+    let far = clear(100);
     assert_eq!(lossy_after(far, &each(10)), Some(3));
     assert_eq!(lossy_after(far, &each(9)), Some(6));
     // Periods of five round trips.
-    let farther = Duration::from_millis(200);
+    let farther = clear(200);
     assert_eq!(lossy_after(farther, &each(10)), Some(6));
 }
 
 #[test]
 fn a_full_queue_is_no_lossy_path() {
-    let far = Duration::from_millis(100);
+    let far = clear(100);
     // Once and again, also over the end of a period.
     let queue = [0, 50, 90, 90, 90, 90, 140, 190, 190, 190, 190, 190, 240];
     assert_eq!(lossy_after(far, &queue), None);
 }
 
 #[test]
+fn a_path_whose_round_trip_is_half_as_long_again_has_a_queue() {
+    let mut stats = counts(0, 0);
+    let mut is_queued = |least| {
+        stats.least_round_trip = Some(Duration::from_millis(least));
+        Trip::of(&stats).unwrap().is_queued
+    };
+    assert_eq!([67, 66, 20].map(&mut is_queued), [false, true, true]);
+    let queued = Trip {
+        is_queued: true,
+        ..clear(100)
+    };
+    assert_eq!(lossy_after(queued, &each(50)), None);
+}
+
+/// Whether a connection finds loss beside a queue, on a path that may have been found lossy before.
+fn found_in_queue(is_found_before: bool) -> bool {
+    let (peers, begun) = (Arc::<LossyPeers>::default(), Instant::now());
+    let peer = IpAddr::from([10, 0, 0, 1]);
+    if is_found_before {
+        assert!(peers.is_known(peer, true, (begun, clear(100)), (0, 0)));
+    }
+    let mut watch = LossWatch::new("bbr".to_owned(), Some(peer), Arc::clone(&peers));
+    // Behind the life of that finding.
+    let later = begun + SHARED;
+    (0..8_u32).any(|period| {
+        let mut stats = counts(u64::from(period) * 100, u64::from(period));
+        stats.least_round_trip = Some(Duration::from_millis(50));
+        watch.is_lossy(later + period * Duration::from_millis(500), &stats)
+    })
+}
+
+#[test]
+fn a_queue_hides_loss_on_paths_only_that_never_were_lossy() {
+    assert!(!found_in_queue(false));
+    assert!(found_in_queue(true));
+}
+
+#[test]
 fn the_time_of_an_idle_connection_does_not_count() {
     let (mut judge, begun) = (Judge::default(), Instant::now());
     for minute in 0..9 {
-        let far = Duration::from_millis(100);
+        let far = clear(100);
         let now = begun + Duration::from_secs(minute * 60);
         assert!(!judge.look(now, far, (minute * 100, minute)));
     }
@@ -86,7 +131,7 @@ fn connections_to_a_peer_share_a_finding_of_one() {
     let begun = Instant::now();
     let is_known = |peer: IpAddr, is_found, second| {
         let now = begun + Duration::from_secs(second);
-        peers.is_known(peer, is_found, (now, Duration::from_millis(100)), (0, 0))
+        peers.is_known(peer, is_found, (now, clear(100)), (0, 0))
     };
     assert!(!is_known(one, false, 0));
     assert!(is_known(one, true, 1));
@@ -189,7 +234,7 @@ fn a_path_without_measurements_is_not_judged() {
 #[test]
 fn the_kernel_is_asked_rarely_while_it_tells_no_round_trip() {
     let (mut judge, begun) = (Judge::default(), Instant::now());
-    judge.look(begun, Duration::from_millis(100), (0, 0));
+    judge.look(begun, clear(100), (0, 0));
     let now = begun + Duration::from_secs(9);
     assert_eq!(judge.left(now, None), RARE.least);
 }
