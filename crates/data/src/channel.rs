@@ -2,7 +2,7 @@
 
 mod send;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 
 use ftp_wire::command::{Mode, Type};
@@ -20,6 +20,7 @@ use crate::memory::PartMemory;
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received};
 use crate::receive::{self, Consumer, Delivery, InOrder, Job, Payload, TextInto};
+use crate::refused::Refused;
 use crate::setup::{Direction, Idle, Setup, Used};
 use crate::watch::Watch;
 
@@ -44,6 +45,7 @@ pub struct DataChannel {
     idle: Idle,
     /// The task that attends the listener in `setup`, or an ending one.
     attending: JoinSet<()>,
+    refused: Refused,
     draining: Draining,
 }
 
@@ -58,6 +60,7 @@ impl DataChannel {
             setup: Setup::None,
             idle: Idle::default(),
             attending: JoinSet::new(),
+            refused: Refused::default(),
             draining: Draining::default(),
         }
     }
@@ -117,6 +120,7 @@ impl DataChannel {
             )
         })?;
         let tasks = &mut self.attending;
+        let peers = (peers, self.refused.clone());
         let listener = DataListener::new((listener, port), peers, &self.options, tasks);
         self.setup = Setup::Passive(listener);
         Ok(local)
@@ -132,6 +136,7 @@ impl DataChannel {
     /// Closes the listener and idle connections, and drops addresses.
     pub fn reset(&mut self) {
         self.setup = Setup::None;
+        self.refused = Refused::default();
         std::mem::take(&mut self.idle).retire();
     }
 
@@ -143,6 +148,12 @@ impl DataChannel {
     /// Whether connections of an earlier transfer will serve the next one.
     pub fn is_cached(&self) -> bool {
         self.idle.served.is_some() && !self.idle.conns.is_empty()
+    }
+
+    /// The first hosts whose connections the port has refused since it is open, or since its last
+    /// complete transfer: three at most. The peer of a failed transfer may be among them.
+    pub fn refused(&self) -> Vec<IpAddr> {
+        self.refused.hosts()
     }
 
     /// Waits until the peer resets an idle connection of the last send: it lost bytes of it, or
@@ -378,6 +389,7 @@ impl DataChannel {
 
     /// Puts the connections back for the next transfer; MODE S keeps none.
     fn keep(&mut self, used: Used, mode: Mode, direction: Direction) {
+        self.refused.clear();
         if mode == Mode::Extended {
             self.setup = used.setup;
             self.idle = used.idle;

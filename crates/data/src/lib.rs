@@ -40,6 +40,7 @@ mod options;
 mod plan;
 mod process;
 mod receive;
+mod refused;
 mod send;
 mod setup;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::conn::Opened;
 use crate::descriptors::Permit;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::{Options, Peers};
+use crate::refused::Refused;
 
 /// Most simultaneous handshakes of the session's own host, which strangers cannot take.
 const OPENING: usize = 32;
@@ -56,11 +57,12 @@ pub(crate) enum DataListener {
 }
 
 impl DataListener {
-    /// Accepts the connections of a channel from `listener`. The task that attends it is spawned on
-    /// `tasks`, and ends soon after this value is dropped; only then is the port free.
+    /// Accepts the connections of a channel from `listener`, and notes other hosts as refused. The
+    /// task that attends it is spawned on `tasks`, and ends soon after this value is dropped; only
+    /// then is the port free.
     pub(crate) fn new(
         (listener, port): (BoxListener, Permit),
-        peers: Peers,
+        (peers, refused): (Peers, Refused),
         options: &Options,
         tasks: &mut JoinSet<()>,
     ) -> Self {
@@ -69,6 +71,7 @@ impl DataListener {
             listener,
             port,
             peers,
+            refused,
             within: options.open_within,
             opening: Vec::new(),
             first: First::Awaited,
@@ -138,6 +141,7 @@ pub(crate) struct Acceptor {
     /// Permit for its descriptor, from which the permits of connections derive.
     port: Permit,
     peers: Peers,
+    refused: Refused,
     /// Longest time for one peer's handshakes.
     within: Duration,
     /// The oldest first.
@@ -228,7 +232,8 @@ impl Acceptor {
     /// [`ErrorKind::Full`] when there is no descriptor for it; the connection is closed.
     fn admit(&mut self, incoming: BoxIncoming) -> Result<()> {
         let info = incoming.info();
-        if info.peer.is_some_and(|peer| !self.peers.admits(peer)) {
+        if let Some(peer) = info.peer.filter(|peer| !self.peers.admits(*peer)) {
+            self.refused.note(peer.ip());
             debug!(peer = ?info.peer, local = ?info.local, "data connection from another host refused");
             return Ok(());
         }

@@ -236,6 +236,7 @@ async fn strangers_are_turned_away_and_the_peer_is_served() {
     let (_, got) = move_file(&mut from, &mut to, &Memory(bytes(200_000)), &plan, &sink).await;
     assert_eq!(sink.data(), bytes(200_000));
     assert_eq!(got.connections, 2);
+    assert!(to.refused().is_empty(), "the peer was served");
 }
 
 #[tokio::test]

@@ -1,18 +1,19 @@
 //! Data listeners that are attended: those of stacks with layers.
 
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ftp_wire::command::Mode;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use xio_core::{
     DynStack, Error, ErrorKind, Info, Listener, Operation, Passive, Target, Transform, Transport,
 };
 use xio_tcp::{Tcp, TcpHandle, TcpIncoming};
 
 use super::{Kept, Memory, bytes, channel, here, incoming, move_file, tcp, whole};
-use crate::{Descriptors, ErrorKind as DataErrorKind, Peers, Watch};
+use crate::{Descriptors, ErrorKind as DataErrorKind, Peers, Wait, Watch};
 
 /// A layer that changes no bytes.
 struct Nothing;
@@ -242,6 +243,29 @@ async fn a_strangers_handshake_does_not_end_the_transfer() {
     );
     move_file(&mut from, &mut to, &file, &plan, &sink).await;
     assert_eq!(sink.data(), bytes(70_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_tells_the_first_hosts_that_it_refused() {
+    for stack in [tcp(), layered()] {
+        let mut to = channel();
+        let own = Peers::Only(Ipv4Addr::LOCALHOST.into());
+        let address = to.listen(&stack, &here(), own).await.unwrap();
+        let mut strangers = Vec::new();
+        for n in [2, 3, 2, 4, 5] {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, n], 0).into()).unwrap();
+            // The port may refuse it at once.
+            strangers.push(socket.connect(address).await);
+        }
+        let (sink, watch, plan) = (Kept::default(), Watch::new(), incoming(Mode::Extended));
+        let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
+        assert_eq!(error.kind(), DataErrorKind::Timeout(Wait::Accept));
+        let first = [2, 3, 4].map(|n| IpAddr::from([127, 0, 0, n]));
+        assert_eq!(to.refused(), first);
+        to.reset();
+        assert!(to.refused().is_empty());
+    }
 }
 
 /// The streams of another server, which connect at once, are no flood.
