@@ -365,7 +365,8 @@ pub enum Outcome {
     /// Success without a value.
     Done,
     /// The action failed; the reply says how. Only the caller's table of errors makes such replies.
-    /// After an [`Action::Abort`] the session answers 426 whatever this reply says.
+    /// After an [`Action::Abort`] the session answers 426 whatever this reply says, for a transfer
+    /// in its words where its code is that.
     Failed(Reply),
     /// The login succeeded.
     LoggedIn {

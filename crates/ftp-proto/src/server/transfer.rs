@@ -372,6 +372,9 @@ impl LoggedIn {
                 }
                 self.data.keep();
             }
+            Outcome::Failed(reply) if aborting && reply.code() == Code::of::<426>() => {
+                cx.out.reply(reply);
+            }
             _ if aborting => cx.out.say::<426>("Transfer aborted."),
             Outcome::Spared(reply) => {
                 in_step = kind.keeps_channel;

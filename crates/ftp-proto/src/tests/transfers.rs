@@ -566,6 +566,17 @@ fn abort_gives_both_replies_and_the_session_lives() {
 }
 
 #[test]
+fn an_abort_is_answered_in_the_words_of_its_transfer() {
+    let mut rig = Rig::logged_in();
+    rig.passive().line("STOR /f");
+    let (ticket, _) = rig.action();
+    rig.line("ABOR");
+    rig.take();
+    rig.input(Input::Done(ticket, refused::<426>("no peer came")));
+    assert_eq!(rig.take(), "426 no peer came\r\n226 Abort successful\r\n");
+}
+
+#[test]
 fn abort_that_comes_too_late_gives_226_twice() {
     let mut rig = Rig::logged_in();
     rig.passive().line("RETR f");
