@@ -9,7 +9,6 @@ use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::waits::Waits;
-use gridftp_data::Peers;
 use gridftp_dsi::{Delegated, Dsi};
 use tokio::sync::{mpsc, oneshot};
 use xio::tls::TlsSession;
@@ -304,7 +303,7 @@ impl<D: Dsi> Executor<D> {
         let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
         let (task, peer) = (Arc::clone(&self.client.task), self.ends.peer);
         let (protection, globus) = (&transfer.channel.protection, self.client.globus);
-        let own_host = matches!(self.peers(protection), Peers::Only(_));
+        let peers = self.peers(protection);
         let measures = self.waits.is_some();
         let mut side = self.side(None);
         let tls = self.tls.clone().filter(|_| protection.is_tls());
@@ -342,7 +341,7 @@ impl<D: Dsi> Executor<D> {
                 }
                 (Ok(_), Side::Nodes(side)) => NodeMover::new(context, side).run(kind, drains).await,
             };
-            let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
+            let result = result.map_err(|error| error.at_port(&peers, side.refused()));
             let bytes = result.as_ref().map(|moved| moved.bytes);
             line.write(bytes);
             if let (Some(tls), true, Ok(1..)) = (tls, sends, bytes) {

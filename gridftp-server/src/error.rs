@@ -1,9 +1,10 @@
 //! `Error`: the failures of an action, before they become replies.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use gridftp_cluster::Failed;
-use gridftp_data::{ErrorKind as DataErrorKind, Wait};
+use gridftp_data::{ErrorKind as DataErrorKind, Peers, Wait};
 use tokio::time::Instant;
 
 use crate::auth::Refused;
@@ -42,6 +43,14 @@ pub(crate) enum Error {
     /// No connection came to a data port that admits the client's own host only.
     #[error("{0}; a transfer between two servers needs --third-party at this one")]
     Unvisited(gridftp_data::Error),
+    /// A transfer failed, and its data port had refused other hosts: one may be the peer.
+    #[error("{}", refusing(.error, .hosts))]
+    Refusing {
+        /// The failure.
+        error: Box<Self>,
+        /// The refused hosts.
+        hosts: Vec<IpAddr>,
+    },
     /// A data node failed or refused.
     #[error(transparent)]
     Node(#[from] NodeFault),
@@ -240,14 +249,42 @@ pub(crate) enum NodeFault {
 }
 
 impl Error {
-    /// The same, naming the policy where a data port was open to the client's own host only and no
-    /// connection came.
-    pub(crate) fn at_own_port(self) -> Self {
-        match self {
-            Self::Data(error) if matches!(error.kind(), DataErrorKind::Timeout(Wait::Accept)) => {
+    /// The same, naming the policy where a data port of `peers` refused hosts, or where it was open
+    /// to the client's own host only and no connection came.
+    pub(crate) fn at_port(self, peers: &Peers, refused: Vec<IpAddr>) -> Self {
+        match self.beside_refused(refused) {
+            Self::Data(error)
+                if matches!(peers, Peers::Only(_))
+                    && error.kind() == DataErrorKind::Timeout(Wait::Accept) =>
+            {
                 Self::Unvisited(error)
             }
             other => other,
+        }
+    }
+
+    /// The same, naming the hosts that the data port refused, where one may be the peer whose data
+    /// did not come or go.
+    pub(crate) fn beside_refused(self, hosts: Vec<IpAddr>) -> Self {
+        if hosts.is_empty() || !self.is_of_peer() {
+            return self;
+        }
+        let error = Box::new(self);
+        Self::Refusing { error, hosts }
+    }
+
+    /// Says whether the transfer lacked data or a connection of its peer, or was given up.
+    fn is_of_peer(&self) -> bool {
+        match self {
+            Self::Data(error) => match error.kind() {
+                DataErrorKind::Open | DataErrorKind::Closed => true,
+                DataErrorKind::Timeout(wait) => wait != Wait::Storage,
+                _ => false,
+            },
+            Self::Aborted(_) | Self::Short { .. } | Self::Unmarked { .. } | Self::Holes { .. } => {
+                true
+            }
+            _ => false,
         }
     }
 
@@ -293,6 +330,17 @@ impl From<xio::Error> for Error {
     }
 }
 
+/// The words of [`Error::Refusing`].
+fn refusing(error: &Error, hosts: &[IpAddr]) -> String {
+    let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+    format!(
+        "{}; data connections from {} were refused: hosts other than the client's need \
+         --third-party at this server",
+        chain(error),
+        hosts.join(" and ")
+    )
+}
+
 /// An error and everything below it, in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -315,6 +363,25 @@ mod tests {
     use xio::Operation;
 
     use super::*;
+
+    #[test]
+    fn refused_hosts_are_told_beside_failures_of_a_peer_only() {
+        let hosts = || [1, 2].map(|n| IpAddr::from([192, 0, 2, n])).to_vec();
+        let own = Peers::Only([192, 0, 2, 9].into());
+        let aborted = || Error::Aborted(AbortedBy::Client);
+        assert_eq!(
+            chain(&aborted().at_port(&own, hosts())),
+            "transfer: aborted by the client; data connections from 192.0.2.1 and 192.0.2.2 were \
+             refused: hosts other than the client's need --third-party at this server"
+        );
+        let silent = aborted().at_port(&own, Vec::new());
+        assert!(matches!(silent, Error::Aborted(_)), "{silent:?}");
+        let full = gridftp_data::Descriptors::new(0).take(1).unwrap_err();
+        for other in [Error::from(Forbidden::Write), full.into()] {
+            let told = other.at_port(&own, hosts());
+            assert!(!matches!(told, Error::Refusing { .. }), "{told:?}");
+        }
+    }
 
     #[test]
     fn the_systems_error_is_printed_once() {

@@ -74,6 +74,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
                 }),
         },
         Error::Unvisited(_) => (Code::of::<425>(), CHANNEL),
+        Error::Refusing { error, .. } => classify(error),
         Error::Node(fault) => match fault {
             NodeFault::NoNode | NodeFault::NoChannel => (Code::of::<425>(), None),
             NodeFault::Refused { failed, .. } => (failed.reply.code(), None),
@@ -206,6 +207,8 @@ mod tests {
         assert_reply(&Error::RestartBeyondEnd { held: 2, length: 1 }, 554, None);
         assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
         assert_reply(&Error::Aborted(AbortedBy::Client), 426, None);
+        let aborted = Error::Aborted(AbortedBy::Client).beside_refused(vec![[192, 0, 2, 1].into()]);
+        assert_reply(&aborted, 426, None);
         assert_reply(&Error::Overtime, 426, None);
         assert_reply(&Error::Measured(4), 450, None);
         let full = gridftp_data::Descriptors::new(0).take(1).unwrap_err();

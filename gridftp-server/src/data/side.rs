@@ -1,5 +1,7 @@
 //! `Side`: the data connections of one session, on this host or on data nodes.
 
+use std::net::IpAddr;
+
 use ftp_wire::command::StackSide;
 
 use super::DataSide;
@@ -40,6 +42,14 @@ impl Side {
         match self {
             Self::Here(side) => side.has_unused_port(),
             Self::Nodes(side) => side.has_unused_port(),
+        }
+    }
+
+    /// The hosts that the data port has refused; nodes tell theirs themselves.
+    pub(crate) fn refused(&self) -> Vec<IpAddr> {
+        match self {
+            Self::Here(side) => side.channel.refused(),
+            Self::Nodes(_) => Vec::new(),
         }
     }
 

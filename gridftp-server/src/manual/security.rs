@@ -116,8 +116,9 @@
 //!   say nothing keep no client out.
 //! - **Data connections.** A clear data port serves the host of the control connection only, and
 //!   data is sent only to that host; connections from other hosts are dropped, and the client is
-//!   still served. Transfers between two servers need other hosts: `--third-party users` allows
-//!   them to users with a password, `anonymous` to anonymous users too, and a list of networks
+//!   still served; where its transfer fails, the reply names the first three of these hosts.
+//!   Transfers between two servers need other hosts: `--third-party users` allows them to users with
+//!   a password, `anonymous` to anonymous users too, and a list of networks
 //!   (`192.0.2.0/24,2001:db8::/32`) to everybody with hosts of these networks; the default is
 //!   `off`. The data port then serves any such host that connects, since a clear channel has
 //!   nothing to identify the other server by. For users with a password or a certificate,

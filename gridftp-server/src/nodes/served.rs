@@ -229,7 +229,8 @@ impl<D: Dsi> Served<D> {
             reporter,
         };
         let mover = Mover::new(context, &mut self.side);
-        let mut done = moved(mover, transfer.kind, transfer.drains).await?;
+        let ended = moved(mover, transfer.kind, transfer.drains).await;
+        let mut done = ended.map_err(|error| error.beside_refused(self.side.channel.refused()))?;
         done.connections = watch.most_carrying();
         Ok(done)
     }
@@ -356,7 +357,15 @@ async fn tell(replies: &Replies, event: Event) {
 
 /// The report of a failure, with the reply for the client.
 fn failed(error: &Error) -> Failed {
-    let fault = match error {
+    Failed {
+        reply: reply_for(error),
+        fault: fault(error),
+    }
+}
+
+fn fault(error: &Error) -> Fault {
+    match error {
+        Error::Refusing { error, .. } => fault(error),
         Error::Storage(error) if error.kind() == ErrorKind::Busy => Fault::Node,
         Error::Data(error) if error.kind() == gridftp_data::ErrorKind::Full => Fault::Node,
         Error::Storage(_) => Fault::Storage,
@@ -364,9 +373,5 @@ fn failed(error: &Error) -> Failed {
         Error::Data(_) | Error::Unvisited(_) => Fault::Peer,
         Error::Aborted(_) => Fault::Aborted,
         _ => Fault::Request,
-    };
-    Failed {
-        reply: reply_for(error),
-        fault,
     }
 }

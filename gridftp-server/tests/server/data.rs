@@ -10,7 +10,7 @@ use xio::{ByteSize, PortRange};
 use crate::support::{Data, Ftp, PATIENCE, TestServer, bytes, host_port, lacks, pasv_address};
 
 /// Connects from another loopback address than the control connection's.
-fn other_host(to: SocketAddr) -> std::io::Result<TcpStream> {
+pub(crate) fn other_host(to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)).into())?;
     socket.connect(&to.into())?;
