@@ -13,7 +13,7 @@ use crate::url::show;
 pub use crate::web::WebError;
 pub use fields::{Class, Fields};
 use remedies::{BAD_NAME, CHANGED, CUT, MISMATCH, SHRUNK, SIZE, UNMARKED, data_remedy, remedy};
-pub(crate) use remedies::{RELAY, Remedy, is_cut_off};
+pub(crate) use remedies::{RELAY, Remedy, is_cut_off, names_refused_host};
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -448,7 +448,10 @@ impl TransferError {
             Self::Cut { cause, .. } | Self::Unset { cause, .. } => cause.fields(),
             Self::ThirdPartyRefused { cause } => cause.fields().with_remedy(RELAY),
             Self::Request { remedy, .. } => Fields::of(Class::Usage).with_remedy(remedy),
-            Self::Both { source, .. } => source.fields(),
+            Self::Both {
+                source,
+                destination,
+            } => Fields::of_both(source, destination),
         }
     }
 }

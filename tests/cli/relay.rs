@@ -24,22 +24,24 @@ struct Apart {
     destination: Host,
 }
 
+/// Starts a server of ours at an address of its own.
+fn host(address: &str, root: &Tree) -> Result<Host> {
+    let mut server = Command::new(binary("gridftp-server")?);
+    let flags = [
+        "--bind",
+        address,
+        "--port",
+        "0",
+        "--anonymous",
+        "rw",
+        "--root",
+    ];
+    Host::ours_from(server.args(flags).arg(root.root()), root.root())
+}
+
 impl Apart {
     fn new() -> Result<Self> {
         let (here, from, to) = (Tree::new()?, Tree::new()?, Tree::new()?);
-        let host = |address: &str, root: &Tree| {
-            let mut server = Command::new(binary("gridftp-server")?);
-            let flags = [
-                "--bind",
-                address,
-                "--port",
-                "0",
-                "--anonymous",
-                "rw",
-                "--root",
-            ];
-            Host::ours_from(server.args(flags).arg(root.root()), root.root())
-        };
         let (source, destination) = (host("127.0.0.2", &from)?, host("127.0.0.3", &to)?);
         Ok(Self {
             here,
@@ -106,6 +108,33 @@ fn a_refusal_that_is_to_be_told_names_the_remedy() -> Result<()> {
     ensure!(servers.to.names("")?.is_empty());
     for needle in ["500 Illegal PORT", "\"remedy\":\"--relay always"] {
         ensure!(finished.stdout.contains(needle), "{}", finished.report());
+    }
+    Ok(())
+}
+
+/// The source connects from its own address to that of the client, where the destination is. In
+/// MODE E the destination is stopped, in MODE S it answers at its deadline.
+#[test]
+fn a_destination_that_refused_the_source_is_quoted() -> Result<()> {
+    let (here, from) = (Tree::new()?, Tree::new()?);
+    let source = host("127.0.0.2", &from)?;
+    // More than the buffers of sockets take before the connection is refused.
+    from.file("file", 20 << 20, 4)?;
+    let file = source.url("file");
+    let refused = "data connections from 127.0.0.2 were refused";
+    let option = "hosts other than the client's need --third-party at this server";
+    for (deadline, mode) in [("60", &["-p", "1"][..]), ("2", &["--mode", "stream"])] {
+        let to = Tree::new()?;
+        let destination = Host::ours_with(to.root(), &["--connect-timeout", deadline])?;
+        let (site, copy) = (destination.addr().to_string(), destination.url("copy"));
+        let flags = ["--relay", "never", "--retries", "0"];
+        let finished = cp_in(&here, &[&flags[..], mode, &[&file, &copy]].concat())?;
+        fails(&finished, 1, &[refused, option, &site, "--relay always"])?;
+        ensure!(!to.path("copy").exists(), "{}", finished.report());
+        let done = cp_in(&here, &[mode, &[&file, &copy]].concat())?.ok()?;
+        let told = done.stderr.contains("pass this machine") && done.stderr.contains(refused);
+        ensure!(told, "{}", done.report());
+        same_file(&from.path("file"), &to.path("copy"))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use ftp_wire::reply::Reply;
 use serde::Serialize;
 
-use super::{ControlError, Text};
+use super::{ControlError, Text, TransferError, names_refused_host};
 
 /// The parts of an error, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +43,15 @@ impl<'a> Fields<'a> {
     pub(crate) fn with_remedy(self, remedy: &'static str) -> Self {
         let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());
         Self { remedy, ..self }
+    }
+
+    /// Those of the more telling of two failures: a source knows only that it was reset where the
+    /// destination names the host that it refused.
+    pub(super) fn of_both(source: &'a TransferError, destination: &'a TransferError) -> Self {
+        match destination.reply() {
+            Some(reply) if names_refused_host(reply) => destination.fields(),
+            _ => source.fields(),
+        }
     }
 
     pub(super) fn local(operation: &'a str, path: &'a str) -> Self {

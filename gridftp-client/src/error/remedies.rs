@@ -8,6 +8,14 @@ use ftp_wire::reply::Reply;
 use super::Chain;
 use crate::connect_error::NO_PROTECTION;
 
+/// Says whether a server refused data connections, and tells the hosts and its option: our words.
+pub(crate) fn names_refused_host(reply: &Reply) -> bool {
+    let text = reply.text();
+    ["data connections from", "were refused", "--third-party"]
+        .iter()
+        .all(|&words| text.contains(words))
+}
+
 /// Says whether a data connection could not be made, where other replies tell of one that broke, or
 /// for which no command had come.
 pub(crate) fn is_cut_off(reply: &Reply) -> bool {
@@ -15,6 +23,7 @@ pub(crate) fn is_cut_off(reply: &Reply) -> bool {
     let says = |words: &[&str]| words.iter().any(|&words| text.contains(words));
     says(&["unable to connect", "connection refused"])
         || reply.code().number() == 425 && !says(&["pasv"])
+        || names_refused_host(reply)
 }
 
 /// The remedy for the refusal of a command; empty where none is known.
@@ -36,6 +45,8 @@ pub(super) fn remedy(command: &str, reply: &Reply) -> &'static str {
         FailureKind::Denied => "this account may not do that there",
         FailureKind::NoSpace => "free some space there",
         FailureKind::Login => "name an account with --user or --netrc",
+        // The reply tells the remedy.
+        FailureKind::DataChannel if names_refused_host(reply) => "",
         FailureKind::DataChannel if is_cut_off(reply) => "a firewall may stand between",
         FailureKind::Busy => "try again later, or with a smaller --concurrency",
         _ => "",

@@ -1,9 +1,12 @@
 //! The begin of a copy from server to server, and the release of one end when the other refuses.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Epsv};
+use ftp_wire::reply::Reply;
+use gridftp_data::Watch;
 use tokio::time::timeout;
 use xio_core::{Target, Transport as _};
 
@@ -12,7 +15,7 @@ use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
 use crate::copy::kept::is_busy;
-use crate::error::{ControlError, TransferError};
+use crate::error::{ControlError, TransferError, lacks_channel, names_refused_host};
 use crate::transfer::{ACCOUNT, Failure, QUIET, SessionState};
 
 /// A `RETR`; in MODE S the `STOR` goes first, since some servers lose data that comes before it,
@@ -69,10 +72,14 @@ impl Pair<'_> {
             .into_iter()
             .flatten()
             .any(|error| matches!(error, ControlError::Lost { .. }));
+        let mut released = None;
         let free = !lost
             && match (&source, &destination) {
                 (None, _) => self.stop_source(&mut file.retrieve).await,
-                (Some(_), None) => self.release(&mut file.store).await,
+                (Some(_), None) => {
+                    released = self.release(&mut file.store).await;
+                    matches!(released, Some(Ok(_) | Err(ControlError::Refused { .. })))
+                }
                 (Some(_), Some(_)) => true,
             };
         let for_name = destination.as_ref().is_some_and(may_be_for_name);
@@ -82,14 +89,9 @@ impl Pair<'_> {
         let midway = destination.is_some() && file.resumes && !lost;
         let anew = midway && !busy;
         file.taken.file_mut().anew |= anew;
-        let error = match (source, destination) {
-            (Some(source), Some(destination)) => TransferError::Both {
-                source: Box::new(source.into()),
-                destination: Box::new(destination.into()),
-            },
-            (Some(error), None) | (None, Some(error)) => error.into(),
-            (None, None) => file.store.misbehaved("neither end refused it").into(),
-        };
+        let told = released.and_then(Result::err).filter(tells_of_refused);
+        let error = of_ends(source, destination.or(told));
+        let error = error.unwrap_or_else(|| file.store.misbehaved("neither end refused it").into());
         let hidden = file.taken.file().hidden.is_some();
         let session = match (lost, free) {
             (true, _) => SessionState::Lost,
@@ -121,16 +123,57 @@ impl Pair<'_> {
     }
 
     /// Frees a destination that waits for data which will not come: it takes a connection
-    /// that is reset at once. Says whether it is free.
-    async fn release(&self, store: &mut Replies) -> bool {
+    /// that is reset at once. Gives its word, with which it is free.
+    async fn release(&self, store: &mut Replies) -> Option<Result<Reply, ControlError>> {
         let reset = async {
             let tcp = xio::registry().stack("tcp").ok()?;
             tcp.connect(&Target::from(self.port?)).await.ok().map(drop)
         };
-        if timeout(QUIET, reset).await.is_err() {
-            return false;
+        timeout(QUIET, reset).await.ok()?;
+        timeout(ACCOUNT, store.finish()).await.ok()
+    }
+
+    /// The word of a destination whose source failed with `error`, if it comes in time. One that
+    /// still waits for a connection is told to stop: it may have refused those of the source, and
+    /// then says so.
+    pub(super) async fn account<T>(
+        &self,
+        error: &ControlError,
+        mut stored: Pin<&mut impl Future<Output = Result<T, ControlError>>>,
+        data: &Watch,
+    ) -> Option<Result<T, ControlError>> {
+        let waits = || !data.is_open() && lacks_channel(error);
+        if waits()
+            && let Ok(word) = timeout(QUIET, stored.as_mut()).await
+        {
+            return Some(word);
         }
-        let ended = timeout(ACCOUNT, store.finish()).await;
-        matches!(ended, Ok(Ok(_) | Err(ControlError::Refused { .. })))
+        let stopped = waits();
+        if stopped {
+            self.destination.abort();
+        }
+        let word = timeout(ACCOUNT, stored).await.ok()?;
+        let is_of_stop = |told: &ControlError| lacks_channel(told) && !tells_of_refused(told);
+        let is_empty = stopped && word.as_ref().is_err_and(is_of_stop);
+        (!is_empty).then_some(word)
+    }
+}
+
+/// Says whether a server tells the hosts whose data connections it refused.
+fn tells_of_refused(error: &ControlError) -> bool {
+    error.reply().is_some_and(names_refused_host)
+}
+
+/// The failure of one end or of both.
+fn of_ends(
+    source: Option<ControlError>,
+    destination: Option<ControlError>,
+) -> Option<TransferError> {
+    match (source, destination) {
+        (Some(source), Some(destination)) => Some(TransferError::Both {
+            source: Box::new(source.into()),
+            destination: Box::new(destination.into()),
+        }),
+        (source, destination) => source.or(destination).map(TransferError::from),
     }
 }

@@ -235,7 +235,10 @@ impl Pair<'_> {
                 tokio::select! {
                     source = &mut retrieved => match source {
                         Ok(sent) => (Some(Ok(sent)), Some(stored.await)),
-                        Err(error) => (Some(Err(error)), timeout(ACCOUNT, stored).await.ok()),
+                        Err(error) => {
+                            let account = self.account(&error, stored, &data).await;
+                            (Some(Err(error)), account)
+                        }
                     },
                     destination = &mut stored => match destination {
                         Ok(taken) => (Some(retrieved.await), Some(Ok(taken))),

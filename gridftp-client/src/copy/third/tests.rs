@@ -365,6 +365,34 @@ async fn a_check_over_which_a_session_ends_is_made_again() {
     assert!(back.file().words.is_some() && back.file().failures == 1);
 }
 
+/// The destination waits for a connection when the source has lost its own.
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_waits_is_stopped_and_tells_the_host_that_it_refused() {
+    let named = "426 data connections from 192.0.2.1 were refused: see --third-party\r\n";
+    for (word, both) in [(named, true), ("426 Transfer aborted.\r\n", false)] {
+        let mut bed = Bed::new().await;
+        let (pair, mut far) = bed.pair();
+        let mut file = moving(&pair).await;
+        let servers = async {
+            asked(&mut far).await;
+            let [from, to] = far;
+            let reset = b"150 it begins\r\n426 the peer reset it\r\n";
+            from.write_all(reset).await.unwrap();
+            let mut lines = BufReader::new(to).lines();
+            assert_eq!(lines.next_line().await.unwrap().unwrap(), "ABOR");
+            let replies = [word, "226 it is stopped\r\n"].concat();
+            lines.get_mut().write_all(replies.as_bytes()).await.unwrap();
+        };
+        let (ended, ()) = tokio::join!(pair.confirm_one(&mut file), servers);
+        let error = ended.unwrap_err().error;
+        let told = error.to_string();
+        assert!(told.contains("the peer reset it"), "{told}");
+        assert_eq!(told.contains("192.0.2.1"), both, "{told}");
+        let verb = if both { "STOR /file" } else { "RETR /file" };
+        assert_eq!(error.fields().operation, Some(verb));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn bytes_in_use_at_the_destination_are_asked_for_again() {
     for (refusal, anew) in [("450 Busy.\r\n", false), ("550 No.\r\n", true)] {
