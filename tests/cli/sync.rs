@@ -174,6 +174,54 @@ fn replaced_files_move_to_the_directory_for_them() -> Result<()> {
     })
 }
 
+/// The next file that is replaced would move to the name of that copy.
+#[test]
+fn no_file_is_copied_among_the_replaced_ones() -> Result<()> {
+    each(|bed, route| {
+        route.counts(bed, &["--sync"], 10, 0)?;
+        route.source.file("tree/3", 50, 5)?;
+        route.source.file("tree/old/3", 7, 7)?;
+        let manner = ["--sync", "--backup-dir", "old"];
+        for flags in [&["--dry-run"][..], &[]] {
+            let said = route.copy(bed, &[&manner[..], flags].concat())?;
+            ensure!(said.status.code() == Some(1), "{}", said.report());
+            let told = "among the replaced files of --backup-dir";
+            ensure!(said.stdout.matches(told).count() == 1, "{}", said.report());
+        }
+        ensure!(fs::metadata(route.target.path("to/3"))?.len() == 50);
+        ensure!(fs::metadata(route.target.path("to/old/3"))?.len() == 13);
+        let left = [&manner[..], &["--exclude", "/old"]].concat();
+        route.counts(bed, &left, 0, 10)
+    })
+}
+
+#[test]
+fn replaced_files_have_one_directory_by_all_its_names() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("tree/a", 10, 1)?;
+    bed.here.file("to/a", 20, 2)?;
+    bed.here.file("to/b", 30, 3)?;
+    std::os::unix::fs::symlink("to", bed.here.path("link"))?;
+    let root = bed.here.root().display();
+    let all = ["-r", "--sync", "--delete", "--backup-dir"];
+    for dir in [format!("{root}/to/was"), format!("{root}/link//was/")] {
+        bed.cp(&[&all[..], &[&dir, "tree/", "to"]].concat())?.ok()?;
+        let names = bed.here.names("to")?;
+        ensure!(names == ["a", "was/a", "was/b"], "{dir}: {names:?}");
+    }
+    bed.here.file("tree/a", 40, 4)?;
+    for dir in [format!("{root}/to"), format!("{root}/link")] {
+        let refused = bed.cp(&[&all[..], &[&dir, "tree/", "to"]].concat())?;
+        fails(
+            &refused,
+            2,
+            &["it is the directory of the destination itself"],
+        )?;
+    }
+    ensure!(fs::metadata(bed.here.path("to/a"))?.len() == 10, "replaced");
+    Ok(())
+}
+
 /// The places of the events of a kind in the output of a dry run, sorted.
 fn planned(said: &Finished, event: &str, field: &str) -> Result<Vec<String>> {
     let mut places = Vec::new();

@@ -16,7 +16,9 @@ use super::making::make_parents;
 use super::pull::local;
 use super::queue::Taken;
 use super::same::must_differ;
+use super::source_roots::backup_in_place;
 use super::state::CopyState;
+use super::surplus::is_below;
 use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::Control;
@@ -79,6 +81,7 @@ impl CopyState {
     async fn decide(&self, job: &mut FileJob, ends: Ends<'_>) -> Result<Decision, TransferError> {
         let manner = &self.options.manner;
         let parent = names::parent(&job.to);
+        self.spare_backups(&job.from, &job.to)?;
         self.check_parents(parent, ends.destination).await?;
         let target = self.target(&job.to, ends.destination).await?;
         if let (Target::File(_), None, Some((control, abilities))) =
@@ -226,10 +229,24 @@ impl CopyState {
         let root = self.backup_root(path);
         let to = root.map(|root| names::join(&root, below));
         if to.as_deref() == Some(path) {
-            let what = "--backup-dir: it is the directory of the destination itself";
-            return Err(TransferError::request(what, "name another one"));
+            return Err(backup_in_place());
         }
         Ok(to)
+    }
+
+    /// Refuses to copy `from` to a name among the replaced files of the destination: the one that
+    /// moves there would replace the copy.
+    pub(super) fn spare_backups(&self, from: &[u8], to: &[u8]) -> Result<(), TransferError> {
+        let root = &self.root;
+        let is_inside = |dir: &Vec<u8>| dir != root && (root.is_empty() || is_below(dir, root));
+        let dir = self.backup_root(to).filter(is_inside);
+        if dir.is_none_or(|dir| !is_below(to, &dir)) {
+            return Ok(());
+        }
+        let what = "its copy would be among the replaced files of --backup-dir";
+        let remedy = "exclude it, or name another --backup-dir";
+        let from = self.describe_source(from);
+        Err(TransferError::source(from, what, remedy))
     }
 
     /// The directory that the object at `path` of the destination moves below.
@@ -244,7 +261,9 @@ impl CopyState {
     pub(super) fn backup_dir(&self, root: &[u8]) -> Option<Vec<u8>> {
         let dir = names::trim_slashes(self.options.manner.backup_dir.as_deref()?);
         Some(match dir.first() {
-            Some(b'/' | b'~') => dir.to_vec(),
+            Some(b'/') => dir.to_vec(),
+            // A shell reads it as a home directory before this program does.
+            Some(b'~') if self.destination.is_some() => dir.to_vec(),
             _ => names::join(root, dir),
         })
     }

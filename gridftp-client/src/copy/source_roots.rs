@@ -121,6 +121,30 @@ fn target(link: &Path) -> Option<PathBuf> {
     Some(real.unwrap_or_else(|_| link.parent().unwrap_or(link).join(text)))
 }
 
+/// The rest of the absolute path `dir` below the directory `root`, where it leads there; empty for
+/// `root` itself.
+fn inside(root: &Path, dir: &Path) -> Option<PathBuf> {
+    let root = nonempty(root);
+    let roots = [std::path::absolute(root).ok(), root.canonicalize().ok()];
+    // It need not be there itself.
+    let real = dir.ancestors().find_map(|at| {
+        let rest = dir.strip_prefix(at).ok()?;
+        Some(at.canonicalize().ok()?.join(rest))
+    });
+    let dirs = [Some(dir.to_owned()), real];
+    let mut pairs = dirs
+        .iter()
+        .flatten()
+        .flat_map(|dir| roots.iter().flatten().map(move |root| (dir, root)));
+    pairs.find_map(|(dir, root)| Some(dir.strip_prefix(root).ok()?.to_owned()))
+}
+
+/// The error of a directory for replaced files that is the one they are in.
+pub(super) fn backup_in_place() -> TransferError {
+    let what = "--backup-dir: it is the directory of the destination itself";
+    TransferError::request(what, "name another one")
+}
+
 fn nonempty(path: &Path) -> &Path {
     match path == Path::new("") {
         true => Path::new("."),
@@ -156,21 +180,36 @@ impl CopyState {
         }
     }
 
-    /// Refuses a directory for replaced files that is a source, or lies in one, or is on another file
-    /// system than the destination: files are renamed into it, which replaces nothing by halves.
-    pub(super) async fn check_backup_dir(&self, is_dir: bool) -> Result<(), TransferError> {
+    /// Refuses a directory for replaced files that is the destination itself or a source, or lies in
+    /// one, or is on another file system than the destination: files are renamed into it, which
+    /// replaces nothing by halves. One in the destination on this machine is named from there
+    /// afterwards, whichever name it had: paths are compared by their bytes.
+    pub(super) async fn check_backup_dir(&mut self, is_dir: bool) -> Result<(), TransferError> {
         let root = match is_dir {
-            true => &self.root,
-            false => names::parent(&self.root),
+            true => self.root.clone(),
+            false => names::parent(&self.root).to_vec(),
         };
-        let Some(dir) = self.backup_dir(root) else {
+        let Some(mut dir) = self.backup_dir(&root) else {
             return Ok(());
         };
+        if self.destination.is_none() && dir.starts_with(b"/") {
+            let [at, named] = [&root, &dir].map(|path| local(path).to_owned());
+            let below = blocking(move || Ok(inside(&at, &named))).await;
+            let below = below.map_err(|error| TransferError::local("look at", &dir, error))?;
+            if let Some(below) = below {
+                let below = below.into_os_string().into_encoded_bytes();
+                if below.is_empty() {
+                    return Err(backup_in_place());
+                }
+                dir = names::join(&root, &below);
+                self.options.manner.backup_dir = Some(below);
+            }
+        }
         self.spare_sources(&dir, true).await?;
         if self.destination.is_some() {
             return Ok(());
         }
-        let [from, to] = [root, dir.as_slice()].map(|path| local(path).to_owned());
+        let [from, to] = [&root, &dir].map(|path| local(path).to_owned());
         let is_one = blocking(move || Ok(device(&from) == device(&to))).await;
         match is_one.map_err(|error| TransferError::local("look at", &dir, error))? {
             true => Ok(()),

@@ -233,6 +233,7 @@ impl CopyState {
     /// Decides on a link by the object at its destination.
     fn fate_of_link(&self, link: &LinkJob, there: &There) -> Result<Fate, TransferError> {
         let destination = || self.describe_destination(&link.to);
+        self.spare_backups(&link.from, &link.to)?;
         Ok(match there {
             There::Link(target) if link.leads_to(target) => Fate::Same,
             There::Nothing if self.options.dry_run => Fate::Planned,
