@@ -6,24 +6,37 @@ use crate::url::show;
 /// The longest relative path that is taken from a listing, in bytes.
 const LONGEST: usize = 4096;
 
-/// Checks that `name` is one component that can be joined to a directory without leaving it.
+/// Checks that `name` is one component that can be joined to a directory without leaving it, and
+/// that commands can carry.
 ///
 /// # Errors
 /// [`TransferError::BadName`] for anything else: a server must not choose where we write.
 pub fn check(name: &[u8]) -> Result<(), TransferError> {
+    check_component(name)?;
+    match name.iter().any(|b| matches!(b, b'\n' | b'\r')) {
+        true => Err(bad(name, "it holds a line end")),
+        false => Ok(()),
+    }
+}
+
+/// As [`check`], of a name on this machine, which may hold a line end.
+pub(crate) fn check_component(name: &[u8]) -> Result<(), TransferError> {
     let why = match name {
         b"" => "it is empty",
         b"." | b".." => "it leads out of its directory",
         _ if name.len() > LONGEST => "it is longer than any path",
         _ if name.contains(&b'/') => "it holds a slash",
         _ if name.contains(&0) => "it holds a NUL",
-        _ if name.iter().any(|b| matches!(b, b'\n' | b'\r')) => "it holds a line end",
         _ => return Ok(()),
     };
-    Err(TransferError::BadName {
+    Err(bad(name, why))
+}
+
+fn bad(name: &[u8], why: &'static str) -> TransferError {
+    TransferError::BadName {
         name: show(name),
         why,
-    })
+    }
 }
 
 /// Joins a checked name to a directory.
@@ -96,6 +109,7 @@ mod tests {
         ] {
             assert!(check(good).is_ok(), "{}", good.escape_ascii());
         }
+        assert!(check_component(b"a\nb").is_ok() && check_component(b"..").is_err());
     }
 
     #[test]

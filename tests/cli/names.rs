@@ -108,6 +108,33 @@ fn any_local_name_can_be_a_source() -> Result<()> {
     Ok(())
 }
 
+/// No command has to carry the names of a copy on this machine.
+#[test]
+fn copies_on_this_machine_keep_names_with_line_ends() -> Result<()> {
+    let here = Tree::new()?;
+    let all = OddTree::all().with(&unnameable());
+    all.write(&here.path("tree"))?;
+    let list: Vec<u8> = all
+        .files()
+        .flat_map(|(name, _)| [name.as_slice(), &[0]].concat())
+        .collect();
+    std::fs::write(here.path("list"), list)?;
+    for (to, args) in [
+        ("whole", &["-r", "tree/"][..]),
+        ("listed", &["--files-from", "list", "tree"]),
+        ("named", &["tree/a\nb", "tree/\n", "tree/x\r", "tree/a\rb"]),
+    ] {
+        harmless(&cp_in(&here, &[args, &[&format!("{to}/")]].concat())?.ok()?)?;
+        let wanted = match to {
+            "named" => unnameable(),
+            _ => OddTree::all().with(&unnameable()),
+        };
+        let differences = wanted.differences(&OddTree::read(&here.path(to))?);
+        ensure!(differences.is_empty(), "{to}: {differences:#?}");
+    }
+    Ok(())
+}
+
 /// A printed URL names the same file when it is used as a source.
 #[test]
 fn printed_urls_can_be_used_as_sources() -> Result<()> {

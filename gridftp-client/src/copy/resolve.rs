@@ -452,7 +452,7 @@ async fn add_file(
 ) -> Result<(), TransferError> {
     let target = if to.dir {
         let name = names::last(from);
-        names::check(name)?;
+        names::check_component(name)?;
         names::join(&to.path, name)
     } else {
         to.path.clone()
@@ -486,7 +486,7 @@ fn tree<'a>(
         base.to_vec()
     } else {
         let name = names::last(from);
-        names::check(name)?;
+        names::check_component(name)?;
         names::join(base, name)
     };
     let relative = b"";
