@@ -80,6 +80,10 @@ fn more_than_the_limit_removes_nothing() -> Result<()> {
         let refused = bed.cp(&flags)?;
         fails(&refused, 1, &["8 names would go", "--max-delete allows 7"])?;
         ensure!(there(target)?.contains(&"old".to_owned()));
+        let planned = bed.cp(&[&["--dry-run"], &flags[..]].concat())?;
+        fails(&planned, 1, &["8 names would go", "none would be removed"])?;
+        let lines = planned.stdout.lines();
+        ensure!(lines.filter(|line| line.starts_with("delete ")).count() == 8);
         bed.cp(&["-r", "--delete", "--max-delete", "8", from, to])?
             .ok()?;
         ensure!(there(target)? == SOURCE);
@@ -165,6 +169,11 @@ fn one_source_directory_is_compared_and_not_one_in_the_destination() -> Result<(
     fails(&several, 2, &["name one source directory"])?;
     let inside = bed.cp(&["-r", "--delete", &bed.url("to/one/"), &bed.url("to")])?;
     fails(&inside, 1, &["it lies in the destination"])?;
+    // A list of names does not tell all that the source has.
+    bed.here.file("list", 1, 1)?;
+    let listed = ["-r", "--delete", "--files-from", "list", "one"];
+    let listed = bed.cp(&[&listed[..], &[&bed.url("to")]].concat())?;
+    fails(&listed, 2, &["--delete compares a whole directory"])?;
     let aside = [
         "-r",
         "--delete",

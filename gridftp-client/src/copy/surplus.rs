@@ -89,6 +89,10 @@ pub(super) async fn remove(
         search.walk(root).await?;
     }
     let Search { client, doomed, .. } = search;
+    let dry_run = shared.options.dry_run;
+    if dry_run {
+        plan(shared, client.as_deref(), &doomed).await?;
+    }
     let count = doomed.len() as u64;
     if let Some(most) = shared
         .options
@@ -99,12 +103,13 @@ pub(super) async fn remove(
         let path = shared.describe_destination(&shared.root);
         let names = counted(count, "name", "names");
         let what = format!("{names} would go, and --max-delete allows {most}");
-        let remedy = "nothing is removed; --dry-run names them";
+        let remedy = match dry_run {
+            true => "none would be removed",
+            false => "nothing is removed; --dry-run names them",
+        };
         return Err(TransferError::source(path, what, remedy));
     }
-    if shared.options.dry_run {
-        plan(shared, client.as_deref(), &doomed).await?;
-    } else {
+    if !dry_run {
         execute(shared, client.as_deref(), doomed).await?;
     }
     if let Some(client) = client {
