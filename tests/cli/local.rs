@@ -175,9 +175,17 @@ fn what_cannot_be_read_or_written_is_told() -> Result<()> {
         rustix::fs::Mode::RWXU,
     )?;
     here.dir("to/clash")?;
-    let finished = cp_in(&here, &["-r", "tree/", "to"])?;
-    let needles = ["tree/fifo: neither a file nor", "create to/clash: "];
-    fails(&finished, 1, &needles)?;
+    here.file("tree/dir/file", 10, 3)?;
+    here.file("to/dir", 10, 4)?;
+    for flags in [&["-r", "--dry-run"][..], &["-r"]] {
+        let finished = cp_in(&here, &[flags, &["tree/", "to"]].concat())?;
+        let needles = [
+            "tree/fifo: neither a file nor",
+            "create to/clash: ",
+            "tree/dir/file: failed: local: make directory to/dir: ",
+        ];
+        fails(&finished, 1, &needles)?;
+    }
     same_file(&here.path("tree/good"), &here.path("to/good"))?;
     fails(
         &cp_in(&here, &["none", "to"])?,
@@ -185,7 +193,7 @@ fn what_cannot_be_read_or_written_is_told() -> Result<()> {
         &["read none: No such file"],
     )?;
     let names = here.names("to")?;
-    ensure!(names == ["good"], "{names:?}");
+    ensure!(names == ["dir", "good"], "{names:?}");
     Ok(())
 }
 

@@ -51,6 +51,14 @@ impl CopyState {
         let (to, replaces) = (job.to.clone(), job.replaces);
         let told = async {
             self.plan_dirs(names::parent(&to), destination).await?;
+            let is_dir = || {
+                local(&to)
+                    .symlink_metadata()
+                    .is_ok_and(|meta| meta.is_dir())
+            };
+            if destination.is_none() && is_dir() {
+                return Err(TransferError::local("create", &to, "is a directory"));
+            }
             match replaces {
                 true => self.plan_aside(&to, destination).await,
                 false => Ok(()),
@@ -132,10 +140,17 @@ impl CopyState {
     }
 }
 
-/// Says whether something is at `path` of the destination.
+/// Says whether a directory is at `path` of the destination; on this machine another object there is
+/// an error.
 async fn is_there(path: &[u8], destination: Option<Server<'_>>) -> Result<bool, TransferError> {
     let Some((control, _)) = destination else {
-        return Ok(local(path).exists());
+        return match local(path).metadata() {
+            Ok(meta) if !meta.is_dir() => {
+                let what = "an object of that name is no directory";
+                Err(TransferError::local("make directory", path, what))
+            }
+            there => Ok(there.is_ok()),
+        };
     };
     let wire = control.path(path);
     let wire = wire.ok_or_else(|| TransferError::unsendable(path))?;
@@ -185,5 +200,9 @@ mod tests {
         }
         let wanted = ["there/a", "there/a/b", "there/c"].map(at);
         assert_eq!(*lock(&told.0), wanted);
+        std::fs::write(root.path().join("there/file"), "").unwrap();
+        let below = at("there/file/d");
+        let refused = shared.plan_dirs(below.as_bytes(), None).await;
+        assert!(matches!(refused, Err(TransferError::Local { .. })));
     }
 }
