@@ -83,6 +83,13 @@ fn a_list_outlives_a_run_that_does_not_end() -> Result<()> {
     let dry = [&flags[..], &["--dry-run", "tree", &url]].concat();
     bed.cp(&dry)?.ok()?;
     kept()?;
+    // Nor does one that would copy nothing.
+    bed.there.file("old/a", 1, 1)?;
+    bed.there.file("old/sub/b", 1, 1)?;
+    let old = bed.url("old");
+    let dry = [&flags[..], &["--dry-run", "--no-clobber", "tree", &old]].concat();
+    bed.cp(&dry)?.ok()?;
+    kept()?;
     // The first failure ends the run, before or behind the other file.
     bed.there.dir("full/a/in the way")?;
     let fast = ["-j", "1", "--fail-fast", "tree", &bed.url("full")];

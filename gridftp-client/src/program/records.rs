@@ -81,6 +81,13 @@ impl Records {
         Self { fail_fast, ..self }
     }
 
+    /// Keeps the names of the last run where this one copies nothing.
+    #[must_use]
+    pub fn with_dry_run(self, dry_run: bool) -> Self {
+        let leaves_out = AtomicBool::new(dry_run);
+        Self { leaves_out, ..self }
+    }
+
     /// Tells the end of a copy.
     pub fn end(&self, summary: &Summary) {
         self.report.end(summary);
@@ -117,30 +124,25 @@ impl Records {
 
     /// Notes the name of a failure, or that names are left out.
     fn note(&self, event: &Event<'_>) {
-        match event {
-            Event::Failed { name, error, .. } => {
-                // A failure of no one name, or of a server, may be that of all behind it.
-                let of_file = matches!(error.class(), Class::Transfer | Class::Verify);
-                if self.fail_fast || name.is_empty() || !of_file {
-                    self.leaves_out.store(true, Ordering::Relaxed);
-                }
-                if name.is_empty() {
-                    return;
-                }
-                let mut list = lock(&self.failed);
-                let written = list.as_mut().map_or(Ok(()), |list| list.add(name));
-                if written.is_err() {
-                    // A list that lacks a name replaces no other.
-                    *list = None;
-                }
-                drop(list);
-                self.tell("--failed-list", written);
-            }
-            Event::Planned { .. } | Event::PlannedLink { .. } => {
-                self.leaves_out.store(true, Ordering::Relaxed);
-            }
-            _ => {}
+        let Event::Failed { name, error, .. } = event else {
+            return;
+        };
+        // A failure of no one name, or of a server, may be that of all behind it.
+        let of_file = matches!(error.class(), Class::Transfer | Class::Verify);
+        if self.fail_fast || name.is_empty() || !of_file {
+            self.leaves_out.store(true, Ordering::Relaxed);
         }
+        if name.is_empty() {
+            return;
+        }
+        let mut list = lock(&self.failed);
+        let written = list.as_mut().map_or(Ok(()), |list| list.add(name));
+        if written.is_err() {
+            // A list that lacks a name replaces no other.
+            *list = None;
+        }
+        drop(list);
+        self.tell("--failed-list", written);
     }
 
     /// Says whether the log has no such session yet.

@@ -159,7 +159,8 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     let receipts = receipts(flags, &options, report)?;
     let records = Records::open(report, failed, log)?.with_receipts(receipts);
-    let records = Arc::new(records.with_fail_fast(flags.fail_fast));
+    let records = records.with_fail_fast(flags.fail_fast);
+    let records = Arc::new(records.with_dry_run(flags.dry_run));
     let limit = options.connect.rate_limit.clone();
     let work = copy(
         &sources,
