@@ -1,8 +1,9 @@
 //! `Filter`: rules in order that choose the files of a tree by their names.
 //!
 //! A rule takes or leaves the names that its pattern fits, and all that is in a directory of such a
-//! name. The first rule that fits decides. A name that no rule fits is taken, unless every rule
-//! takes: then only what they fit is.
+//! name: unlike in rsync, a rule that takes `*/` takes all files below the first level, and none is
+//! needed for the directories of files that are taken. The first rule that fits decides. A name that
+//! no rule fits is taken, unless every rule takes: then only what they fit is.
 //!
 //! | Pattern | Fits |
 //! | --- | --- |
@@ -248,6 +249,7 @@ impl Token {
     /// Reads a set behind its bracket.
     fn set(pattern: &[u8]) -> Result<(Self, &[u8]), &'static str> {
         const OPEN: &str = "a [ has no ]; write \\[ for the character";
+        const CLASS: &str = "names of classes, as [:digit:], are not known; write 0-9 or the like";
         let (negated, mut rest) = match pattern {
             [b'!' | b'^', rest @ ..] => (true, rest),
             rest => (false, rest),
@@ -259,6 +261,7 @@ impl Token {
                 [b']', left @ ..] if !ranges.is_empty() => {
                     return Ok((Self::Set { negated, ranges }, left));
                 }
+                [b'[', b':' | b'.' | b'=', ..] => return Err(CLASS),
                 [b'\\', byte, left @ ..] | [byte, left @ ..] => (*byte, left),
                 [] => return Err(OPEN),
             };
@@ -322,6 +325,7 @@ mod tests {
             ("??", &["ab", "\u{fc}x"], &["\u{fc}"]),
             ("[a-c]x[!0-9]", &["axx", "cx-"], &["dxx", "ax0", "ax/"]),
             ("[]]", &["]"], &["["]),
+            ("[[]", &["["], &["]"]),
             ("[a-]", &["a", "-"], &["b"]),
             ("[\\]x]", &["]", "x"], &["\\"]),
             ("\\*\\?", &["*?"], &["ab"]),
@@ -339,7 +343,7 @@ mod tests {
     #[test]
     fn patterns_that_fit_nothing_are_refused() {
         let mut filter = Filter::default();
-        for bad in ["", "/", "[a", "[]", "a\\"] {
+        for bad in ["", "/", "[a", "[]", "a\\", "[[:digit:]]", "[^x[:alpha:]]"] {
             assert!(filter.include(bad.as_bytes()).is_err(), "{bad}");
             assert!(filter.exclude(bad.as_bytes()).is_err(), "{bad}");
         }

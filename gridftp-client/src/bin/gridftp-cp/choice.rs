@@ -32,7 +32,8 @@ enum Rule {
 struct ChoiceArgs {
     /// Copy the files that PATTERN fits, and no others unless a rule excludes some. Of all rules the
     /// first that fits decides: *.c fits in every directory, /a/*.c from the source directory on, a/
-    /// directories and all in them, ** slashes too
+    /// directories and all in them, ** slashes too. No rule is needed for the directories of such
+    /// files; */, as rsync has it for that, takes all in them
     #[arg(long, value_name = "PATTERN")]
     include: Vec<OsString>,
 
@@ -103,6 +104,12 @@ impl ChoiceFlags {
     /// The choice; reads the files that it names.
     pub(crate) fn choice(&self) -> anyhow::Result<Choice> {
         let args = &self.args;
+        let is_input = |path: &&PathBuf| path.as_os_str() == "-";
+        let lists = args.filter_from.iter().chain(&args.files_from);
+        anyhow::ensure!(
+            lists.filter(is_input).count() < 2,
+            "usage: --filter-from, --files-from: standard input is one list"
+        );
         let mut choice = Choice::default();
         choice.filter = self.filter()?;
         choice.max_size = args.max_size;
@@ -196,6 +203,7 @@ mod tests {
             ["--max-age", "old"],
             ["--max-depth", "0"],
             ["--max-size", "much"],
+            ["--files-from=-", "--filter-from=-"],
         ] {
             assert!(choice(&args).is_err(), "{args:?}");
         }
