@@ -32,9 +32,13 @@ fn creating_a_directory_over_a_file_is_an_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("tree/empty")?;
     bed.there.file("tree/empty", 3, 3)?;
+    let url = bed.url("tree/");
     for mode in ["stream", "extended"] {
-        let finished = bed.cp(&["--mode", mode, "-r", "tree/", &bed.url("tree/")])?;
-        fails(&finished, 1, &["tree/empty"])?;
+        for flags in [&["--dry-run"][..], &[]] {
+            let copy = ["--mode", mode, "-r", "tree/", &url];
+            let finished = bed.cp(&[flags, &copy[..]].concat())?;
+            fails(&finished, 1, &["tree/empty"])?;
+        }
     }
     bed.there.dir("from/empty")?;
     let third = bed.cp(&["-r", &bed.url("from/"), &bed.url("tree/")])?;

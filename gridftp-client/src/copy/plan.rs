@@ -4,15 +4,20 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
 
+use ftp_wire::command::Command;
+use ftp_wire::facts::EntryKind;
+
 use super::admission::Server;
 use super::job::Item;
 use super::lock;
 use super::pull::local;
 use super::queue::Taken;
 use super::state::CopyState;
+use crate::client::parse_mlst;
 use crate::error::TransferError;
 use crate::names;
 use crate::progress::Event;
+use crate::url::show;
 
 /// Directories that are remembered; beyond them one may be told twice.
 const MOST: usize = 1 << 20;
@@ -140,8 +145,8 @@ impl CopyState {
     }
 }
 
-/// Says whether a directory is at `path` of the destination; on this machine another object there is
-/// an error.
+/// Says whether a directory is at `path` of the destination; a file there is an error, as far as a
+/// server tells the kind.
 async fn is_there(path: &[u8], destination: Option<Server<'_>>) -> Result<bool, TransferError> {
     let Some((control, _)) = destination else {
         return match local(path).metadata() {
@@ -154,6 +159,15 @@ async fn is_there(path: &[u8], destination: Option<Server<'_>>) -> Result<bool, 
     };
     let wire = control.path(path);
     let wire = wire.ok_or_else(|| TransferError::unsendable(path))?;
+    let mut look = control.send(Command::Mlst(Some(wire.clone())));
+    match look.told().await?.as_ref().and_then(parse_mlst) {
+        Some((entry, _)) if entry.kind == EntryKind::File => {
+            let what = "is a file at the destination, where a directory has to be";
+            return Err(TransferError::source(show(path), what, "remove it"));
+        }
+        Some(_) => return Ok(true),
+        None => {}
+    }
     match control.exists(&wire).await {
         // The copy itself goes on behind the refusal to make a directory that may be there.
         Err(error) if error.reply().is_some() => Ok(true),
