@@ -157,6 +157,29 @@ fn an_empty_or_missing_source_or_a_failure_removes_nothing() -> Result<()> {
     })
 }
 
+/// The source may have all that the destination has there.
+#[test]
+fn a_directory_that_cannot_be_listed_removes_nothing() -> Result<()> {
+    let server = ScriptedServer::start(|line| match line {
+        "FEAT" => Reaction::say("211-features\r\n MLST Type*;Size*;Modify*;\r\n211 end"),
+        _ if line.starts_with("MLSD") && line.contains("sub") => Reaction::say("550 no"),
+        _ if line.starts_with("MLS") => Reaction::Execute,
+        _ => Reaction::Usual,
+    })?;
+    server.file("/tree/a", "abc");
+    server.file("/tree/sub/b", "abc");
+    let tree = Tree::new()?;
+    for name in ["to/a", "to/old", "to/sub/b"] {
+        tree.file(name, 5, 1)?;
+    }
+    let from = server.url("tree/");
+    let refused = cp_in(&tree, &["-r", "--delete", "--retries", "0", &from, "to"])?;
+    fails(&refused, 1, &["sub", "550 no"])?;
+    let names = tree.names("to")?;
+    ensure!(names == ["a", "old", "sub/b"], "{names:?}");
+    Ok(())
+}
+
 #[test]
 fn one_source_directory_is_compared_and_not_one_in_the_destination() -> Result<()> {
     let bed = Bed::new()?;
