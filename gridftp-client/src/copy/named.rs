@@ -62,8 +62,8 @@ pub(super) async fn add(
     }
 }
 
-/// Reads a name of the list as a path that does not leave the directory. One with a line end, which no
-/// command carries, may be on this machine.
+/// Reads a name of the list as a path that does not leave the directory. It may have a line end,
+/// which commands refuse, as names on this machine do.
 fn relative(name: &[u8]) -> Result<Vec<u8>, TransferError> {
     let mut path = Vec::new();
     for component in name.split(|b| *b == b'/') {
