@@ -82,7 +82,7 @@
 //! - Bytes are asked for without a content coding. Coded ones are refused, unless the name of the file
 //!   tells the coding, as `x.tar.gz` does: they would be another file.
 //! - The statuses 408, 425, 429, 500, 502, 503 and 504 are tried again, after the pause of
-//!   `Retry-After` and after two minutes at most.
+//!   `Retry-After`, in seconds or up to a date, and after two minutes at most.
 //!
 //! # Streams and files at once
 //!

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
-use xio::http::{HttpHandle, Response};
+use xio::http::{Headers, HttpHandle, Response};
 use xio_core::{BoxStream, Error, ErrorKind, Operation};
 
-use super::Head;
 use super::fault::WebError;
 use super::head::is_coded;
 use super::request::broken;
+use super::{Head, date};
 use crate::error::TransferError;
 use crate::options::ConnectOptions;
 use crate::url::url_path;
@@ -94,10 +94,7 @@ impl Answer {
                 Err(WebError::Answer { url, what }.into())
             }
             status => {
-                let seconds = self.response.headers.get("Retry-After");
-                let seconds = seconds.and_then(|value| value.parse().ok());
-                let wait = seconds.map(|seconds: u64| seconds.min(LONGEST_WAIT));
-                let wait = wait.map(Duration::from_secs);
+                let wait = retry_after(&self.response.headers);
                 let reason = &self.response.reason;
                 Err(WebError::refused(self.url, status, reason, wait).into())
             }
@@ -141,6 +138,21 @@ impl Answer {
     }
 }
 
+/// The pause that a server asks for, in seconds or up to a date (RFC 9110 §10.2.3).
+pub(super) fn retry_after(headers: &Headers) -> Option<Duration> {
+    let value = headers.get("Retry-After")?;
+    let seconds = match value.parse::<u64>() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            // Its own clock, where it tells that, has made the date.
+            let now = headers.get("Date").and_then(date::parse);
+            let left = date::parse(value)?.saturating_sub(now.unwrap_or_else(date::now));
+            u64::try_from(left).unwrap_or(0)
+        }
+    };
+    Some(Duration::from_secs(seconds.min(LONGEST_WAIT)))
+}
+
 fn silent(within: Duration) -> std::io::Error {
     let fact = format!("nothing came for {} s", within.as_secs());
     Error::new(ErrorKind::TimedOut, "http", Operation::Read, fact).into()
@@ -148,4 +160,38 @@ fn silent(within: Duration) -> std::io::Error {
 
 fn lost(url: &str, error: std::io::Error) -> WebError {
     broken(url, Error::from_io(error, "http", Operation::Read))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_of_seconds_or_up_to_a_date_and_has_a_bound() {
+        let date = ("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
+        for (value, fields, wanted) in [
+            ("Sun, 06 Nov 1994 08:49:44 GMT", &[date][..], Some(7)),
+            ("Sunday, 06-Nov-94 08:49:44 GMT", &[date], Some(7)),
+            ("Sun Nov  6 08:49:44 1994", &[date], Some(7)),
+            ("Mon, 07 Nov 1994 08:49:37 GMT", &[date], Some(LONGEST_WAIT)),
+            ("Sun, 06 Nov 1994 08:49:30 GMT", &[date], Some(0)),
+            // By the clock of this machine, where the server does not tell its own.
+            ("Sun, 06 Nov 1994 08:49:44 GMT", &[], Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", &[], Some(LONGEST_WAIT)),
+            ("7", &[], Some(7)),
+            ("100000", &[], Some(LONGEST_WAIT)),
+            ("soon", &[date], None),
+            ("-1", &[date], None),
+            ("", &[date], None),
+        ] {
+            let mut headers = Headers::new();
+            headers.push("Retry-After", value).unwrap();
+            for (name, value) in fields {
+                headers.push(name, value).unwrap();
+            }
+            let wanted = wanted.map(Duration::from_secs);
+            assert_eq!(retry_after(&headers), wanted, "{value} {fields:?}");
+        }
+        assert_eq!(retry_after(&Headers::new()), None);
+    }
 }

@@ -208,7 +208,7 @@ fn a_file_that_changes_between_two_attempts_is_begun_anew() -> Result<()> {
 #[test]
 fn refusals_have_statuses_and_remedies() -> Result<()> {
     let here = Tree::new()?;
-    let is_busy = AtomicBool::new(true);
+    let (is_busy, is_first) = (AtomicBool::new(true), AtomicBool::new(true));
     let web = Web::start(move |request| match request.target.as_str() {
         "/401" => Answer::status(401),
         "/403" => Answer::status(403),
@@ -216,6 +216,11 @@ fn refusals_have_statuses_and_remedies() -> Result<()> {
         "/503" => Answer::status(503),
         "/busy" if request.method == "GET" && is_busy.swap(false, Ordering::SeqCst) => {
             Answer::status(503).with("Retry-After", "0")
+        }
+        "/until" if request.method == "GET" && is_first.swap(false, Ordering::SeqCst) => {
+            Answer::status(503)
+                .with("Date", "Sunday, 06-Nov-94 08:49:37 GMT")
+                .with("Retry-After", "Sun, 06 Nov 1994 08:49:39 GMT")
         }
         _ => file().answer(request),
     })?;
@@ -247,6 +252,9 @@ fn refusals_have_statuses_and_remedies() -> Result<()> {
     )?;
     ensure!(here.names("")?.is_empty(), "{:?}", here.names("")?);
     cp_in(&here, &[&web.url("/busy"), "f"])?.ok()?;
+    // The pause of the copy itself is half a second at most.
+    let said = cp_in(&here, &[&web.url("/until"), "until"])?.ok()?;
+    ensure!(said.took >= Duration::from_secs(2), "{}", said.report());
     let told = cp_in(&here, &["--json", "--retries", "0", &web.url("/404"), "g"])?.failed()?;
     let needle = r#""code":404"#;
     ensure!(
