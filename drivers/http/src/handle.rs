@@ -127,6 +127,26 @@ impl<S: Stream> HttpHandle<S> {
         self.push_head(Operation::Write).await
     }
 
+    /// Waits for the head of the response. Behind one of 2xx to CONNECT, both directions carry bytes
+    /// as they are.
+    ///
+    /// # Errors
+    /// As reads have them, of another status than 2xx too unless `any_status` is set; at the server.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if the future is dropped.
+    pub async fn receive_response(&mut self) -> Result<Response> {
+        let op = Operation::Read;
+        self.push_head(op).await?;
+        std::future::poll_fn(|cx| self.poll_response(cx))
+            .await
+            .map_err(|e| Error::from_io(e, LAYER, op))?;
+        self.response().ok_or_else(|| {
+            let fact = "this end is the server, which gets no response";
+            error(xio_core::ErrorKind::Unsupported, op, fact)
+        })
+    }
+
     /// Sends the queued head of a request.
     pub(crate) async fn push_head(&mut self, op: Operation) -> Result<()> {
         within(self.options.head_timeout, op, async {

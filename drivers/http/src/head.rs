@@ -126,7 +126,7 @@ impl Request {
     pub fn has_entity(&self) -> bool {
         !matches!(
             self.method.as_str(),
-            "GET" | "HEAD" | "DELETE" | "OPTIONS" | "TRACE"
+            "GET" | "HEAD" | "DELETE" | "OPTIONS" | "TRACE" | "CONNECT"
         )
     }
 

@@ -18,6 +18,9 @@
 //! that it is available from a stack made of a string. With `persistent`, [`HttpHandle::ask`] and
 //! [`HttpHandle::accept`] continue with another exchange.
 //!
+//! A 2xx to CONNECT makes a tunnel of the client's end: from [`HttpHandle::receive_response`] on, writes
+//! and reads carry bytes as they are. The server's end has none.
+//!
 //! A PUT has succeeded when a read to the end, after `shutdown`, returns no error: the read checks
 //! the status.
 //!

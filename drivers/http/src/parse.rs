@@ -238,11 +238,20 @@ pub fn request_framing(request: &Request) -> Result<Framing, BadHead> {
     Ok(told(&request.headers, request.version)?.unwrap_or(Framing::Empty))
 }
 
+/// Whether a tunnel begins behind the head of a response to `method`, of whatever fields
+/// (RFC 9112 §6.3).
+pub(crate) fn is_tunnel(response: &Response, method: &str) -> bool {
+    method == "CONNECT" && response.is_success()
+}
+
 /// The framing of the body of a response to `method`.
 ///
 /// # Errors
 /// For contradictory fields.
 pub fn response_framing(response: &Response, method: &str) -> Result<Framing, BadHead> {
+    if is_tunnel(response, method) {
+        return Ok(Framing::UntilClose);
+    }
     let told = told(&response.headers, response.version)?;
     if method == "HEAD" || matches!(response.status, 100..=199 | 204 | 304) {
         return Ok(Framing::Empty);
@@ -370,6 +379,16 @@ mod tests {
             ),
             ("HTTP/1.1 100 Continue\r\n\r\n", "PUT", Framing::Empty),
             ("HTTP/1.1 200\r\n\r\n", "GET", Framing::UntilClose),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "CONNECT",
+                Framing::UntilClose,
+            ),
+            (
+                "HTTP/1.1 407 No\r\nContent-Length: 3\r\n\r\n",
+                "CONNECT",
+                Framing::Length(3),
+            ),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
                 "GET",

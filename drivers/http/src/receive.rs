@@ -237,7 +237,7 @@ impl<S: Stream> HttpHandle<S> {
     }
 
     /// Reads the head of the response, and skips interim ones.
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let op = Operation::Read;
         loop {
             let Receiving::Head { end, interim } = &mut self.receiving else {
@@ -277,6 +277,9 @@ impl<S: Stream> HttpHandle<S> {
             self.persistent &=
                 keeps(&response.headers, response.version) && framing != Framing::UntilClose;
             self.receiving = Receiving::Entity(Decoder::new(framing));
+            if parse::is_tunnel(&response, &self.method) {
+                self.sending = Sending::UntilClose;
+            }
             if !response.is_success() && !self.options.any_status {
                 let asked = self.exchange.request();
                 let target = asked.map(|request| request.target).unwrap_or_default();

@@ -5,6 +5,7 @@ mod exchanges;
 mod heads;
 mod hostile;
 mod persistent;
+mod tunnels;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Result, Stream, Target, Transform as _};
