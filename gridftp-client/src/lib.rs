@@ -65,7 +65,8 @@
 //!   go to its own scheme, host and port only, as `Basic`, and not in clear text over a network unless
 //!   [`Security::None`](options::Security::None) says so; the same server alone may ask for
 //!   [`ConnectOptions::identity`](options::ConnectOptions::identity). A proxy of the Grid is not shown.
-//!   Servers are verified by [`ConnectOptions::roots`](options::ConnectOptions::roots).
+//!   Servers are verified by [`ConnectOptions::roots`](options::ConnectOptions::roots), also behind a
+//!   proxy of [`ConnectOptions::proxies`](field@options::ConnectOptions::proxies), by TLS through it.
 //! - A version of a file is its size, its time and its strong entity tag. A copy to this machine that
 //!   broke off goes on while they are the same: in the same run by the tag, or by a time that was a
 //!   minute old when it was told; in a later run by the tag, or with `Resume::All` by a time that is an

@@ -33,6 +33,7 @@ pub use crate::grid::{DataCredential, GridOptions};
 pub use crate::links::Links;
 pub use crate::manner::{Compare, Manner};
 pub use crate::rate_limit::RateLimit;
+pub use crate::web::Proxies;
 
 /// Options of a session with a server.
 #[derive(Debug, Clone)]
@@ -81,6 +82,8 @@ pub struct ConnectOptions {
     pub grid: GridOptions,
     /// Family of the addresses of servers; `None` takes the first address that answers.
     pub family: Option<Family>,
+    /// The proxies on the way to web servers.
+    pub proxies: Proxies,
     /// Ports to listen at for data connections of servers; `None` leaves them to the kernel.
     pub data_ports: Option<PortRange>,
     /// Ports to connect from to servers that listen for data connections; `None` leaves them to the
@@ -131,6 +134,7 @@ impl Default for ConnectOptions {
             identity: None,
             grid: GridOptions::default(),
             family: None,
+            proxies: Proxies::default(),
             data_ports: None,
             source_ports: None,
             data_address: None,

@@ -43,7 +43,8 @@ pub(crate) async fn greeted(
     (control, BufReader::new(far).lines(), replies)
 }
 
-struct Wire(DuplexStream);
+/// One end of a connection in memory.
+pub(crate) struct Wire(pub(crate) DuplexStream);
 
 impl AsyncRead for Wire {
     fn poll_read(

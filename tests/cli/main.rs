@@ -100,6 +100,18 @@ impl Bed {
 
 fn command(tree: &Tree, args: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary("gridftp-cp")?);
+    // Those of the machine are not before web servers of the tests.
+    for proxy in [
+        "http_proxy",
+        "https_proxy",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+        "no_proxy",
+        "NO_PROXY",
+    ] {
+        command.env_remove(proxy);
+    }
     command
         .current_dir(tree.root())
         .args(args)

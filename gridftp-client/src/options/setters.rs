@@ -9,7 +9,7 @@ use ftp_wire::command::Mode;
 
 use super::{
     Choice, ConnectOptions, CopyOptions, Family, GridOptions, Identity, Layout, Level, Links,
-    Manner, PortRange, RateLimit, Relay, Resume, Roots, Security, Verify,
+    Manner, PortRange, Proxies, RateLimit, Relay, Resume, Roots, Security, Verify,
 };
 
 impl ConnectOptions {
@@ -136,6 +136,13 @@ impl ConnectOptions {
     #[must_use]
     pub fn family(mut self, family: impl Into<Option<Family>>) -> Self {
         self.family = family.into();
+        self
+    }
+
+    /// Sets [`proxies`](field@Self::proxies).
+    #[must_use]
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
         self
     }
 

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::options::{ConnectOptions, Family, Identity, Level, PortRange, Roots, Security};
+use crate::options::{
+    ConnectOptions, Family, Identity, Level, PortRange, Proxies, Roots, Security,
+};
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::program::grid::GridFlags;
@@ -137,6 +139,7 @@ impl ConnectionFlags {
             (false, true) => Some(Family::V6),
             (false, false) => None,
         };
+        options.proxies = Proxies::read(std::env::var_os);
         let globus = || -> anyhow::Result<_> {
             let text = std::env::var_os("GLOBUS_TCP_PORT_RANGE").unwrap_or_default();
             let text = text.to_string_lossy();

@@ -30,6 +30,8 @@ pub(crate) struct Answer {
     /// The URL that was asked for.
     pub(crate) url: String,
     pub(crate) head: Head,
+    /// The proxy that answers for the server.
+    proxy: Option<String>,
     response: Response,
     stream: HttpHandle<BoxStream>,
     /// Bytes that have come and are not taken.
@@ -47,6 +49,7 @@ impl Answer {
     pub(super) async fn read(
         mut stream: HttpHandle<BoxStream>,
         url: String,
+        proxy: Option<String>,
         options: &ConnectOptions,
     ) -> Result<Self, WebError> {
         let mut first = BytesMut::with_capacity(PIECE);
@@ -66,6 +69,7 @@ impl Answer {
         Ok(Self {
             head: Head::of(&response),
             url,
+            proxy,
             response,
             stream,
             first,
@@ -94,6 +98,10 @@ impl Answer {
                 Err(WebError::Answer { url, what }.into())
             }
             status => {
+                // The status of no server.
+                if let (407, Some(proxy)) = (status, self.proxy) {
+                    return Err(WebError::by_proxy(proxy, self.url, &self.response).into());
+                }
                 let wait = retry_after(&self.response.headers);
                 let reason = &self.response.reason;
                 Err(WebError::refused(self.url, status, reason, wait).into())

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use xio::http::Response;
 use xio_core::ErrorKind;
 
+use super::answer::retry_after;
 use crate::error::{Class, Fields, Remedy, TransferError};
 use crate::text::Chain;
 use crate::url::show;
@@ -27,10 +29,24 @@ pub enum WebError {
         /// The pause that the server asks for before the next request.
         wait: Option<Duration>,
     },
-    /// The connection broke, or the server broke the protocol.
+    /// A proxy on the way refuses the request, or does not reach the server.
+    #[error("{proxy}: {request}: {status}{reason}{}", Remedy(proxy_remedy(*.status)))]
+    Proxy {
+        /// The word `proxy`, and its `host:port`.
+        proxy: String,
+        /// `CONNECT` and the server, or the URL without its password.
+        request: String,
+        /// The status.
+        status: u16,
+        /// The reason phrase behind a blank; empty where the proxy tells none.
+        reason: String,
+        /// The pause that the proxy asks for before the next request.
+        wait: Option<Duration>,
+    },
+    /// The connection broke, or the server or a proxy broke the protocol.
     #[error("{url}: {}", Chain(.cause))]
     Broken {
-        /// The URL, without its password.
+        /// The URL, without its password, or the proxy.
         url: String,
         /// The error of the connection.
         #[source]
@@ -57,21 +73,29 @@ pub enum WebError {
 impl WebError {
     /// Makes a refusal; the server's words are made safe to print.
     pub(super) fn refused(url: String, status: u16, reason: &str, wait: Option<Duration>) -> Self {
-        let bytes = reason.as_bytes();
-        let reason = show(bytes.get(..WORDS).unwrap_or(bytes));
-        let blank = if reason.is_empty() { "" } else { " " };
         Self::Refused {
             url,
             status,
-            reason: format!("{blank}{reason}"),
+            reason: words(reason),
             wait,
+        }
+    }
+
+    /// Makes the refusal of a proxy, as [`refused`](Self::refused) does that of a server.
+    pub(super) fn by_proxy(proxy: String, request: String, response: &Response) -> Self {
+        Self::Proxy {
+            proxy,
+            request,
+            status: response.status,
+            reason: words(&response.reason),
+            wait: retry_after(&response.headers),
         }
     }
 
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Refused { status, .. } => {
+            Self::Refused { status, .. } | Self::Proxy { status, .. } => {
                 matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
             }
             Self::Broken { cause, .. } => cause.is_transient(),
@@ -96,6 +120,21 @@ impl WebError {
                 let fields = at(class, url).with_remedy(remedy(*status));
                 Fields { code, ..fields }
             }
+            Self::Proxy {
+                proxy,
+                request,
+                status,
+                ..
+            } => Fields {
+                site: Some(proxy),
+                operation: Some(request),
+                code: Some(*status),
+                ..Fields::of(match status {
+                    407 => Class::Login,
+                    _ => Class::Connect,
+                })
+                .with_remedy(proxy_remedy(*status))
+            },
             Self::Broken { url, cause } => match cause.kind() {
                 ErrorKind::Unreachable | ErrorKind::Refused => at(Class::Connect, url),
                 _ => at(Class::Transfer, url),
@@ -109,9 +148,29 @@ impl TransferError {
     /// The pause that a web server asks for before the next attempt.
     pub(crate) fn asked_pause(&self) -> Duration {
         match self {
-            Self::Web(WebError::Refused { wait, .. }) => wait.unwrap_or_default(),
+            Self::Web(WebError::Refused { wait, .. } | WebError::Proxy { wait, .. }) => {
+                wait.unwrap_or_default()
+            }
             _ => Duration::ZERO,
         }
+    }
+}
+
+/// A reason phrase behind a blank, cut and made safe to print.
+fn words(reason: &str) -> String {
+    let bytes = reason.as_bytes();
+    let reason = show(bytes.get(..WORDS).unwrap_or(bytes));
+    let blank = if reason.is_empty() { "" } else { " " };
+    format!("{blank}{reason}")
+}
+
+/// The remedy for a refusal by a proxy; empty where none is known.
+fn proxy_remedy(status: u16) -> &'static str {
+    match status {
+        407 => "name an account in the URL of the proxy, as http://USER:PASSWORD@HOST:PORT",
+        403 | 405 => "it does not lead there, name the server in no_proxy",
+        502..=504 => "it does not reach the server, try again later",
+        _ => "",
     }
 }
 
@@ -154,6 +213,32 @@ mod tests {
                     .to_string()
                     .starts_with(&format!("http://h:80/x: {status} No"))
             );
+        }
+    }
+
+    #[test]
+    fn the_refusal_of_a_proxy_names_it() {
+        for (status, class, again) in [
+            (403, Class::Connect, false),
+            (407, Class::Login, false),
+            (502, Class::Connect, true),
+            (504, Class::Connect, true),
+        ] {
+            let mut response = Response::new(status).unwrap();
+            response.reason = "No".to_owned();
+            response.headers.push("Retry-After", "9").unwrap();
+            let (proxy, request) = ("proxy p:1".to_owned(), "CONNECT h:443".to_owned());
+            let error = WebError::by_proxy(proxy, request, &response);
+            let fields = error.fields();
+            assert_eq!((fields.class, fields.code), (class, Some(status)));
+            assert_eq!(fields.site, Some("proxy p:1"));
+            assert!(fields.remedy.is_some(), "{status}");
+            assert_eq!(error.is_transient(), again, "{status}");
+            let told = error.to_string();
+            let fact = format!("proxy p:1: CONNECT h:443: {status} No; ");
+            assert!(told.starts_with(&fact), "{told}");
+            let pause = TransferError::from(error).asked_pause();
+            assert_eq!(pause, Duration::from_secs(9));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Files of web servers: requests for them, by HTTP/1.1 over TCP or TLS, and the answers.
+//! Files of web servers: requests for them, by HTTP/1.1 over TCP or TLS or through a proxy, and the
+//! answers.
 
 mod answer;
 mod date;
@@ -6,10 +7,13 @@ mod digest;
 mod fault;
 mod head;
 mod place;
+mod proxy;
 mod request;
+mod tunnel;
 
 pub(crate) use answer::Answer;
 pub(crate) use digest::{NO_DIGEST, choose};
 pub use fault::WebError;
 pub(crate) use head::{Head, Part};
+pub use proxy::Proxies;
 pub(crate) use request::{Request, facts, open};

@@ -1,5 +1,6 @@
 //! `Place`: a file at a web server, and the places that its server leads to.
 
+use super::request::host;
 use crate::url::{Location, Scheme, Site, url_path};
 
 /// A file at a web server.
@@ -17,6 +18,17 @@ impl Place {
         self.site.scheme == site.scheme
             && self.site.port == site.port
             && self.site.host.eq_ignore_ascii_case(&site.host)
+    }
+
+    /// The target of a request to the server.
+    pub(super) fn target(&self) -> String {
+        String::from_utf8_lossy(&self.target).into_owned()
+    }
+
+    /// The target of a request to a proxy (RFC 9112 §3.2.2).
+    pub(super) fn url(&self) -> String {
+        let (scheme, host) = (self.site.scheme.name(), host(&self.site));
+        format!("{scheme}://{host}{}", self.target())
     }
 
     /// The place that a field `Location` leads to from here, without an account.
@@ -116,6 +128,17 @@ mod tests {
             ("https://bob:pw@h:8443/g", "https://h:8443/g"),
         ] {
             assert_eq!(here.follow(location), Ok(place(wanted)), "{location}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_told_the_whole_url_without_its_account() {
+        for (url, own, whole) in [
+            ("http://ann:pw@h/f?x=%20", "/f?x=%20", "http://h/f?x=%20"),
+            ("http://[::1]:8080", "/", "http://[::1]:8080/"),
+        ] {
+            let place = place(url);
+            assert_eq!([place.target(), place.url()], [own, whole], "{url}");
         }
     }
 

@@ -11,6 +11,8 @@ use zeroize::Zeroizing;
 use super::digest::WANTS;
 use super::fault::WebError;
 use super::place::Place;
+use super::proxy::named;
+use super::tunnel::tunnel;
 use super::{Answer, Head};
 use crate::error::{ConnectError, TransferError};
 use crate::guard::{has_password, tls_failed};
@@ -79,23 +81,27 @@ async fn follow(
     for _ in 0..=REDIRECTS {
         let url = own.url(request.target);
         let account = Some(own).filter(|own| at.is_at(own));
-        let stream = connect(&at, account, options).await?;
-        let peer = stream.info().peer.map(|peer| peer.ip());
-        let fields = fields(request, account, peer, options)?;
+        let proxy = options.proxies.before(&at.site)?;
+        let stream = connect(&at, proxy, account, options).await?;
+        // The server is anywhere behind a proxy.
+        let peer = stream.info().peer.filter(|_| proxy.is_none());
+        let fields = fields(request, account, peer.map(|peer| peer.ip()), options)?;
+        let forwards = proxy.filter(|_| at.site.scheme == Scheme::Http);
         let mut http = HttpOptions::default();
         method.clone_into(&mut http.method);
         http.host = Some(host(&at.site));
-        http.target = Some(String::from_utf8_lossy(&at.target).into_owned());
+        http.target = Some(match forwards {
+            Some(_) => at.url(),
+            None => at.target(),
+        });
         http.head_timeout = options.reply_within;
         http.any_status = true;
         http.headers = fields;
-        let (http, to) = (
-            Http::new().with_options(http),
-            Target::host(at.site.host.clone(), at.site.port),
-        );
-        let begun = http.initiate(stream, &to).await;
+        http.headers.extend(forwards.and_then(proxy_login));
+        let to = Target::host(at.site.host.clone(), at.site.port);
+        let begun = Http::new().with_options(http).initiate(stream, &to).await;
         let stream = begun.map_err(|cause| broken(&url, cause))?;
-        let answer = Answer::read(stream, url, options).await?;
+        let answer = Answer::read(stream, url, forwards.map(named), options).await?;
         let Some(location) = answer.location() else {
             return answer.accepted();
         };
@@ -116,16 +122,22 @@ pub(super) fn broken(url: &str, cause: xio_core::Error) -> WebError {
     WebError::Broken { url, cause }
 }
 
-/// Connects to a server; it sees the user's certificate only if it has the user's `account`.
+/// Connects to a server, or to the `proxy` before it; the server sees the user's certificate only if
+/// it has the user's `account`.
 async fn connect(
     at: &Place,
+    proxy: Option<&Site>,
     account: Option<&Site>,
     options: &ConnectOptions,
 ) -> Result<BoxStream, TransferError> {
     let site = &at.site;
-    let (stream, _) = reach(site, &site.to_string(), options).await?;
+    let name = proxy.map_or_else(|| site.to_string(), named);
+    let (mut stream, _) = reach(proxy.unwrap_or(site), &name, options).await?;
     if site.scheme == Scheme::Http {
         return Ok(stream);
+    }
+    if let Some(proxy) = proxy {
+        stream = Box::pin(tunnel(stream, proxy, site, options)).await?;
     }
     let failed = |cause| tls_failed(site, cause);
     let mut tls = Tls::client(options.roots.clone())
@@ -140,7 +152,7 @@ async fn connect(
 }
 
 /// The host and its port, which is left out where the scheme has it: servers sign this text.
-fn host(site: &Site) -> String {
+pub(super) fn host(site: &Site) -> String {
     let text = site.to_string();
     match text.strip_suffix(&format!(":{}", site.scheme.port())) {
         Some(host) => host.to_owned(),
@@ -186,6 +198,11 @@ fn fields(
     }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
     Ok(fields.into_iter().map(owned).collect())
+}
+
+/// The field with the login at a proxy, which no server gets.
+pub(super) fn proxy_login(proxy: &Site) -> Option<(String, String)> {
+    Some(("Proxy-Authorization".to_owned(), basic(proxy)?))
 }
 
 /// The login of RFC 7617, where the site names an account.

@@ -1,6 +1,7 @@
 //! Copies of files of web servers.
 
 mod odd;
+mod proxy;
 mod server;
 
 use std::fs;

@@ -76,7 +76,7 @@ impl File {
 
 /// A web server; it ends with its runtime.
 pub(super) struct Web {
-    addr: SocketAddr,
+    pub(super) addr: SocketAddr,
     scheme: &'static str,
     asked: Arc<Mutex<Vec<Request>>>,
     _runtime: tokio::runtime::Runtime,

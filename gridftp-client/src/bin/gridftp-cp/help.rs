@@ -309,8 +309,13 @@ that server only, and over http:// not in clear text through a network, unless -
 A copy to this machine goes on by the entity tag or the time of the file, in the next run too (--resume). \
 It is compared with the digest in Repr-Digest or Digest, where the server tells one. Servers are \
 verified by the authorities of the system ($SSL_CERT_FILE, $SSL_CERT_DIR), or those of --ca; --cert is \
-shown to the server of the URL alone, and a proxy to none. Signatures and tokens of a query are *** \
+shown to the server of the URL alone, and a proxy of the Grid to none. Signatures and tokens of a query are *** \
 in --log-file and --receipt.
+
+Web servers are reached through the proxies that http_proxy (in lower case only), https_proxy, all_proxy \
+and no_proxy of the environment name, as curl reads them: http://[USER:PASSWORD@]HOST[:PORT], with port 1080 \
+where none is named. An https:// source is under TLS up to its server. Proxies of another kind \
+(https://, socks5://) are an error.
 
 Data between two servers goes from one to the other, or passes this machine where they refuse that \
 and both protect it alike (--relay).

@@ -47,7 +47,7 @@ they get their names when they are whole, and digests are compared where servers
 connections are clear unless -dcsafe or -dcpriv is there, directories are made without -cd, and -cp
 carries over times too. An option that cannot be honoured is an error. http:// and https:// URLs are
 sources only, of one file each; $SSL_CERT_DIR and $SSL_CERT_FILE name other authorities for them than
-those of the system.
+those of the system, and $http_proxy, $https_proxy, $all_proxy and $no_proxy the proxies before them.
 
 Environment: GLOBUS_FTP_CLIENT_DATA_IP, or else GLOBUS_HOSTNAME, is told to servers that connect to
 this end; GLOBUS_TCP_PORT_RANGE and GLOBUS_TCP_SOURCE_RANGE are the ports of data connections here.
