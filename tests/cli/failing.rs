@@ -39,6 +39,7 @@ const ELSEWHERE: &[&str] = &[
     "ConnectError::NoProtection",
     "WebError::Answer",
     "WebError::Broken",
+    "WebError::Proxy",
     "WebError::Redirect",
     "WebError::Refused",
 ];
