@@ -3,10 +3,10 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{file_url, same_file};
+use workspace_tests::{file_url, run_with_input, same_file};
 
-use super::globus;
-use crate::{Bed, fails};
+use super::{globus, real};
+use crate::{Bed, LIMIT, command, fails};
 
 #[test]
 fn lines_of_a_list_have_parts() -> Result<()> {
@@ -80,6 +80,82 @@ fn lists_of_pairs_are_copied_and_those_left_are_written() -> Result<()> {
     fs::write(bed.here.path("pairs"), line("b c", "f g"))?;
     globus(&bed.here, &["-f", "pairs"])?.ok()?;
     bed.same("b c", "f g")
+}
+
+#[test]
+fn other_names_of_options_read_and_write_lists_too() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("a", 3_000, 3)?;
+    let line = format!("{} {}\n", file_url(&bed.here.path("a")), bed.url("a"));
+    fs::write(bed.here.path("pairs"), line)?;
+    globus(&bed.here, &["-dump-only", "plan", "-f", "pairs"])?.ok()?;
+    ensure!(bed.there.names("")?.is_empty(), "a plan is copied");
+    globus(&bed.here, &["-dumpfile", "plan"])?.ok()?;
+    bed.same("a", "a")?;
+    ensure!(!bed.here.path("plan").exists(), "it stays");
+    // Standard input is a list too.
+    fs::remove_file(bed.there.path("a"))?;
+    let input = fs::File::open(bed.here.path("pairs"))?;
+    let mut reads = command(&bed.here, &["--globus", "-f", "-"])?;
+    run_with_input(&mut reads, input.into(), LIMIT)?.ok()?;
+    bed.same("a", "a")
+}
+
+#[test]
+fn wildcards_match_the_files_that_the_real_program_copies() -> Result<()> {
+    let bed = Bed::new()?;
+    for name in ["in/one", "in/o b", "in/two", "in/out/deep"] {
+        bed.here.file(name, 300, 3)?;
+        bed.there.file(name, 300, 3)?;
+    }
+    fs::create_dir(bed.here.path("got"))?;
+    let (here, there) = (file_url(&bed.here.path("in")), bed.url("in"));
+    let (got, up) = (file_url(&bed.here.path("got")), bed.url("up"));
+    let all = &["o b", "one", "two"][..];
+    let deep = &["o b", "one", "out/deep", "two"][..];
+    for (flags, pattern, expected) in [
+        (&["-cd"][..], "*", all),
+        (&["-cd"], "[ot]*", all),
+        (&["-cd"], "?n*", &["one"]),
+        (&["-cd", "-r"], "*", deep),
+        (&["-cd"], "no*", &[]),
+    ] {
+        for (from, to, tree, dir) in [
+            (&here, &up, &bed.there, "up"),
+            (&there, &got, &bed.here, "got"),
+        ] {
+            let (from, to) = (format!("{from}/{pattern}"), format!("{to}/"));
+            let words = [flags, &[from.as_str(), &to][..]].concat();
+            let copied = || -> Result<Vec<String>> {
+                let at = tree.path(dir);
+                let found = if at.exists() {
+                    tree.names(dir)?
+                } else {
+                    Vec::new()
+                };
+                if at.exists() {
+                    fs::remove_dir_all(&at)?;
+                }
+                fs::create_dir(&at)?;
+                Ok(found)
+            };
+            let ours = globus(&bed.here, &words)?;
+            let status = i32::from(expected.is_empty());
+            ensure!(ours.status.code() == Some(status), "{}", ours.report());
+            ensure!(copied()? == expected, "{words:?}: {}", ours.report());
+            let Some(theirs) = real(&bed.here, &words)? else {
+                continue;
+            };
+            ensure!(theirs.status == ours.status, "{}", theirs.report());
+            ensure!(copied()? == expected, "{words:?}: {}", theirs.report());
+        }
+    }
+    // One file may get another name.
+    let words = [format!("{here}/tw*"), bed.url("last")];
+    globus(&bed.here, &[&words[0], &words[1]])?.ok()?;
+    bed.same("in/two", "last")?;
+    let words = ["-v", &here, &there, "more"];
+    fails(&globus(&bed.here, &words)?, 1, &["too many url strings"])
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod table;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -221,12 +222,16 @@ fn pairs_of(wanted: &Options) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = match again.or(wanted.pairs_from.as_ref()) {
         Some(file) => {
             let shown = file.display();
-            let text = std::fs::read(file).with_context(|| shown.to_string())?;
+            let text = read(file).with_context(|| shown.to_string())?;
             pairs::read(&text).map_err(|error| anyhow::anyhow!("{shown}: {error}"))?
         }
         None => {
             let [from, to] = wanted.urls.as_slice() else {
-                anyhow::bail!("source and dest url strings are required\n\n{SYNTAX}");
+                let why = match wanted.urls.len() {
+                    0 | 1 => "source and dest url strings are required",
+                    _ => "too many url strings specified",
+                };
+                anyhow::bail!("{why}\n\n{SYNTAX}");
             };
             let [from, to] = [from, to].map(OsString::clone);
             let part = None;
@@ -238,7 +243,20 @@ fn pairs_of(wanted: &Options) -> anyhow::Result<Vec<Pair>> {
             (pair.from, pair.to) = (relative(&pair.from), relative(&pair.to));
         }
     }
-    Ok(pairs)
+    let pairs = pairs.into_iter();
+    Ok(pairs
+        .flat_map(|pair| pair.expand(wanted.recursive))
+        .collect())
+}
+
+/// Reads a list of pairs, of which `-` is standard input.
+fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+    if file.as_os_str() != "-" {
+        return std::fs::read(file);
+    }
+    let mut text = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Makes the path of a URL relative to the login directory, unless it begins with `%2F`.
@@ -280,8 +298,9 @@ fn flags_of(
     let mut words = vec![OsString::from(PROGRAM)];
     words.extend(wanted.words.iter().cloned());
     words.extend(subject(&wanted.subjects, from, to)?);
-    let is_dir = |pair: &Pair| pair.from.as_bytes().ends_with(b"/");
-    match (wanted.recursive, pairs.iter().any(is_dir)) {
+    // The files of a directory and those that wildcards match are copied, and no directory in it.
+    let is_files = |pair: &Pair| !pair.is_file();
+    match (wanted.recursive, pairs.iter().any(is_files)) {
         (true, _) => words.push("-r".into()),
         (false, true) => words.extend(["-r", "--max-depth", "1"].map(OsString::from)),
         (false, false) => {}

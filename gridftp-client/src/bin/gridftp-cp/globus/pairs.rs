@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use ftp_wire::glob;
 use gridftp_client::Location;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
@@ -124,6 +125,28 @@ impl Pair {
         (self.is_file() && from == to && !from.contains(&b'?')).then_some(dir)
     }
 
+    /// The pairs of the names here that the wildcards of the source match, of directories only where
+    /// they are copied; the pair itself where there are none. One file may get another name.
+    pub(super) fn expand(self, with_dirs: bool) -> Vec<Self> {
+        let mut names = matches(&self.from).unwrap_or_default();
+        names.retain(|name| with_dirs || !name.ends_with(b"/"));
+        let (dir, _) = split(self.from.as_bytes());
+        let to = self.to.as_bytes();
+        let is_renamed = matches!(names.as_slice(), [name] if !name.ends_with(b"/"));
+        let destination = |name: &[u8]| match to.ends_with(b"/") {
+            true => below(to, name),
+            false if is_renamed => self.to.clone(),
+            false => below(&[to, b"/"].concat(), name),
+        };
+        let pairs = names.iter().map(|name| Self {
+            from: below(dir, name),
+            to: destination(name),
+            part: self.part,
+        });
+        let pairs: Vec<_> = pairs.collect();
+        if pairs.is_empty() { vec![self] } else { pairs }
+    }
+
     /// Says whether the source is one file, as far as its URL tells.
     pub(super) fn is_file(&self) -> bool {
         let (_, name) = split(self.from.as_bytes());
@@ -153,6 +176,43 @@ impl Pair {
             part: self.part,
         })
     }
+}
+
+/// The names here that the wildcards of a source match, in order, those of directories with a slash;
+/// `None` where a server has the source, and where its directory cannot be read.
+fn matches(from: &OsStr) -> Option<Vec<Vec<u8>>> {
+    let (dir, name) = split(from.as_bytes());
+    let dir: &[u8] = if dir.is_empty() { b"./" } else { dir };
+    let Location::Local(dir) = Location::parse_os(OsStr::from_bytes(dir)).ok()? else {
+        return None;
+    };
+    // The URL of a server has the same wildcards and escapes.
+    let url = format!("ftp://localhost/{}", std::str::from_utf8(name).ok()?);
+    let Location::Remote(remote) = Location::parse(&url).ok()? else {
+        return None;
+    };
+    let pattern = remote.pattern?;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&dir).ok()? {
+        let entry = entry.ok()?;
+        let mut name = entry.file_name().into_vec();
+        if glob::matches(&pattern, &name) {
+            // A link counts as the object that it leads to.
+            let is_dir = std::fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
+            name.extend(is_dir.then_some(b'/'));
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Some(names)
+}
+
+/// A name below a directory, escaped where that is a URL.
+fn below(dir: &[u8], name: &[u8]) -> OsString {
+    let is_url = dir.starts_with(b"file:") || dir.windows(3).any(|part| part == b"://");
+    let escaped = percent_encode(name, ESCAPED).to_string();
+    let name = if is_url { escaped.as_bytes() } else { name };
+    OsString::from_vec([dir, name].concat())
 }
 
 /// The server of a URL, none for this machine, and the path there.
@@ -322,6 +382,50 @@ mod tests {
         }
         assert_eq!(pair("ftp://h/d/", "x").of("ftp://h/e/f"), None);
         assert_eq!(pair("ftp://h/d/a", "x").of("ftp://h/d/b"), None);
+    }
+
+    #[test]
+    fn wildcards_match_names_here() {
+        let tree = tempfile::tempdir().unwrap();
+        for name in ["one", "o b", "two", "x*"] {
+            std::fs::write(tree.path().join(name), name).unwrap();
+        }
+        std::fs::create_dir(tree.path().join("out")).unwrap();
+        let path = tree.path().to_str().unwrap();
+        let here = format!("file://{path}/");
+        let expand = |from: &str, to: &str, with_dirs| {
+            let pairs = pair(from, to).expand(with_dirs);
+            let ends =
+                |pair: &Pair| [&pair.from, &pair.to].map(|end| end.to_str().unwrap().to_owned());
+            pairs.iter().map(ends).collect::<Vec<_>>()
+        };
+        let joined = |name: &str, to: &str| [format!("{here}{name}"), to.to_owned()];
+        assert_eq!(
+            expand(&format!("{here}o*"), "ftp://h/t/", false),
+            [
+                joined("o%20b", "ftp://h/t/o%20b"),
+                joined("one", "ftp://h/t/one")
+            ]
+        );
+        assert_eq!(
+            expand(&format!("{here}ou*"), "ftp://h/t", true),
+            [joined("out/", "ftp://h/t/out/")]
+        );
+        // One file has the name of its destination, and a star is a character too.
+        let star = format!("{here}?%2A");
+        assert_eq!(
+            expand(&star, "ftp://h/t", true),
+            [joined("x%2A", "ftp://h/t")]
+        );
+        let bare = [format!("{path}/o b"), "t/o b".to_owned()];
+        assert_eq!(expand(&format!("{path}/o?b"), "t/", true), [bare]);
+        for kept in [
+            format!("{here}no*"),
+            format!("{here}o"),
+            "ftp://h/d/*".to_owned(),
+        ] {
+            assert_eq!(expand(&kept, "t/", true), [[kept.clone(), "t/".to_owned()]]);
+        }
     }
 
     #[test]
