@@ -186,6 +186,25 @@ mod tests {
     fn options_become_our_words() {
         for (line, words) in [
             ("-p 4 a b", "--mode extended --parallel 4"),
+            (
+                "a b",
+                "--protect clear --retries 0 --retry-for 0 --fail-fast",
+            ),
+            ("-fast a b", "--mode extended"),
+            ("-cc 3 a b", "--concurrency 3"),
+            ("-bs 65536 a b", "--block-size 65536"),
+            ("-off 3 -len 4 a b", "--offset 3 --length 4"),
+            ("-notpt a b", "--relay always"),
+            ("-nodcau a b", "--dcau none"),
+            ("-dcsafe a b", "--protect safe"),
+            ("-udt a b", "--stack udt"),
+            ("-fsstack file a b", "--disk-stack file"),
+            ("-s /CN=x a b", "--subject /CN=x"),
+            ("-cred x a b", "--cred x"),
+            ("-sc x -dc y a b", "--src-cred x --dst-cred y"),
+            ("-data-cred auto a b", "--data-cred auto"),
+            ("-q -dbg a b", "--quiet --debug"),
+            ("-sync -sync-level 0 a b", "--no-clobber"),
             ("-dcpriv a b", "--protect private"),
             ("-tcp-bs 65536 a b", "--tcp-buffer 65536"),
             ("-sbs 0 a b", "--stripe-layout partitioned"),
@@ -220,6 +239,8 @@ mod tests {
             Some(Compare::NotOlder)
         );
         assert_eq!(parse("-vb -v a b").unwrap().shown, Verbosity::Rates);
+        let goes_on = parse("-c a b").unwrap();
+        assert!(!goes_on.words.iter().any(|word| word == "--fail-fast"));
     }
 
     #[test]
