@@ -208,6 +208,42 @@ fn every_program_can_be_built_with_lzo() {
     }
 }
 
+/// A program that copies with the library builds nothing for command lines and terminals.
+#[test]
+fn the_client_library_needs_no_crate_of_its_programs() {
+    const CLIENT: &str = include_str!("../../gridftp-client/Cargo.toml");
+    const CRATES: [&str; 4] = ["anyhow", "clap", "indicatif", "rpassword"];
+    for name in CRATES {
+        let optional = format!("\n{name} = {{ workspace = true, optional = true }}\n");
+        assert!(CLIENT.contains(&optional), "{name}");
+        // The feature of the programs alone has it.
+        let feature = format!("\n  \"dep:{name}\",\n");
+        assert_eq!(CLIENT.matches(&feature).count(), 1, "{name}");
+    }
+    // Nor do the crates of the workspace that it is built from.
+    for manifest in [
+        include_str!("../../crates/data/Cargo.toml"),
+        include_str!("../../crates/dsi-posix/Cargo.toml"),
+        include_str!("../../crates/dsi/Cargo.toml"),
+        include_str!("../../crates/ftp-proto/Cargo.toml"),
+        include_str!("../../crates/ftp-wire/Cargo.toml"),
+        include_str!("../../crates/gsi/Cargo.toml"),
+        include_str!("../../crates/ranges/Cargo.toml"),
+        include_str!("../../crates/xio/Cargo.toml"),
+        include_str!("../../drivers/gsi/Cargo.toml"),
+        include_str!("../../xio-core/Cargo.toml"),
+    ] {
+        let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let needed = rest.split("\n[").next().unwrap();
+        for name in CRATES {
+            assert!(
+                !needed.lines().any(|line| line.starts_with(name)),
+                "{needed}"
+            );
+        }
+    }
+}
+
 #[test]
 fn options_have_a_string_form() {
     is_options::<HttpOptions>();
