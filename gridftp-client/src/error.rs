@@ -38,7 +38,7 @@ pub enum ControlError {
         site: String,
         /// The command, secrets masked.
         command: String,
-        /// Its exit status.
+        /// The reason.
         why: String,
     },
     /// The server broke the protocol.
@@ -229,7 +229,7 @@ pub enum TransferError {
     Cut {
         /// Offset of the first byte that did not come.
         at: u64,
-        /// Its exit status.
+        /// The failure that ended it.
         #[source]
         cause: Box<Self>,
     },
