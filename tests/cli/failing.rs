@@ -2,13 +2,17 @@
 //! words and the remedy.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{GridLab, Reaction, ScriptedServer, Tree, binary, run};
 
-use crate::{LIMIT, cp_in, fails};
+use crate::{LIMIT, command, cp_in, fails};
 
 type Script = fn(&str) -> Reaction;
 
@@ -37,6 +41,10 @@ const ELSEWHERE: &[&str] = &[
     "ConnectError::Implicit",
     "ConnectError::NoGrid",
     "ConnectError::NoProtection",
+    "NetrcError::Open",
+    "NetrcError::Read",
+    "NetrcError::TooLarge",
+    "UrlError::Encoding",
     "WebError::Answer",
     "WebError::Broken",
     "WebError::Proxy",
@@ -66,6 +74,48 @@ macro_rules! on {
 }
 
 const ROWS: &[Row] = &[
+    (
+        "UrlError::Empty",
+        |_| Reaction::Usual,
+        &["", "y"],
+        2,
+        &["url: empty; give a path"],
+    ),
+    (
+        "UrlError::Scheme",
+        |_| Reaction::Usual,
+        &["gopher://h/x", "y"],
+        2,
+        &["url: scheme gopher: unknown"],
+    ),
+    (
+        "UrlError::NoHost",
+        |_| Reaction::Usual,
+        &["ftp:///x", "y"],
+        2,
+        &["url: no host"],
+    ),
+    (
+        "UrlError::Port",
+        |_| Reaction::Usual,
+        &["ftp://h:99999/x", "y"],
+        2,
+        &["url: port 99999: must be 1 to 65535"],
+    ),
+    (
+        "UrlError::FileHost",
+        |_| Reaction::Usual,
+        &["file://h/x", "y"],
+        2,
+        &["url: file://h: names another host"],
+    ),
+    (
+        "UrlError::ControlByte",
+        |_| Reaction::Usual,
+        &["ftp://h/a%0Ab", "y"],
+        2,
+        &["url: path holds NUL, CR or LF"],
+    ),
     (
         "ConnectError::Stack",
         |_| Reaction::Usual,
@@ -341,6 +391,35 @@ fn an_unreachable_server_is_named() -> Result<()> {
 }
 
 #[test]
+fn a_url_of_other_bytes_is_a_mistake() -> Result<()> {
+    let tree = Tree::new()?;
+    let mut client = command(&tree, &[])?;
+    let url = OsStr::from_bytes(b"ftp://h/\xff");
+    let finished = run(client.args([url, OsStr::new("y")]), LIMIT)?;
+    fails(
+        &finished,
+        2,
+        &["url: holds bytes that are not UTF-8", "%XX"],
+    )
+}
+
+#[test]
+fn a_netrc_file_that_is_not_read_is_named() -> Result<()> {
+    let tree = Tree::new()?;
+    let netrc = tree.path(".netrc");
+    let told = |needle: &str| -> Result<()> {
+        let finished = cp_in(&tree, &["--netrc", "ftp://localhost:1/x", "y"])?;
+        fails(&finished, 2, &["netrc: read ", needle])
+    };
+    told("No such file")?;
+    fs::write(&netrc, vec![b' '; (1 << 20) + 1])?;
+    fs::set_permissions(&netrc, Permissions::from_mode(0o640))?;
+    told("mode 0640 lets others read it; run chmod 600 on it")?;
+    fs::set_permissions(&netrc, Permissions::from_mode(0o600))?;
+    told("larger than 1 MiB")
+}
+
+#[test]
 fn no_variant_of_an_error_lacks_a_row() -> Result<()> {
     let connect = include_str!("../../gridftp-client/src/connect_error.rs");
     let others = include_str!("../../gridftp-client/src/error.rs");
@@ -349,6 +428,10 @@ fn no_variant_of_an_error_lacks_a_row() -> Result<()> {
     all.extend(variants("TransferError", others)?);
     let web = include_str!("../../gridftp-client/src/web/fault.rs");
     all.extend(variants("WebError", web)?);
+    let url = include_str!("../../gridftp-client/src/url/fault.rs");
+    all.extend(variants("UrlError", url)?);
+    let netrc = include_str!("../../gridftp-client/src/netrc.rs");
+    all.extend(variants("NetrcError", netrc)?);
     ensure!(all.len() > 25, "{all:?}");
     let rows = ROWS.iter().map(|(variant, ..)| *variant);
     let told: BTreeSet<_> = rows

@@ -75,43 +75,114 @@ fn completions_and_man_page_come_from_the_same_definitions() -> Result<()> {
     Ok(())
 }
 
+/// The words of the long help, from which both pages are made, are in the man page.
+#[test]
+fn the_man_page_has_every_option_and_example() -> Result<()> {
+    let tree = Tree::new()?;
+    let man = cp_in(&tree, &["--man"])?.ok()?.stdout;
+    let man = man.replace("\\-", "-").replace("\\*(Aq", "'");
+    let help = cp_in(&tree, &["--help"])?.ok()?.stdout;
+    let flags = help.lines().filter_map(|line| {
+        let line = line.strip_prefix("      --").or_else(|| {
+            line.get(2..)?
+                .strip_prefix("-")?
+                .get(1..)?
+                .strip_prefix(", --")
+        })?;
+        line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+            .next()
+    });
+    let flags: Vec<_> = flags.collect();
+    ensure!(flags.len() > 80, "{flags:?}");
+    for flag in flags {
+        ensure!(man.contains(&format!("\\fB--{flag}\\fR")), "{flag}");
+    }
+    let (_, examples) = help.split_once("\nExamples:\n").context("no examples")?;
+    let examples: Vec<_> = examples
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .collect();
+    ensure!(examples.len() > 100, "{examples:?}");
+    for line in examples {
+        ensure!(man.contains(line.trim()), "{line}");
+    }
+    Ok(())
+}
+
+/// Mistakes in a command line, and words of their remedies.
+const MISTAKES: &[(&[&str], &str)] = &[
+    (&["--bogus"], "--bogus"),
+    (&["one"], "destination"),
+    (&["a", "-"], "ftp://"),
+    (&["--security", "tls", "gsiftp://h/x", "y"], "Grid security"),
+    (
+        &[
+            "--dcau",
+            "none",
+            "--protect",
+            "private",
+            "gsiftp://h/x",
+            "y",
+        ],
+        "nothing to protect data with",
+    ),
+    (
+        &["--delegation", "none", "gsiftp://h/x", "y"],
+        "--data-cred auto",
+    ),
+    (&["--dcau", "Alice", "gsiftp://h/x", "y"], "subject"),
+    (&["gopher://h/x", "y"], "scheme gopher"),
+    (&["http://h/", "y"], "no listings"),
+    (&["ftp://h:99999/x", "y"], "port 99999"),
+    (&["-p", "0", "ftp://h/x", "y"], "--parallel"),
+    (
+        &["--stack", "tcp,bogus", "ftp://127.0.0.1:9/x", "y"],
+        "bogus",
+    ),
+    (&["--verify=rot13", "ftp://h/x", "y"], "md5"),
+    (&["-r", "--offset", "1", "ftp://h/x", "y"], "tree"),
+    (&["--list", "/etc"], "gsiftp://"),
+    (&["--partials", "-"], "keeps nothing"),
+    (&["a", "ftp://h/x", "-"], "exactly one source"),
+    (&["--sync", "-", "ftp://h/x"], "leave out --sync"),
+    (&["--delete", "a", "ftp://h/x"], "--recursive"),
+    (&["-r", "--exclude", "[", "a/", "ftp://h/x"], "has no ]"),
+    (
+        &["-r", "--filter-from", "none", "a/", "ftp://h/x"],
+        "none: read",
+    ),
+    (&["--data-ports", "9-1", "a", "ftp://h/x"], "range of ports"),
+    (
+        &["--receipt", "no/x", "a", "ftp://h/x"],
+        "--receipt: no/x: write",
+    ),
+    (
+        &["--log-file", "no/x", "a", "ftp://h/x"],
+        "--log-file: no/x: write",
+    ),
+    (
+        &["--failed-list", "no/x", "a", "ftp://h/x"],
+        "--failed-list: no/x",
+    ),
+    (&["--ca", "none", "a", "ftp://h/x"], "none: No such file"),
+    (
+        &[
+            "--stripe-layout",
+            "partitioned",
+            "--stripe-block",
+            "1M",
+            "a",
+            "ftp://h/x",
+        ],
+        "--stripe-block: is of blocks",
+    ),
+];
+
 #[test]
 fn usage_errors_name_the_remedy() -> Result<()> {
     let tree = Tree::new()?;
-    for (args, needle) in [
-        (&["--bogus"][..], "--bogus"),
-        (&["one"], "destination"),
-        (&["a", "-"], "ftp://"),
-        (&["--security", "tls", "gsiftp://h/x", "y"], "Grid security"),
-        (
-            &[
-                "--dcau",
-                "none",
-                "--protect",
-                "private",
-                "gsiftp://h/x",
-                "y",
-            ],
-            "nothing to protect data with",
-        ),
-        (
-            &["--delegation", "none", "gsiftp://h/x", "y"],
-            "--data-cred auto",
-        ),
-        (&["--dcau", "Alice", "gsiftp://h/x", "y"], "subject"),
-        (&["gopher://h/x", "y"], "scheme gopher"),
-        (&["http://h/", "y"], "no listings"),
-        (&["ftp://h:99999/x", "y"], "port 99999"),
-        (&["-p", "0", "ftp://h/x", "y"], "--parallel"),
-        (
-            &["--stack", "tcp,bogus", "ftp://127.0.0.1:9/x", "y"],
-            "bogus",
-        ),
-        (&["--verify=rot13", "ftp://h/x", "y"], "md5"),
-        (&["-r", "--offset", "1", "ftp://h/x", "y"], "tree"),
-        (&["--list", "/etc"], "ftp://"),
-    ] {
-        fails(&cp_in(&tree, args)?, 2, &[needle])?;
+    for (args, needle) in MISTAKES {
+        fails(&cp_in(&tree, args)?, 2, &[*needle])?;
     }
     Ok(())
 }

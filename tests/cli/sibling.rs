@@ -356,6 +356,37 @@ fn trees_are_compared() -> Result<()> {
 }
 
 #[test]
+fn mistakes_in_a_command_have_status_two() -> Result<()> {
+    let bed = Bed::new()?;
+    for (args, told) in [
+        (
+            &["mv", "ftp://h/x", "ftp://i/y"][..],
+            "mv renames at one server",
+        ),
+        (&["mv", "ftp://h/x", "y"], "y: is no URL of a server"),
+        (&["check", "ftp://h/a*", "d"], "a pattern is no tree"),
+        (
+            &["rm", "-r", "ftp://h/"],
+            "is not removed; name what is in it",
+        ),
+        (&["cat", "-"], "is no file of a server"),
+        (&["speed", "/tmp"], "is no URL of a server"),
+        (&["check-receipt", "none"], "none: open"),
+        (&["sum"], "<PLACE>"),
+    ] {
+        fails(&bed.gridftp(args)?, 2, &[told])?;
+    }
+    // In JSON the mistake is an object.
+    let told = bed.gridftp(&["head", "--json", "ftp://h/x"])?;
+    ensure!(
+        told.status.code() == Some(2) && told.stdout.contains("cat and head write the bytes"),
+        "{}",
+        told.report()
+    );
+    Ok(())
+}
+
+#[test]
 fn the_commands_of_both_programs_are_the_same() -> Result<()> {
     let bed = Bed::new()?;
     let told = bed.there(&["doctor", "@"])?.ok()?;

@@ -17,7 +17,7 @@ pub(crate) async fn run(
     report: &Arc<Report>,
 ) -> Result<(), TransferError> {
     let Location::Remote(remote) = location else {
-        let what = "usage: --list needs an ftp:// or ftps:// URL";
+        let what = "usage: --list needs an ftp://, ftps://, gsiftp:// or sshftp:// URL";
         return Err(TransferError::request(what, ""));
     };
     let observer = Arc::clone(report) as Arc<_>;
