@@ -25,6 +25,10 @@ fn variables_are_honoured_or_refused() -> Result<()> {
         let told = globus_with(&bed.here, &[(name, "127.0.0.9")], &words)?;
         ensure!(told.stderr.contains("PORT 127,0,0,9,"), "{}", told.report());
     }
+    let ports = [("GLOBUS_TCP_PORT_RANGE", "42000,42999")];
+    let told = globus_with(&bed.here, &ports, &["-dbg", "-fast", &from, &to])?.ok()?;
+    let is_told = |high: u8| told.stderr.contains(&format!("PORT 127,0,0,1,{high},"));
+    ensure!((164..=167).any(is_told), "{}", told.report());
     let words = ["-dbg", &from, &to];
     let passive = ("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1");
     let told = globus_with(&bed.here, &[passive], &words)?.ok()?;

@@ -1,12 +1,17 @@
-//! The lists of pairs that `-f` reads and `-df` writes, and parts of files.
+//! Lists of pairs that `-f` reads and `-df` writes, parts of files, wildcards, and levels of `-sync`.
 
 use std::fs;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use workspace_tests::{file_url, run_with_input, same_file};
+use workspace_tests::{Finished, Tree, file_url, run_with_input, same_file};
 
 use super::{globus, real};
 use crate::{Bed, LIMIT, command, fails};
+
+/// Runs a program in a tree; nothing where it is not installed.
+type Program = fn(&Tree, &[&str]) -> Result<Option<Finished>>;
 
 #[test]
 fn lines_of_a_list_have_parts() -> Result<()> {
@@ -156,6 +161,44 @@ fn wildcards_match_the_files_that_the_real_program_copies() -> Result<()> {
     bed.same("in/two", "last")?;
     let words = ["-v", &here, &there, "more"];
     fails(&globus(&bed.here, &words)?, 1, &["too many url strings"])
+}
+
+/// The copy at the destination is newer or older by some seconds, and has other bytes.
+#[test]
+fn levels_of_sync_copy_what_the_real_program_copies() -> Result<()> {
+    let bed = Bed::new()?;
+    let since = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+    let touch = |path: &Path, seconds: u64| -> Result<()> {
+        let file = fs::File::options().write(true).open(path)?;
+        Ok(file.set_modified(since(seconds))?)
+    };
+    let source = bed.here.file("a", 300, 3)?;
+    touch(&source, 1_000_000_000)?;
+    let (from, to) = (file_url(&source), bed.url("a"));
+    for (time, size, copying) in [
+        (1_000_000_000, 300, &["3"][..]),
+        (1_000_000_010, 300, &["3"]),
+        (999_999_990, 300, &["2", "3"]),
+        (1_000_000_010, 200, &["1", "2", "3"]),
+    ] {
+        for level in ["0", "1", "2", "3"] {
+            let words = ["-sync", "-sync-level", level, &from, &to];
+            let copies = |run: Program| -> Result<Option<bool>> {
+                touch(&bed.there.file("a", size, 4)?, time)?;
+                let Some(told) = run(&bed.here, &words)? else {
+                    return Ok(None);
+                };
+                told.ok()?;
+                Ok(Some(fs::read(bed.there.path("a"))? == fs::read(&source)?))
+            };
+            let expected = copying.contains(&level);
+            let ours = copies(|here, words| globus(here, words).map(Some))?;
+            ensure!(ours == Some(expected), "{time} {size}: level {level}");
+            let theirs = copies(real)?.unwrap_or(expected);
+            ensure!(theirs == expected, "{time} {size}: level {level} of theirs");
+        }
+    }
+    Ok(())
 }
 
 #[test]
