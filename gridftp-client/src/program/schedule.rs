@@ -35,18 +35,19 @@ impl Schedule {
     /// # Cancel safety
     /// Dropping the future leaves the bound as it is.
     pub async fn follow(&self, limit: &RateLimit) {
-        let mut rate = self.at(minute());
+        self.follow_by(minute, limit).await;
+    }
+
+    /// As [`follow`](Self::follow), by a clock that gives the minute of the day.
+    async fn follow_by(&self, clock: impl Fn() -> u32, limit: &RateLimit) {
         loop {
+            limit.set(self.at(clock()));
             tokio::time::sleep(LOOK).await;
-            let now = self.at(minute());
-            if now != rate {
-                limit.set(now);
-                rate = now;
-            }
         }
     }
 }
 
+/// The minute of the day at this place.
 fn minute() -> u32 {
     let now = Local::now();
     now.hour() * 60 + now.minute()
@@ -97,6 +98,8 @@ fn minutes(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
@@ -116,6 +119,36 @@ mod tests {
         }
         let always: Schedule = "3M".parse().unwrap();
         assert_eq!(always.at(DAY - 1), Some(3 << 20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_changes_while_bytes_pass() {
+        let schedule: Schedule = "08:00,1M 18:00,10M 18:10,off".parse().unwrap();
+        let begun = Instant::now();
+        // It is 17:59 at the begin.
+        let clock = || {
+            let minutes = begun.elapsed().as_secs() / 60;
+            17 * 60 + 59 + u32::try_from(minutes).unwrap()
+        };
+        let limit = RateLimit::new(schedule.at(clock()));
+        let pass = async |mebibytes: usize| {
+            let since = Instant::now();
+            for _ in 0..mebibytes {
+                limit.pass(1 << 20).await;
+            }
+            since.elapsed().as_secs()
+        };
+        let passing = async {
+            // A minute at the first rate, and 60 MiB or fewer at the second.
+            let both = pass(120).await;
+            assert!((64..=72).contains(&both), "{both} s");
+            tokio::time::sleep_until(begun + Duration::from_secs(670)).await;
+            assert_eq!(pass(1000).await, 0);
+        };
+        tokio::select! {
+            () = schedule.follow_by(clock, &limit) => unreachable!("it follows until it is dropped"),
+            () = passing => {}
+        }
     }
 
     #[test]
