@@ -176,6 +176,10 @@ pub struct CopyOptions {
     /// Data connections of one file in MODE E, to each node where a server has several; `None`
     /// chooses by size, distance and nodes, and by the rate that more or fewer had.
     pub parallel: Option<u32>,
+    /// Most data connections of one file in MODE E, to each node where a server has several: at its
+    /// begin, whatever served best before, and while it runs. `None` for up to 16. It bounds
+    /// [`parallel`](field@Self::parallel) too.
+    pub max_parallel: Option<NonZero<u32>>,
     /// Most stripes of one file of 64 MiB or more in MODE E, that is hosts of a server that take
     /// part in it; `None` for all, 1 for none. A Globus server that receives from another one takes
     /// part with all.
@@ -187,6 +191,10 @@ pub struct CopyOptions {
     /// MODE S by the distance, too: up to 32 for a server 48 ms away. From 2 ms on it is changed by the
     /// rate that more or fewer had.
     pub concurrency: Option<u32>,
+    /// Most files at once: at the begin of a copy, whatever served best before, and while it runs.
+    /// `None` for up to 16 in MODE E, and 32 in MODE S. It bounds
+    /// [`concurrency`](field@Self::concurrency) too.
+    pub max_concurrency: Option<NonZero<u32>>,
     /// Whether directories are copied.
     pub recursive: bool,
     /// Treatment of symbolic links in the trees.
@@ -245,7 +253,9 @@ pub struct CopyOptions {
     /// the caller chose that.
     pub over_udt: bool,
     /// File of the numbers of streams and files that served best on each path, from which the next run
-    /// starts; `None` for none. Numbers of the caller stand above it.
+    /// starts; `None` for none. Numbers of the caller stand above it. Those of a run with bounds
+    /// ([`max_parallel`](field@Self::max_parallel), [`max_concurrency`](Self::max_concurrency)) are the start
+    /// of runs with the same bounds alone, the first of which starts from those of runs without.
     pub memory: Option<PathBuf>,
     /// Whether [`Summary::explanation`](crate::Summary::explanation) tells where the time went.
     pub explain: bool,
@@ -256,9 +266,11 @@ impl Default for CopyOptions {
         Self {
             connect: ConnectOptions::default(),
             parallel: None,
+            max_parallel: None,
             stripes: None,
             stripe_layout: None,
             concurrency: None,
+            max_concurrency: None,
             recursive: false,
             links: Links::Follow,
             choice: Choice::default(),
@@ -326,6 +338,18 @@ pub enum Verify {
 }
 
 impl CopyOptions {
+    /// As many streams of a file, or as many as the caller allows.
+    pub(crate) fn hold_streams(&self, streams: u32) -> u32 {
+        let most = self.max_parallel.map_or(u32::MAX, NonZero::get);
+        streams.min(most)
+    }
+
+    /// As many files at once, or as many as the caller allows.
+    pub(crate) fn hold_files(&self, files: u32) -> u32 {
+        let most = self.max_concurrency.map_or(u32::MAX, NonZero::get);
+        files.min(most)
+    }
+
     /// Whether files written here are synced to the medium.
     pub(crate) fn syncs(&self) -> bool {
         self.sync_writes || self.verify == Verify::Disk

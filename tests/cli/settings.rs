@@ -99,6 +99,25 @@ fn the_command_line_wins_over_the_environment_a_place_and_the_defaults() -> Resu
 }
 
 #[test]
+fn an_exact_number_beyond_a_bound_of_the_settings_is_refused() -> Result<()> {
+    let bed = Bed::new()?;
+    let text = format!("[place.lab]\nurl = '{}'\nmax-parallel = 4\n", bed.url(""));
+    configure(&bed.here, &text)?;
+    let vars = [("GRIDFTP_MAX_CONCURRENCY", "2")];
+    for (flags, told) in [
+        (["-p", "5"], "--parallel 5: more than --max-parallel 4"),
+        (
+            ["-j", "3"],
+            "--concurrency 3: more than --max-concurrency 2",
+        ),
+    ] {
+        let args = [&flags[..], &["lab:a", "b"]].concat();
+        fails(&cp(&bed.here, &vars, &args)?, 2, &[told])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_variable_holds_the_bytes_of_a_path_or_is_a_mistake() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("up", 100, 1)?;

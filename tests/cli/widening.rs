@@ -58,6 +58,8 @@ fn a_download_asks_our_server_for_more_connections() -> Result<()> {
     for (flags, numbers) in [
         (&[][..], "4,4,16"),
         (&["-p", "3"], "3,3,3"),
+        (&["--max-parallel", "6"], "4,4,6"),
+        (&["--max-parallel", "2"], "2,2,2"),
         (&["--polite"], "4,4,4"),
     ] {
         let to = format!("to{numbers}");
@@ -66,5 +68,26 @@ fn a_download_asks_our_server_for_more_connections() -> Result<()> {
         let told = format!("OPTS RETR Parallelism={numbers};");
         ensure!(copied.stderr.contains(&told), "{}", copied.report());
     }
+    Ok(())
+}
+
+/// In MODE S the rules have a file at once for each 1.5 ms of the round trip.
+#[test]
+fn files_at_once_stay_within_their_bound() -> Result<()> {
+    let (tree, there) = (Tree::new()?, Tree::new()?);
+    for n in 0..200 {
+        tree.file(&format!("many/{n}"), 100, n)?;
+    }
+    let sessions = |flags: &[&str], to: &str| -> Result<usize> {
+        let url = format!("sshftp://dtn{}/{to}/", there.root().display());
+        let all = ["-r", "--mode", "stream", "--debug", "many/", &url];
+        let copied = far(&tree, &[flags, &all].concat())?;
+        same_file(&tree.path("many/199"), &there.path(to).join("199"))?;
+        Ok(copied.stderr.matches("> FEAT").count())
+    };
+    let free = sessions(&[], "free")?;
+    ensure!(free > 2, "{free} sessions");
+    let held = sessions(&["--max-concurrency", "2"], "held")?;
+    ensure!((1..=2).contains(&held), "{held} sessions");
     Ok(())
 }

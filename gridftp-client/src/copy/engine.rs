@@ -41,7 +41,7 @@ pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
     }
     let (limit, each) = match shared.options.concurrency {
-        Some(all) => (all, 0),
+        Some(_) => (shared.connections(), 0),
         None => session.worth(shared),
     };
     let route = session.route(shared, limit);

@@ -94,7 +94,8 @@ pub(super) struct Pair {
 impl CopyState {
     /// Connections at most.
     pub(crate) fn connections(&self) -> u32 {
-        self.options.concurrency.unwrap_or(CONNECTIONS)
+        let connections = self.options.concurrency.unwrap_or(CONNECTIONS);
+        self.options.hold_files(connections)
     }
 
     pub(crate) fn new(

@@ -40,7 +40,7 @@ impl CopyState {
         };
         Width {
             stripes,
-            ..Width::of_streams(streams)
+            ..Width::of_streams(self.options.hold_streams(streams))
         }
     }
 
@@ -55,6 +55,7 @@ impl CopyState {
         let is_free = !self.options.polite && self.options.connect.rate_limit.is_none();
         let is_first = matches!(item, Item::File(job) if job.retries == 0);
         let limit = path.connections.map_or(1, |told| told.min(MOST_STREAMS));
+        let limit = self.options.hold_streams(limit);
         let may_widen = is_first && is_free && limit > width.streams && self.is_tuned(item, path);
         let most = match may_widen && self.is_alone().await {
             true => limit,
@@ -148,6 +149,12 @@ mod tests {
         shared.options.connect.rate_limit = Some(RateLimit::new(Some(1 << 20)));
         assert_eq!(most(&shared, FAR).await.most, 4);
         shared.options.connect.rate_limit = None;
+        for (bound, numbers) in [(6, (4, 6)), (2, (2, 2)), (99, (4, 16))] {
+            shared.options.max_parallel = NonZero::new(bound);
+            let wide = most(&shared, FAR).await;
+            assert_eq!((wide.start, wide.most), numbers, "at most {bound}");
+        }
+        shared.options.max_parallel = None;
         shared.options.parallel = Some(3);
         assert_eq!(most(&shared, FAR).await.most, 3);
         shared.options.parallel = None;

@@ -190,6 +190,13 @@ impl CopyOptions {
         self
     }
 
+    /// Sets [`max_parallel`](field@Self::max_parallel).
+    #[must_use]
+    pub fn max_parallel(mut self, max_parallel: impl Into<Option<NonZero<u32>>>) -> Self {
+        self.max_parallel = max_parallel.into();
+        self
+    }
+
     /// Sets [`stripes`](field@Self::stripes).
     #[must_use]
     pub fn stripes(mut self, stripes: impl Into<Option<NonZero<u32>>>) -> Self {
@@ -208,6 +215,13 @@ impl CopyOptions {
     #[must_use]
     pub fn concurrency(mut self, concurrency: impl Into<Option<u32>>) -> Self {
         self.concurrency = concurrency.into();
+        self
+    }
+
+    /// Sets [`max_concurrency`](field@Self::max_concurrency).
+    #[must_use]
+    pub fn max_concurrency(mut self, max_concurrency: impl Into<Option<NonZero<u32>>>) -> Self {
+        self.max_concurrency = max_concurrency.into();
         self
     }
 

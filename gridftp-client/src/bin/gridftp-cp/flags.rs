@@ -20,6 +20,7 @@ use crate::choice::ChoiceFlags;
 use crate::help::{ABOUT, EXAMPLES, EXIT, SETTINGS};
 use crate::manner::MannerFlags;
 use crate::partials::PartialFlags;
+use crate::tuning::TuningFlags;
 use crate::values::{LayoutFlag, LinksFlag, ModeFlag, RelayFlag};
 
 /// Copies files to, from and between GridFTP servers, and on this machine.
@@ -64,10 +65,8 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) manner: MannerFlags,
 
-    /// Data connections of one file in MODE E, to each node of a server [default: by size, distance
-    /// and nodes, then by the rate of files with more or fewer]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub(crate) parallel: Option<u32>,
+    #[command(flatten)]
+    pub(crate) tuning: TuningFlags,
 
     /// Most hosts of a server that take part in one file of 64 MiB or more, in MODE E, or off; a
     /// Globus server that receives from another takes part with all [default: all that the server has]
@@ -82,11 +81,6 @@ pub(crate) struct Flags {
     /// Size of those blocks, in bytes; K, M and G are accepted [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = block)]
     pub(crate) stripe_block: Option<NonZero<u64>>,
-
-    /// Control connections, that is files at once [default: by number of files, and distance in
-    /// MODE S, then by the rate with more or fewer]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) concurrency: Option<u32>,
 
     /// Transmission mode [default: extended where the server has it]
     #[arg(long, value_enum)]
@@ -315,14 +309,14 @@ impl Flags {
                 "usage: --stripe-block: is of blocks; leave out --stripe-layout partitioned"
             );
         }
-        Ok(())
+        self.tuning.check()
     }
 
     /// The options of copies.
     pub(crate) fn copy_options(&self) -> anyhow::Result<CopyOptions> {
         let mut options = CopyOptions::default();
         options.connect = self.connect_options()?;
-        options.parallel = self.parallel;
+        self.tuning.set(&mut options);
         options.stripes = self.stripes;
         options.stripe_layout = match (self.stripe_layout, self.stripe_block) {
             (Some(LayoutFlag::Partitioned), _) => Some(Layout::Partitioned),
@@ -330,7 +324,6 @@ impl Flags {
             (Some(LayoutFlag::Blocked), None) => NonZero::new(STRIPE_BLOCK).map(Layout::Blocked),
             (None, None) => None,
         };
-        options.concurrency = self.concurrency;
         options.recursive = self.recursive;
         options.links = self.links.into();
         options.choice = self.choice.choice()?;
@@ -490,7 +483,7 @@ mod tests {
 
     #[test]
     fn zero_streams_are_refused() {
-        for flag in ["-p", "-j"] {
+        for flag in ["-p", "-j", "--max-parallel", "--max-concurrency"] {
             assert!(
                 Flags::try_parse_from(["gridftp-cp", flag, "0", "a", "b"]).is_err(),
                 "{flag}"

@@ -146,6 +146,10 @@ pub(crate) const EXAMPLES: &[Example] = &[
         "keeps to 8 streams of a file and 4 files at once",
     ),
     (
+        "gridftp-cp -r --max-parallel 4 --max-concurrency 3 run7/ gsiftp://dtn.example.org/data/run7/",
+        "has the copy choose both numbers, up to 4 streams of a file and 3 files at once",
+    ),
+    (
         "gridftp-cp -r --polite run7/ gsiftp://dtn.example.org/data/run7/",
         "gives way to other traffic on a path whose queues grow",
     ),
@@ -328,7 +332,9 @@ written as ./NAME:/PATH.
 Started as globus-url-copy, or with --globus as the first word, it takes the options of that program \
 and writes its output; an option or a GLOBUS_ variable that cannot be honoured is an error.
 
-Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more and fewer streams of a large file, and files at once, and keeps to those with the best rate for their number; the kernel's times of the sender's connections tell when more cannot help, those here or those that a server of ours tells. The numbers that served best between two ends are the start of the next copy: they are in ~/.cache/gridftp/paths, or in $XDG_CACHE_HOME, a text file that may be removed. --explain tells them. A large file that is copied alone gets more streams while it runs, up to 16, as long as twice as many have a better rate, and keeps to the best number; between other files, streams change from file to file.
+Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more and fewer streams of a large file, and files at once, and keeps to those with the best rate for their number; the kernel's times of the sender's connections tell when more cannot help, those here or those that a server of ours tells. The numbers that served best between two ends are the start of the next copy: they are in ~/.cache/gridftp/paths, or in $XDG_CACHE_HOME, a text file that may be removed. --explain tells them. A large file that is copied alone gets more streams while it runs, up to 16, as long as twice as many have a better rate, and keeps to the best number; between other files, streams change from file to file. \
+--max-parallel and --max-concurrency bound all of that, also the numbers of earlier copies; what serves best within them is the \
+start of copies with the same bounds, and not of others.
 
 On a path of 20 ms or more that loses packets, a sender changes to BBR. Where its kernel refuses that \
 (net.ipv4.tcp_allowed_congestion_control), and the servers offer udt (net-stacks), a large copy goes \

@@ -9,6 +9,7 @@ mod help;
 mod list;
 mod manner;
 mod partials;
+mod tuning;
 mod values;
 
 use std::ffi::{OsStr, OsString};

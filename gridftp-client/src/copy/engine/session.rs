@@ -126,7 +126,7 @@ impl Session {
     /// how many files are to wait for each of them before there is one more.
     pub(super) fn worth(&self, shared: &CopyState) -> (u32, usize) {
         let most = shared.connections();
-        match self {
+        let (files, waiting) = match self {
             Self::Pull(client) | Self::Push(client) => {
                 worth(shared.mode(client), client.round_trip(), most)
             }
@@ -140,7 +140,8 @@ impl Session {
             Self::Local => (worth(Mode::Extended, Duration::ZERO, most).0, 1),
             // The way to the source is not known, and each file has a connection there for itself.
             Self::Web(_) => (most, 1),
-        }
+        };
+        (shared.options.hold_files(files), waiting)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Ends {
     /// The server of the sources, or `-` for this machine.
     pub(crate) source: String,
     pub(crate) destination: String,
-    /// The mode and the stack of the data.
+    /// The mode and the stack of the data, and the bounds of the caller where there are any.
     pub(crate) way: String,
 }
 

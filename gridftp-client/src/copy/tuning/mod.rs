@@ -412,6 +412,10 @@ fn bounds(options: &CopyOptions, route: Route) -> Bounds {
     if let Some(files) = options.concurrency {
         (bounds.least.files, bounds.most.files) = (files, files);
     }
+    for setting in [&mut bounds.least, &mut bounds.most] {
+        setting.streams = options.hold_streams(setting.streams);
+        setting.files = options.hold_files(setting.files);
+    }
     // Those of the caller and of the rules are in force before any other.
     let streams = if extended { STREAMS } else { 1 };
     let streams = options.parallel.filter(|_| extended).unwrap_or(streams);

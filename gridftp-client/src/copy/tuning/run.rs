@@ -43,6 +43,22 @@ impl CopyState {
         }
     }
 
+    /// The same ends, under the bounds of the caller where there are any: what serves best within
+    /// them is no start for runs without.
+    fn bounded(&self, mut ends: Ends) -> Ends {
+        let CopyOptions {
+            max_parallel,
+            max_concurrency,
+            ..
+        } = self.options;
+        for (name, most) in [("streams", max_parallel), ("files", max_concurrency)] {
+            if let Some(most) = most {
+                ends.way.push_str(&format!(",{name}<={most}"));
+            }
+        }
+        ends
+    }
+
     /// The file of what served best, of a copy that chooses its numbers itself.
     fn memory(&self) -> Option<&PathBuf> {
         let CopyOptions {
@@ -62,7 +78,12 @@ impl CopyState {
             return known;
         };
         for (known, large) in known.iter_mut().zip([false, true]) {
-            match memory::recall(path, &self.ends(route, large)).await {
+            let ends = self.ends(route, large);
+            let recalled = match memory::recall(path, &self.bounded(ends.clone())).await {
+                Ok(None) => memory::recall(path, &ends).await,
+                recalled => recalled,
+            };
+            match recalled {
                 Ok(setting) => *known = setting,
                 Err(warning) => {
                     self.warn(&warning);
@@ -208,7 +229,8 @@ impl CopyState {
         // A bound on the rate, or a path left to others, hides what others would be served by.
         let is_bounded = self.options.polite || self.options.connect.rate_limit.is_some();
         if let Some(path) = self.memory().filter(|_| !is_bounded) {
-            memory::keep(path, &self.ends(route, has_streams), best, rate).await;
+            let ends = self.bounded(self.ends(route, has_streams));
+            memory::keep(path, &ends, best, rate).await;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A copy that is measured: its channels, its connections, and the memory of its path.
 
+use std::num::NonZero;
+
 use super::*;
 use crate::copy::engine::Task;
 use crate::copy::job::{FileJob, Item};
@@ -88,6 +90,51 @@ async fn what_served_best_is_the_start_of_the_next_copy() {
         next.begin_tuning(FAR).await;
         assert_eq!(next.tuning.streams(), expected);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_holds_the_memory_and_leaves_it_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = [5_000_000, u64::MAX, 60_000_000];
+    let of = |streams, files| {
+        let mut shared = CopyState::plain();
+        shared.options.memory = Some(dir.path().join("paths"));
+        shared.options.max_parallel = NonZero::new(streams);
+        shared.options.max_concurrency = NonZero::new(files);
+        shared
+    };
+    let start = async |streams, files| {
+        let next = of(streams, files);
+        next.begin_tuning(FAR).await;
+        next.tuning.streams()
+    };
+    let free = of(0, 0);
+    tuned(&free, FAR, path).await;
+    let best = lock(&free.totals.tuned).unwrap().streams.unwrap();
+    assert!(best > 6, "{best} streams");
+    let held = of(2, 3);
+    tuned(&held, FAR, path).await;
+    let told = lock(&held.totals.tuned).unwrap();
+    assert!(told.streams.unwrap() <= 2 && told.files <= 3, "{told:?}");
+    // Of its own bounds, of none, and of others.
+    assert_eq!(start(2, 3).await, told.streams.unwrap());
+    assert_eq!(start(0, 0).await, best);
+    assert_eq!(start(6, 0).await, 6);
+}
+
+#[test]
+fn the_bounds_of_the_caller_hold_exact_numbers_and_those_of_the_rules() {
+    let mut options = CopyOptions::default()
+        .max_parallel(NonZero::new(3_u32))
+        .max_concurrency(NonZero::new(2_u32));
+    let most = Setting {
+        streams: 3,
+        files: 2,
+    };
+    assert_eq!(bounds(&options, FAR).most, most);
+    (options.parallel, options.concurrency) = (Some(8), Some(8));
+    let exact = bounds(&options, FAR);
+    assert_eq!((exact.least, exact.most), (most, most));
 }
 
 #[tokio::test(start_paused = true)]
