@@ -61,7 +61,7 @@ mod tests {
             while let Some(word) = words.next() {
                 let renamed = words.next_if_eq(&"as").and_then(|_| words.next());
                 let item = (of.to_owned(), last(word).to_owned());
-                found.push((renamed.unwrap_or(last(word)).to_owned(), item));
+                found.push((renamed.unwrap_or_else(|| last(word)).to_owned(), item));
             }
         }
         found
