@@ -1,6 +1,7 @@
 //! `FileSink`: a file open for writing by position, published whole or written in place.
 
 mod attributes;
+mod expected;
 mod from_file;
 mod holes;
 mod kept;
@@ -35,6 +36,7 @@ use crate::root::is_regular;
 use crate::shared::{Joined, Mark, Place, Token};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
+use expected::Expected;
 use holes::Holes;
 
 /// Largest file, in bytes, that the file system frees quickly.
@@ -72,6 +74,8 @@ struct Inner {
     holes: OnceLock<Holes>,
     /// Set where syncs follow the records.
     beside: OnceLock<Flush>,
+    /// Set where bytes of an earlier attempt come again.
+    expected: OnceLock<Expected>,
 }
 
 #[derive(Debug)]
@@ -130,7 +134,7 @@ impl Inner {
 
     /// Withholds a small first block; `false` if it must be written now.
     fn keep_back(&self, offset: u64, data: &Bytes) -> bool {
-        matches!(self.way, Way::Whole(_)) && self.first.keep(offset, data)
+        matches!(self.way, Way::Whole(_)) && !self.expects() && self.first.keep(offset, data)
     }
 
     /// Writes the withheld block.
@@ -214,6 +218,7 @@ impl Inner {
             return Ok(());
         }
         self.catch_up()?;
+        self.must_be_expected(offset, data)?;
         self.changes(offset, data.len())?;
         match self.leaves_holes() {
             Some(holes) => Ok(holes.write(self.file()?, data, offset)?),
@@ -474,7 +479,8 @@ impl Sink for FileSink {
     }
 
     fn takes_pipes(&self) -> bool {
-        !matches!(self.inner.way, Way::InOrder(..)) && self.inner.leaves_holes().is_none()
+        let passes_all = self.inner.leaves_holes().is_none() && !self.inner.expects();
+        !matches!(self.inner.way, Way::InOrder(..)) && passes_all
     }
 
     async fn take_pipe(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> Result<()> {

@@ -173,6 +173,7 @@ impl FileSink {
                 mark: OnceLock::new(),
                 holes: OnceLock::new(),
                 beside: OnceLock::new(),
+                expected: OnceLock::new(),
             }),
             held,
             checks: AtomicBool::new(false),
