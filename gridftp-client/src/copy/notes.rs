@@ -23,6 +23,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use super::pull::land::make_dirs;
 use super::{lock, run_record};
 use crate::partials::OLD;
 
@@ -82,10 +83,15 @@ impl Note {
     pub(crate) async fn open(notes: &Path, to: &str) -> Option<(Self, Option<Upload>)> {
         let (notes, name) = (notes.to_owned(), name_of(to)?);
         let opened = tokio::task::spawn_blocking(move || {
-            std::fs::create_dir_all(&notes).ok()?;
+            // Without a directory the note is not opened.
+            let _ = make_dirs(&notes, !notes.exists());
             let path = notes.join(name);
             let file = open(&path, true)?;
             let upload = read(&file);
+            if upload.is_none() {
+                // A state on the medium is of no use without its name.
+                let _ = File::open(&notes).and_then(|dir| dir.sync_all());
+            }
             // Though no byte may come, it is not to expire.
             let _ = file.set_modified(SystemTime::now());
             let shared = Arc::new(Shared {

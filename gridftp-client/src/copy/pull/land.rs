@@ -66,7 +66,7 @@ pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), Trans
 
 /// Makes a directory and those it is in; with `sync`, their names are on the medium then, that of
 /// the directory itself also where another worker has just made it.
-fn make_dirs(path: &Path, sync: bool) -> std::io::Result<()> {
+pub(in crate::copy) fn make_dirs(path: &Path, sync: bool) -> std::io::Result<()> {
     let unsynced = |dir: &&Path| sync && (*dir == path || !dir.exists());
     let unsynced: Vec<_> = path.ancestors().filter(unsynced).collect();
     std::fs::create_dir_all(path)?;
