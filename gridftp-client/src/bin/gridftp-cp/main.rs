@@ -247,9 +247,11 @@ fn left_behind(destination: &Location, flags: &Flags, unfinished: Unfinished) ->
         }
         _ => "the output that was written is not all there is",
     };
-    match unfinished.kept {
-        0 => state.to_owned(),
-        _ => format!("{state}; {}", next_run(unfinished)),
+    let is_whole = matches!(destination, Location::Local(_)) && !is_part;
+    match unfinished {
+        Unfinished { kept: 1.., .. } => format!("{state}; {}", next_run(unfinished)),
+        Unfinished { lost: 1.., .. } if is_whole => format!("{state}; {}", next_run(unfinished)),
+        _ => state.to_owned(),
     }
 }
 
