@@ -69,8 +69,9 @@
 //!   proxy of [`ConnectOptions::proxies`](field@options::ConnectOptions::proxies), by TLS through it.
 //! - A version of a file is its size, its time and its strong entity tag. A copy to this machine that
 //!   broke off goes on while they are the same: in the same run by the tag, or by a time that was a
-//!   minute old when it was told; in a later run by the tag, or with `Resume::All` by a time that is an
-//!   hour old. Without them, and where the server sends no parts, it begins anew.
+//!   minute old when it was told; in a later run by the tag, or by a time that is an hour old, where the
+//!   last stored bytes come again and are compared. Without them, and where the server sends no parts,
+//!   it begins anew.
 //! - A copy to a server is stored as standard input is, and a broken connection to the web server is
 //!   made again behind the last byte; if the destination fails, the file begins anew. One to standard
 //!   output goes on in the same way, and does not begin anew.
@@ -304,12 +305,16 @@
 //!
 //! The bytes of a file of more than 64 MiB (any size with [`Resume::All`](options::Resume::All))
 //! are in `.NAME.gridftp-part` until it is whole. Once a second, or every 64 MiB where that takes
-//! longer, they are synced, and `.NAME.gridftp-held` then records their ranges with the URL, size and
-//! time of the source. The next run continues behind them, whatever ended the one before;
-//! a source that has changed is read from its start. A digest of the whole file proves
-//! the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says; where the
-//! server offers none, size and time have to do, only with `Resume::All` and of a source that has
-//! not changed for an hour. Where the server tells no time of the source, and with
+//! longer and `Resume::All` is not asked for, they are synced, and `.NAME.gridftp-held` then records
+//! their ranges with the URL, size and time of the source. The next run continues behind them, whatever
+//! ended the one before; a source that has changed is read from its start. A digest of the whole file
+//! proves the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says.
+//!
+//! Where the server offers no digest, size and time have to do, only of a source that had not changed for
+//! an hour, so that a change would show in its time. The next run receives the end of each recorded
+//! range again, an eighth of it between 1 and 8 MiB, and compares it with the stored bytes: where they
+//! differ, the file begins anew, and a warning tells it. What is before those bytes is not
+//! compared. Where the server tells no time of the source, or one of the last hour, and with
 //! [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
 //!
 //! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is

@@ -143,14 +143,15 @@ impl Default for ConnectOptions {
     }
 }
 
-/// The files whose stored bytes outlive a run, for the next one to go on with.
+/// The files whose stored bytes outlive a run, for the next one to go on with; of downloads those that
+/// a digest of the server proves, or whose source has not changed for an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Resume {
-    /// Those of more than 64 MiB; of downloads those alone that a digest of the server proves.
+    /// Those of more than 64 MiB.
     #[default]
     Large,
-    /// All; of a download without such a digest where its source has not changed for an hour.
+    /// All. Of a small download, too, the received bytes are recorded once a second.
     All,
     /// None: each run begins anew, with the finished files of a tree too.
     Never,

@@ -1,12 +1,13 @@
 //! Copies that go on in a later run.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
 
 use crate::uploads::digest;
@@ -142,14 +143,16 @@ fn a_source_that_has_changed_is_read_from_its_start() -> Result<()> {
 }
 
 #[test]
-fn parts_are_kept_of_large_files_that_a_digest_can_prove() -> Result<()> {
+fn parts_are_kept_of_large_files_and_of_all_where_that_is_asked_for() -> Result<()> {
     let large = 65 << 20;
     for (more, size, digests, keeps) in [
         (&[][..], large, DIGESTS, true),
         (&["--no-resume"], large, DIGESTS, false),
         (&[], 3 * SENT, DIGESTS, false),
-        (&[], large, "", false),
-        (&["-c"], large, "", true),
+        (&[], large, "", true),
+        (&["--no-resume"], large, "", false),
+        (&[], 3 * SENT, "", false),
+        (&["-c"], 3 * SENT, "", true),
     ] {
         let here = Tree::new()?;
         broken(&here, more, (size, digests, keeps)).with_context(|| format!("{more:?} {size}"))?;
@@ -173,6 +176,81 @@ fn a_file_of_two_versions_is_found_by_its_digest() -> Result<()> {
     Ok(())
 }
 
+/// Where no digest proves what is held, an eighth of it comes again.
+#[test]
+fn a_download_without_digests_goes_on_behind_bytes_that_are_equal() -> Result<()> {
+    const MIB: usize = 1 << 20;
+    for is_changed in [false, true] {
+        let here = Tree::new()?;
+        let reset = Reaction::say("426 broken");
+        let server = Server::start(bytes(0, 30 * MIB), 24 * MIB, reset, "")?;
+        server.copy(&here, &["-c"])?.failed()?;
+        server.mend();
+        if is_changed {
+            // The time of the source is the same.
+            server.server.change("/file", bytes(1, 30 * MIB));
+        }
+        let said = server.copy(&here, &["-c"])?.ok()?;
+        let restarts = server.restarts();
+        let [restart] = restarts.as_slice() else {
+            anyhow::bail!("{restarts:?}: {}", said.report());
+        };
+        let at: usize = restart[5..].parse()?;
+        ensure!((MIB..=21 * MIB).contains(&at), "{restart}");
+        let anew = "file: begun anew: the source has other bytes";
+        ensure!(
+            said.stderr.contains(anew) == is_changed,
+            "{}",
+            said.report()
+        );
+        ensure!(
+            std::fs::read(here.path("file"))? == bytes(usize::from(is_changed), 30 * MIB),
+            "it differs"
+        );
+        ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
+    }
+    Ok(())
+}
+
+/// Waits until received bytes of a copy are recorded.
+fn wait_for_record(here: &Tree, copy: &mut Child) -> Result<()> {
+    let begun = Instant::now();
+    while !here.path(RECORD).exists() {
+        if begun.elapsed() > LIMIT {
+            copy.kill()?;
+            anyhow::bail!("no record is written");
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stopped_download_of_a_small_file_goes_on_where_that_is_asked_for() -> Result<()> {
+    let here = Tree::new()?;
+    let server = Server::start(bytes(0, 3 * SENT), SENT, Reaction::Hold, DIGESTS)?;
+    let url = server.server.url("file");
+    let mut copy = command(&here, &server.args(&url, &["-c"]))?
+        .stderr(Stdio::piped())
+        .spawn()?;
+    wait_for_record(&here, &mut copy)?;
+    kill_process(Pid::from_child(&copy), Signal::INT)?;
+    let stopped = copy.wait_with_output()?;
+    let told = String::from_utf8_lossy(&stopped.stderr);
+    ensure!(stopped.status.code() == Some(130), "{told}");
+    let goes_on = "the same command goes on where this one stopped";
+    ensure!(told.contains(goes_on), "{told}");
+    server.mend();
+    let said = server.copy(&here, &["-c"])?.ok()?;
+    ensure!(server.restarts().len() == 1, "{}", said.report());
+    ensure!(
+        std::fs::read(here.path("file"))? == bytes(0, 3 * SENT),
+        "it differs"
+    );
+    ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
+    Ok(())
+}
+
 #[test]
 fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
     let (size, until) = (70 << 20, 65 << 20);
@@ -182,14 +260,7 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
     let mut copy = command(&here, &server.args(&url, &[]))?
         .stderr(Stdio::null())
         .spawn()?;
-    let begun = Instant::now();
-    while !here.path(RECORD).exists() {
-        if begun.elapsed() > LIMIT {
-            copy.kill()?;
-            anyhow::bail!("no record is written");
-        }
-        std::thread::yield_now();
-    }
+    wait_for_record(&here, &mut copy)?;
     copy.kill()?;
     ensure!(copy.wait()?.signal().is_some(), "it ended before");
     server.mend();

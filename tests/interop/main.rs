@@ -29,6 +29,7 @@ mod relay;
 mod remote;
 mod restart;
 mod resume;
+mod settled;
 mod ssh;
 mod striped;
 mod tls;

@@ -146,9 +146,9 @@ pub(crate) struct Flags {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) relay: RelayFlag,
 
-    /// Go on with the bytes that an earlier run stored, of files of any size, and of a download from
-    /// a server without digests if its source has not changed for an hour [default: of files of more
-    /// than 64 MiB, but for such downloads]
+    /// Go on with the bytes that an earlier run stored, of files of any size; of a download from a
+    /// server without digests if its source had not changed for an hour [default: of files of more
+    /// than 64 MiB]
     #[arg(short = 'c', long)]
     pub(crate) resume: bool,
 

@@ -310,7 +310,8 @@ An http:// or https:// URL is a source too, one file for each: web servers have 
 and its query are sent as they are written; the name of the copy is that of the path. Up to five \
 redirections are followed, none from https:// to http://. An account of the URL or of --netrc goes to \
 that server only, and over http:// not in clear text through a network, unless --security none says so. \
-A copy to this machine goes on by the entity tag or the time of the file, in the next run too (--resume). \
+A copy to this machine goes on by the entity tag or the time of the file, in the next run too if it has \
+more than 64 MiB or --resume is given. \
 It is compared with the digest in Repr-Digest or Digest, where the server tells one. Servers are \
 verified by the authorities of the system ($SSL_CERT_FILE, $SSL_CERT_DIR), or those of --ca; --cert is \
 shown to the server of the URL alone, and a proxy of the Grid to none. Signatures and tokens of a query are *** \

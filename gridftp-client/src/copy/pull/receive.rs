@@ -353,6 +353,11 @@ pub(super) async fn end(
             }));
         }
     };
+    if sink.differs() {
+        resume::begin_anew(shared, job, sink).await;
+        // The file is queued again, without a failed attempt.
+        return Stop::of(failure).map_or(Ok(None), Err);
+    }
     if failure.error.is_corrupt()
         && let Some(differing) = watch.differing()
     {

@@ -27,9 +27,11 @@ use crate::text::counted;
 use crate::url::show;
 use crate::verify;
 
+/// Most bytes at the end of a held range that come again where no digest proves the copy.
+const AGAIN: u64 = 8 << 20;
 /// Shortest time between two records of a file.
 const EVERY: Duration = Duration::from_secs(1);
-/// Fewest new bytes that are worth a record.
+/// Fewest new bytes that are worth a record, unless the user has asked for the bytes of small files too.
 const STEP: u64 = 64 << 20;
 /// Longest wait for the disk when a transfer has failed.
 const KEEPING: Duration = Duration::from_secs(60);
@@ -63,20 +65,16 @@ pub(super) fn proof(abilities: &Abilities) -> Option<ChecksumAlgorithm> {
     proofs.find(|proof| abilities.cost(*proof).is_some())
 }
 
-/// Says whether a later run may go on: a digest proves the copy, or the user has asked for it and the
-/// source is so old that a change would show in its time.
-fn may_outlive(shared: &CopyState, job: &FileJob, proves: bool) -> bool {
+/// Says whether a later run may go on: a digest proves the copy, or the source is so old that a change
+/// would show in its time.
+fn may_outlive(job: &FileJob, proves: bool) -> bool {
     let is_old = || {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         let (modified, _) = job.facts.modified?;
-        Some(
-            i64::try_from(since.as_secs())
-                .ok()?
-                .saturating_sub(modified)
-                > SETTLED,
-        )
+        let since = i64::try_from(since.as_secs()).ok()?;
+        Some(since.saturating_sub(modified) > SETTLED)
     };
-    proves || shared.options.resume == Resume::All && is_old().unwrap_or_default()
+    proves || is_old().unwrap_or_default()
 }
 
 /// Opens the file of a download, with the bytes that an earlier run stored of the same source.
@@ -84,7 +82,7 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
     let (path, size) = (local(&job.to), job.facts.size);
     let anew = Create::Whole { size };
     let sync = shared.options.syncs();
-    let origin = origin(shared, job).filter(|_| may_outlive(shared, job, proves));
+    let origin = origin(shared, job).filter(|_| may_outlive(job, proves));
     let (Some(origin), Some(size)) = (origin, size) else {
         return FileSink::create(path, anew, sync).await;
     };
@@ -106,11 +104,40 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
     // Also those that come again: a hole of the source is not written over them.
     job.recalled = !held.is_empty();
     job.held = resumable(held, size);
+    if !proves {
+        let again = ends(&job.held);
+        again.iter().for_each(|range| job.held.remove(range));
+        sink.expect_again(again);
+    }
     let held = job.held.total();
     if held > 0 {
         shared.tell_continuing(job, held, size);
     }
     Ok(sink)
+}
+
+/// The bytes of a file that come again where no digest proves those before them: the end of each held
+/// range, an eighth of it from 1 to 8 MiB.
+fn ends(held: &RangeSet) -> RangeSet {
+    let end = |range: Range64| {
+        let again = (range.len() / 8).clamp(LAST, AGAIN).min(range.len());
+        Range64::new(range.end() - again, range.end())
+    };
+    held.iter().filter_map(end).collect()
+}
+
+/// Removes the bytes of an earlier run, of which some came again and were others.
+pub(in crate::copy) async fn begin_anew(shared: &CopyState, job: &mut FileJob, sink: FileSink) {
+    let what = "the source has other bytes than an earlier run stored, and the same size and time";
+    shared.warn(&format!(
+        "{}: begun anew: {what}",
+        shared.name_destination(job)
+    ));
+    sink.give_up();
+    // The next attempt opens the name again.
+    drop(tokio::task::spawn_blocking(|| drop(sink)).await);
+    job.forget();
+    job.left = true;
 }
 
 /// Has the directory of a download searched for old partial files at the end of the run.
@@ -167,8 +194,15 @@ pub(in crate::copy) fn before(
 ) -> Option<RangeSet> {
     is_true(shared, job, sink).then(|| {
         job.note_kept(sink.keeps());
-        job.held.clone()
+        stored(job, sink)
     })
+}
+
+/// The bytes of a file on disk, with those that are still to come again.
+fn stored(job: &FileJob, sink: &FileSink) -> RangeSet {
+    let mut stored = job.held.clone();
+    stored.extend(&sink.expected());
+    stored
 }
 
 /// Has a tagged transfer go on with the bytes `held`, whose values the sink knows where they are those
@@ -190,6 +224,7 @@ pub(super) async fn go_on(
 
 /// Runs the transfer `work` to the `running` file, which held the bytes `before`, and records those that
 /// arrive: at most those of the last second, or the last 64 MiB, are not recorded where that is more.
+/// With [`Resume::All`] it is the last second.
 pub(in crate::copy) async fn recorded<T>(
     shared: &CopyState,
     (running, before): (Option<Arc<RunningFile>>, Option<RangeSet>),
@@ -228,6 +263,10 @@ impl Recorder<'_> {
     async fn run(&mut self, shared: &CopyState) -> Infallible {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let step = match shared.options.resume {
+            Resume::All => 1,
+            _ => STEP,
+        };
         ticks.tick().await;
         loop {
             ticks.tick().await;
@@ -236,7 +275,7 @@ impl Recorder<'_> {
             let bytes = held.total();
             // In this order: the values of all groups in those ranges are there.
             self.sink.note_groups(self.watch.take_groups());
-            if bytes < self.recorded.saturating_add(STEP) {
+            if bytes < self.recorded.saturating_add(step) {
                 continue;
             }
             // A local copy needs no sync here: a crash of the machine costs only another reading.
@@ -259,10 +298,11 @@ impl Recorder<'_> {
 /// Records the held bytes of a file after a failed transfer, for another attempt or another run; says
 /// whether no record tells otherwise.
 pub(in crate::copy) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
-    if job.held.is_empty() || !is_true(shared, job, sink) {
+    let held = stored(job, sink);
+    if held.is_empty() || !is_true(shared, job, sink) {
         return !sink.keeps();
     }
-    let why = match timeout(KEEPING, sink.checkpoint(&job.held, true)).await {
+    let why = match timeout(KEEPING, sink.checkpoint(&held, true)).await {
         Ok(Ok(())) => {
             job.note_kept(true);
             return true;
@@ -300,6 +340,73 @@ mod tests {
         assert_eq!(resumable(RangeSet::up_to(LAST), size).end(), LAST);
         assert!(resumable(RangeSet::up_to(5), 5).is_empty());
         assert!(resumable(RangeSet::up_to(5), 0).is_empty());
+    }
+
+    #[test]
+    fn an_eighth_of_what_is_held_comes_again() {
+        for (held, again) in [(1, 1), (4, 1), (16, 2), (1000, 8)] {
+            let ends = ends(&RangeSet::up_to(held << 20));
+            let end = Range64::new((held - again) << 20, held << 20);
+            assert_eq!(ends, end.into_iter().collect(), "{held}");
+        }
+        assert!(ends(&RangeSet::new()).is_empty());
+        assert_eq!(ends(&RangeSet::up_to(5)), RangeSet::up_to(5));
+    }
+
+    #[tokio::test]
+    async fn a_settled_source_needs_no_digest() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = CopyState::plain();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let now = i64::try_from(now.as_secs()).unwrap();
+        for (modified, is_kept) in [
+            (Some((now - 2 * SETTLED, 0)), true),
+            (Some((now, 0)), false),
+            (None, false),
+        ] {
+            let to = dir.path().join("to").into_os_string().into_encoded_bytes();
+            let mut job = FileJob::new(b"/from".to_vec(), to).with_facts(Facts {
+                size: Some(65 << 20),
+                modified,
+                mode: None,
+            });
+            let sink = open_sink(&shared, &mut job, false).await.unwrap();
+            assert_eq!(sink.origin().is_some(), is_kept, "{modified:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_have_not_come_again_stay_recorded() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("to").into_os_string().into_encoded_bytes();
+        let mut shared = CopyState::plain();
+        shared.options.resume = Resume::All;
+        let job = || {
+            FileJob::new(b"/from".to_vec(), to.clone()).with_facts(Facts {
+                size: Some(8 << 20),
+                modified: Some((1, 0)),
+                mode: None,
+            })
+        };
+        let mut first = job();
+        let sink = open_sink(&shared, &mut first, false).await.unwrap();
+        sink.write_at(0, vec![1_u8; 4 << 20].into()).await.unwrap();
+        first.held = RangeSet::up_to(4 << 20);
+        assert!(keep(&shared, &first, &sink).await);
+        drop((first, sink));
+        for _ in 0..2 {
+            let mut next = job();
+            let sink = open_sink(&shared, &mut next, false).await.unwrap();
+            assert_eq!(next.held, RangeSet::up_to(3 << 20));
+            assert!(keep(&shared, &next, &sink).await);
+        }
+        let mut last = job();
+        let sink = open_sink(&shared, &mut last, false).await.unwrap();
+        let other = sink.write_at(3 << 20, vec![2_u8; 1 << 20].into()).await;
+        assert!(other.is_err() && sink.differs());
+        begin_anew(&shared, &mut last, sink).await;
+        let sink = open_sink(&shared, &mut last, false).await.unwrap();
+        assert!(last.held.is_empty() && sink.held().is_empty());
     }
 
     #[tokio::test]

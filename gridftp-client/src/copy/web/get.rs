@@ -59,6 +59,8 @@ async fn copy(shared: &Arc<CopyState>, taken: Taken) {
             let size = job.held.end();
             land(shared, (taken, sink), size, digests, Ok(Vec::new())).await;
         }
+        // The file is queued again, without a failed attempt.
+        Err(_) if sink.differs() => resume::begin_anew(shared, job, sink).await,
         Err(error) => {
             if leaves_bytes(&error) {
                 resume::keep(shared, job, &sink).await;
