@@ -86,9 +86,14 @@ pub(super) async fn open(shared: &CopyState, job: &mut FileJob, proves: bool) ->
     let (Some(origin), Some(size)) = (origin, size) else {
         return FileSink::create(path, anew, sync).await;
     };
+    let begins = std::mem::take(&mut job.anew);
     let sink = match FileSink::resume(path, origin, sync).await {
         // Another process downloads to the same name.
         Err(error) if error.kind() == ErrorKind::Busy => {
+            return FileSink::create(path, anew, sync).await;
+        }
+        // They could not be removed.
+        Ok(sink) if begins && !sink.held().is_empty() => {
             return FileSink::create(path, anew, sync).await;
         }
         sink => sink?,
@@ -137,7 +142,7 @@ pub(in crate::copy) async fn begin_anew(shared: &CopyState, job: &mut FileJob, s
     // The next attempt opens the name again.
     drop(tokio::task::spawn_blocking(|| drop(sink)).await);
     job.forget();
-    job.left = true;
+    (job.anew, job.left) = (true, true);
 }
 
 /// Has the directory of a download searched for old partial files at the end of the run.
@@ -400,6 +405,12 @@ mod tests {
             assert_eq!(next.held, RangeSet::up_to(3 << 20));
             assert!(keep(&shared, &next, &sink).await);
         }
+        // As where they could not be removed.
+        let mut anew = job();
+        anew.anew = true;
+        let sink = open_sink(&shared, &mut anew, false).await.unwrap();
+        assert!(anew.held.is_empty() && sink.held().is_empty());
+        drop(sink);
         let mut last = job();
         let sink = open_sink(&shared, &mut last, false).await.unwrap();
         let other = sink.write_at(3 << 20, vec![2_u8; 1 << 20].into()).await;
