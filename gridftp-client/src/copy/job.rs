@@ -70,8 +70,8 @@ pub(crate) struct FileJob {
     pub(crate) exclusive: bool,
     /// Whether a store may have given the destination the file, which those behind it replace.
     pub(crate) placed: bool,
-    /// Whether the destination refused to go on with its bytes, so that the next attempt begins
-    /// at the start.
+    /// Whether the next attempt begins at the start: the destination refused to go on with its
+    /// bytes, or those of an earlier download are others.
     pub(crate) anew: bool,
     /// The bytes on which both ends agree, of a copy that differed.
     pub(crate) agreement: Agreement,
