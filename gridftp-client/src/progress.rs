@@ -1,5 +1,7 @@
 //! Progress: events a caller may show, and totals it may read at any time.
 
+mod hashing;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use ftp_proto::security::Level;
 use crate::error::TransferError;
 use crate::explain::{Cause, Explanation, LOOK, Samples, Tuned};
 use crate::running::{RunningFile, RunningFiles, Unfinished};
+
+pub(crate) use hashing::{Hashing, HashingHere};
 
 /// The reason of [`Event::Skipped`] for a file that was not tried, since another one failed.
 pub const UNTRIED: &str = "another file failed, and --fail-fast is set";
@@ -39,6 +43,13 @@ pub enum Event<'a> {
     Stack {
         /// Its drivers, bottom first.
         stack: &'a str,
+    },
+    /// A directory below a source is copied; its contents follow.
+    Directory {
+        /// Where from.
+        source: &'a str,
+        /// The destination.
+        destination: &'a str,
     },
     /// A file is copied, from now on.
     Started {
@@ -270,64 +281,6 @@ impl Verification {
             Self::Size => "size",
             Self::None => "none",
         }
-    }
-}
-
-/// A file that a server hashes, counted in the totals from its first progress marker to its drop.
-pub(crate) struct Hashing<'a> {
-    totals: &'a Totals,
-    size: Option<u64>,
-    /// Hashed bytes, from the first marker on.
-    done: Option<u64>,
-    /// Most bytes that a marker has told of.
-    told: u64,
-}
-
-impl<'a> Hashing<'a> {
-    /// Creates one for a file of `size` bytes.
-    pub(crate) fn new(totals: &'a Totals, size: Option<u64>) -> Self {
-        Self {
-            totals,
-            size,
-            done: None,
-            told: 0,
-        }
-    }
-
-    /// Records that `bytes` bytes are hashed.
-    pub(crate) fn note(&mut self, bytes: u64) {
-        if bytes > self.told {
-            self.told = bytes;
-            self.totals.hash_markers.fetch_add(1, Ordering::Relaxed);
-        }
-        let Some(size) = self.size else { return };
-        if self.done.is_none() {
-            self.totals.hashing.fetch_add(size, Ordering::Relaxed);
-        }
-        let before = self.done.unwrap_or(0);
-        let now = bytes.clamp(before, size.max(before));
-        self.totals
-            .hashed
-            .fetch_add(now - before, Ordering::Relaxed);
-        self.done = Some(now);
-    }
-}
-
-impl Drop for Hashing<'_> {
-    fn drop(&mut self) {
-        if let (Some(size), Some(done)) = (self.size, self.done) {
-            self.totals.hashed.fetch_sub(done, Ordering::Relaxed);
-            self.totals.hashing.fetch_sub(size, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A file that this end hashes, counted in the totals until it is dropped.
-pub(crate) struct HashingHere<'a>(&'a Totals);
-
-impl Drop for HashingHere<'_> {
-    fn drop(&mut self) {
-        self.0.hashing_here.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -216,8 +216,12 @@ impl CopyState {
         }
     }
 
-    /// Notes a directory in a source directory.
+    /// Notes a directory in a source directory, and tells it.
     pub(super) fn note_dir_entry(&self, from: &[u8], to: &[u8]) {
+        self.observer.event(&Event::Directory {
+            source: &self.describe_source(from),
+            destination: &self.describe_destination(to),
+        });
         if let (true, Some(targets)) = (self.options.manner.delete, &self.targets) {
             targets.take(trim_slashes(to));
             targets.fold(trim_slashes(to));
