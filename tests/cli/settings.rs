@@ -204,9 +204,9 @@ fn a_mistake_in_a_setting_is_named_with_its_place() -> Result<()> {
     )?;
     // Without a mistake it comes as far as its locations.
     fails(
-        &cp(&tree, &[], &["-", "b"])?,
+        &cp(&tree, &[], &["-", "-"])?,
         2,
-        &["no server at either end"],
+        &["standard output the destination"],
     )?;
     Ok(())
 }
@@ -220,9 +220,9 @@ fn the_configuration_file_of_the_help_is_valid() -> Result<()> {
     ensure!(sample.contains("[place.cern]"), "{help}");
     configure(&tree, sample)?;
     fails(
-        &cp(&tree, &[], &["-", "b"])?,
+        &cp(&tree, &[], &["-", "-"])?,
         2,
-        &["no server at either end"],
+        &["standard output the destination"],
     )?;
     Ok(())
 }

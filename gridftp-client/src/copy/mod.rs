@@ -166,8 +166,8 @@ pub struct Summary {
     pub tuned: Option<Tuned>,
 }
 
-/// Copies `sources` to `destination`, each a place at a server or on this machine; standard input or
-/// output needs a server at the other end.
+/// Copies `sources` to `destination`, each a place at a server or on this machine; standard input is
+/// not copied to standard output.
 ///
 /// Failures of single files are told to `observer` and counted; the others are still copied.
 /// Downloads are published whole or not at all. `totals` may be read meanwhile.

@@ -45,11 +45,11 @@ pub(crate) async fn run(
 ) -> Result<Option<Class>, TransferError> {
     web::check(sources, destination, &options)?;
     check(sources, destination, &options)?;
-    let is_special = special(sources);
-    if is_special && matches!(destination, Location::Local(_)) {
+    let in_order = sources.first() == Some(&Location::Stdio) || special(sources);
+    if in_order && matches!(destination, Location::Local(_)) {
         options.retries = 0;
     }
-    if sources.first() == Some(&Location::Stdio) || *destination == Location::Stdio || is_special {
+    if in_order || *destination == Location::Stdio {
         return Box::pin(stdio::run(sources, destination, options, observer, totals)).await;
     }
     let many = sources.len() > 1 || sources.iter().any(|source| pattern(source).is_some());
@@ -180,15 +180,14 @@ fn check(
     destination: &Location,
     options: &CopyOptions,
 ) -> Result<(), TransferError> {
-    let remote = |location: &Location| matches!(location, Location::Remote(_));
     let refuse = |what, remedy| Err(TransferError::request(format!("usage: {what}"), remedy));
     if sources.is_empty() {
         return refuse("no source", "write SOURCE... DEST");
     }
     let has_stdio = sources.contains(&Location::Stdio) || *destination == Location::Stdio;
-    if has_stdio && !sources.iter().chain([destination]).any(remote) {
-        let remedy = "with standard input or output, the other end must be an ftp:// URL";
-        return refuse("no server at either end", remedy);
+    if *destination == Location::Stdio && sources.contains(&Location::Stdio) {
+        let what = "standard input is the source, and standard output the destination";
+        return refuse(what, "name a file or a URL at one end");
     }
     if sources.len() > 1 && has_stdio {
         return refuse("standard input or output takes exactly one source", "");

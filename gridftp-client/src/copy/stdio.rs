@@ -24,7 +24,7 @@ use crate::client::Client;
 use crate::error::{Class, TransferError};
 use crate::file::ReadOptions;
 use crate::names;
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, Verify};
 use crate::progress::{Observer, Totals};
 use crate::url::{Location, Remote};
 
@@ -32,6 +32,9 @@ pub(super) mod put;
 
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
+
+/// The path of standard input, by which it is told from its destination.
+const STDIN: &[u8] = b"/dev/stdin";
 
 /// Copies the one source; there is no second try, since the bytes that were read or written are
 /// gone.
@@ -48,12 +51,24 @@ pub(crate) async fn run(
     };
     // Over one connection bytes come in their order.
     options.connect.mode = Some(Mode::Stream);
+    if *destination == Location::Stdio && !matches!(source, Location::Remote(_)) {
+        if !matches!(options.verify, Verify::Auto | Verify::No) {
+            let what = "usage: --verify: nobody tells a digest of standard output";
+            return Err(TransferError::request(what, "leave it out"));
+        }
+        options.verify = Verify::No;
+    }
     let (observer, totals) = (Arc::clone(observer), Arc::clone(totals));
     let (from, to) = (site(source), site(destination));
     let sources_here = SourceRoots::of(sources, &options).await;
     let mut shared = CopyState::new(options, observer, totals, from, to, None);
     shared.roots = sources_here;
-    shared.found(FileJob::new(path(source), path(destination)));
+    let from = match (source, destination) {
+        // A file here may have the name -.
+        (Location::Stdio, Location::Local(_)) => STDIN.to_vec(),
+        _ => path(source),
+    };
+    shared.found(FileJob::new(from, path(destination)));
     let Some(taken) = shared.queue.next(|_| true).await else {
         return Ok(shared.worst());
     };
@@ -86,10 +101,10 @@ async fn copy(
     let (mut remote, local) = match (source, destination) {
         (Location::Remote(remote), _) => (remote.clone(), None),
         (local, Location::Remote(remote)) => (remote.clone(), Some(local)),
-        (Location::Local(from), _) => return in_order::copy(shared, taken, from).await,
-        _ => {
-            let what = "usage: one end must be an ftp:// URL";
-            return Err(TransferError::request(what, ""));
+        (local, Location::Local(_)) => return in_order::copy(shared, taken, local).await,
+        (local, Location::Stdio) => {
+            in_order::write_out(shared, taken, local).await;
+            return Ok(());
         }
     };
     let client = connect_to(&remote.site, &shared.options, &shared.observer).await?;
@@ -149,6 +164,12 @@ pub(super) async fn read(file: &Arc<File>, most: u64) -> std::io::Result<BytesMu
         }
     })
     .await
+}
+
+/// Standard input.
+pub(super) fn input() -> std::io::Result<File> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    input.map(File::from)
 }
 
 /// Standard output.
@@ -232,10 +253,7 @@ impl<'a> Pipe<'a> {
     fn open(local: &'a Location) -> Result<Self, TransferError> {
         let file = match local {
             Location::Local(path) => File::open(path),
-            _ => std::io::stdin()
-                .as_fd()
-                .try_clone_to_owned()
-                .map(File::from),
+            _ => input(),
         };
         let file = Arc::new(file.map_err(|error| unreadable(local, error))?);
         Ok(Self { local, file })

@@ -1,10 +1,9 @@
-//! Copies a FIFO, a device or a file that does not tell its size to a place on this machine, in order
-//! and once.
+//! Copies standard input, a FIFO, a device or a file that does not tell its size to a place on this
+//! machine, or any file here to standard output, in order and once.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use gridftp_dsi::Sink as _;
@@ -13,24 +12,25 @@ use gridftp_dsi_posix::checksum::Hasher;
 
 use super::algorithm;
 use crate::copy::blocking;
+use crate::copy::ending::Success;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
 use crate::copy::pull::land::{Digests, land, open_sink};
 use crate::copy::pull::{admit, local};
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
-use crate::copy::stdio::read;
+use crate::copy::stdio::{input, output, read, write};
 use crate::error::TransferError;
 use crate::names;
-use crate::url::show;
+use crate::url::{Location, show};
 
-/// Copies the file `from`. Its bytes come only once, so that there is no second try.
+/// Copies the file `source`. Its bytes come only once, so that there is no second try.
 pub(in crate::copy) async fn copy(
     shared: &CopyState,
     mut taken: Taken,
-    from: &Path,
+    source: &Location,
 ) -> Result<(), TransferError> {
-    name(taken.file_mut(), from)?;
+    name(taken.file_mut(), source)?;
     let Some(mut taken) = admit(shared, taken, None).await else {
         return Ok(());
     };
@@ -40,7 +40,7 @@ pub(in crate::copy) async fn copy(
     let job = taken.file_mut();
     shared.start(job);
     let copied = async {
-        let input = open(shared, job, from).await?;
+        let input = open(shared, job, source).await?;
         let sink = open_sink(shared, job, false).await?;
         shared.show(job, 0, Weak::new());
         let (size, source) = move_bytes(shared, job, &input, &sink).await?;
@@ -61,11 +61,11 @@ pub(in crate::copy) async fn copy(
 }
 
 /// Gives a file that goes into a directory its name there.
-fn name(job: &mut FileJob, from: &Path) -> Result<(), TransferError> {
+fn name(job: &mut FileJob, source: &Location) -> Result<(), TransferError> {
     if !job.to.ends_with(b"/") && !local(&job.to).is_dir() {
         return Ok(());
     }
-    if !from.is_file() {
+    if !matches!(source, Location::Local(from) if from.is_file()) {
         let what = format!(
             "destination: {}: a pipe has no name of its own",
             show(&job.to)
@@ -77,14 +77,21 @@ fn name(job: &mut FileJob, from: &Path) -> Result<(), TransferError> {
 }
 
 /// Opens the file at the offset that the copy begins at.
-async fn open(shared: &CopyState, job: &FileJob, from: &Path) -> Result<Arc<File>, TransferError> {
-    let (path, offset) = (from.to_owned(), shared.options.offset.unwrap_or(0));
+async fn open(
+    shared: &CopyState,
+    job: &FileJob,
+    source: &Location,
+) -> Result<Arc<File>, TransferError> {
+    let (source, offset) = (source.clone(), shared.options.offset.unwrap_or(0));
     let opened = blocking(move || {
-        // A FIFO waits for its writer, and has no offsets.
-        if offset > 0 && path.metadata()?.file_type().is_fifo() {
-            return Err(io::ErrorKind::NotSeekable.into());
-        }
-        let mut input = File::open(path)?;
+        let mut input = match &source {
+            // A FIFO waits for its writer, and has no offsets.
+            Location::Local(path) if offset > 0 && path.metadata()?.file_type().is_fifo() => {
+                return Err(io::ErrorKind::NotSeekable.into());
+            }
+            Location::Local(path) => File::open(path)?,
+            _ => input()?,
+        };
         if offset > 0 {
             input.seek(SeekFrom::Start(offset))?;
         }
@@ -97,6 +104,51 @@ async fn open(shared: &CopyState, job: &FileJob, from: &Path) -> Result<Arc<File
         }
         _ => TransferError::local("read", &job.from, error),
     })
+}
+
+/// Writes the file `source` to standard output. What is written is written, so that there is no second
+/// try.
+pub(in crate::copy) async fn write_out(shared: &CopyState, mut taken: Taken, source: &Location) {
+    let job = taken.file_mut();
+    shared.start(job);
+    match write_bytes(shared, job, source).await {
+        Ok(bytes) => {
+            let success = Success {
+                bytes,
+                verified: None,
+                sized: false,
+                there: None,
+            };
+            shared.succeed(taken, &success);
+        }
+        Err(error) => taken.done(|item| shared.give_up_item(&item, &error)),
+    }
+}
+
+/// Writes all bytes to standard output, or as many as are wanted; gives their number.
+async fn write_bytes(
+    shared: &CopyState,
+    job: &mut FileJob,
+    source: &Location,
+) -> Result<u64, TransferError> {
+    let input = open(shared, job, source).await?;
+    let out = output()?;
+    shared.show(job, 0, Weak::new());
+    let most = shared.options.length.unwrap_or(u64::MAX);
+    let mut bytes = 0;
+    loop {
+        let piece = read(&input, most - bytes).await;
+        let piece = piece.map_err(|error| TransferError::local("read", &job.from, error))?;
+        if piece.is_empty() {
+            return Ok(bytes);
+        }
+        let len = piece.len();
+        shared.limit(len).await;
+        let written = write(&out, piece.freeze()).await;
+        written.map_err(|error| TransferError::local("write", "-", error))?;
+        bytes += len as u64;
+        shared.count(job, len as u64);
+    }
 }
 
 /// Moves all bytes, or as many as are wanted; gives their number and their digest.
