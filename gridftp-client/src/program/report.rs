@@ -48,6 +48,8 @@ pub struct Report {
     explains: bool,
     /// The reason for a lost line of output.
     lost: OnceLock<std::io::Error>,
+    /// Puts lines that are no output into the words of another program.
+    words: Option<fn(&str) -> String>,
 }
 
 impl Report {
@@ -67,6 +69,7 @@ impl Report {
             line: Mutex::new(()),
             explains: false,
             lost: OnceLock::new(),
+            words: None,
         }
     }
 
@@ -94,6 +97,12 @@ impl Report {
     /// Writes the control conversation, if `debug` asks for it.
     pub fn with_debug(self, debug: bool) -> Self {
         Self { debug, ..self }
+    }
+
+    /// Puts lines that are no output into the words of another program, but for the conversation.
+    pub fn with_words(self, words: fn(&str) -> String) -> Self {
+        let words = Some(words);
+        Self { words, ..self }
     }
 
     /// Tells at the end of copies where the time went.
@@ -249,6 +258,9 @@ impl Report {
 
     /// Writes one line that is no output behind the name of the program.
     pub fn warned(&self, text: &str) {
+        let text = self
+            .words
+            .map_or_else(|| text.to_owned(), |words| words(text));
         self.err(&format!("{}: {text}", self.program));
     }
 

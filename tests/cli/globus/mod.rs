@@ -1,5 +1,6 @@
 //! `gridftp-cp --globus`: each option of `globus-url-copy`, by itself and beside the real program.
 
+mod ends;
 mod environment;
 mod lists;
 mod rates;

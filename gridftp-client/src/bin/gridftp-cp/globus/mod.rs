@@ -1,11 +1,13 @@
 //! `globus-url-copy`: its command line, environment, output and exit statuses.
 
 mod environment;
+mod list;
 mod options;
 mod output;
 mod pairs;
 mod rates;
 mod table;
+mod words;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -18,14 +20,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _};
-use ftp_wire::facts::Entry;
 use gridftp_client::options::CopyOptions;
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::grid::GridFlags;
 use gridftp_client::program::report::Report;
-use gridftp_client::program::run::{ended, locate, stopped_by_signal, wait_for};
-use gridftp_client::url::show;
+use gridftp_client::program::run::{ended, stopped_by_signal, wait_for};
 use gridftp_client::{Location, Totals, copy};
 
 use self::environment::Environment;
@@ -56,6 +56,10 @@ With GLOBUS_FTP_CLIENT_SOURCE_PASV set, downloads use MODE S, and uploads, copie
 -fast and -p are errors; with GLOBUS_FTP_CLIENT_NO_SERVER_PASV, downloads without -fast and -p are.
 GLOBUS_DOMAIN_NAME is an error. GLOBUS_REMOTE_SSHFTP is the program behind ssh, and GUC_STALL_TIMEOUT
 the default of -st.
+
+Other than globus-url-copy: -r copies a directory whose URL has no slash at its end, under its name.
+-list of a name or of wildcards that are not there is an error. A password in a URL of the command
+line shows in the list of processes; one in a file of -f does not.
 ";
 
 /// Longest time without a byte, where nothing else is said.
@@ -106,12 +110,15 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     let _ = gridftp_data::raise_descriptors();
     let quiet = wanted.words.iter().any(|word| word == "--quiet");
     let debug = wanted.words.iter().any(|word| word == "--debug");
-    let report = Report::of_lines(PROGRAM, false, quiet).with_debug(debug);
+    let report = Report::of_lines(PROGRAM, false, quiet)
+        .with_debug(debug)
+        .with_words(words::told);
     let report = Arc::new(report.of_entries(0));
     let work = async {
         let done = Box::pin(work(&wanted, &report)).await;
         Ok(done.unwrap_or_else(|error| {
-            report.err(&format!("\nerror: {error:#}\n"));
+            let error = words::told(&format!("{error:#}"));
+            report.err(&format!("\nerror: {error}\n"));
             Status::Failed
         }))
     };
@@ -122,7 +129,7 @@ async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> 
     let environment = Environment::read(std::env::var_os);
     let environment = environment.map_err(anyhow::Error::msg)?;
     if let Some(url) = &wanted.list {
-        return list((wanted, &environment), url, report).await;
+        return list::run((wanted, &environment), url, report).await;
     }
     let pairs = pairs_of(wanted)?;
     let flags = flags_of((wanted, &environment), &pairs)?;
@@ -136,7 +143,7 @@ async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> 
     let copying = async {
         while let Some(batch) = batches.pop_front() {
             let (grid, accounts) = (&flags.connection.grid, &mut accounts);
-            let ends = ends(&batch, grid, |text| locate(text, accounts, report));
+            let ends = ends(&batch, grid, |text| locate(text, accounts));
             output.begin(&batch.pairs);
             let failed = match ends {
                 Ok(ends) => {
@@ -179,6 +186,14 @@ async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> 
         (Status::Done, 1..) => Status::Failed,
         (status, _) => status,
     })
+}
+
+/// Reads a location, and completes its account. A password in a URL causes no warning: scripts for that
+/// program have no other place for it. The help tells where it shows.
+fn locate(text: &OsStr, accounts: &mut Accounts<'_>) -> anyhow::Result<Location> {
+    let mut location = Location::parse_os(text)?;
+    accounts.complete(&mut location)?;
+    Ok(location)
 }
 
 /// The sources and the destination of a batch.
@@ -234,8 +249,12 @@ fn pairs_of(wanted: &Options) -> anyhow::Result<Vec<Pair>> {
                 anyhow::bail!("{why}\n\n{SYNTAX}");
             };
             let [from, to] = [from, to].map(OsString::clone);
-            let part = None;
-            vec![Pair { from, to, part }]
+            vec![Pair {
+                from,
+                to,
+                part: None,
+                is_match: false,
+            }]
         }
     };
     if wanted.relative {
@@ -412,39 +431,6 @@ fn write_left(path: &Path, left: &[Pair]) -> anyhow::Result<()> {
         pair.write(&mut text)?;
     }
     std::fs::write(path, text).with_context(shown)
-}
-
-/// `-list`: the URL, and the names there.
-async fn list(
-    (wanted, environment): (&Options, &Environment),
-    url: &OsStr,
-    report: &Arc<Report>,
-) -> anyhow::Result<Status> {
-    let url = match wanted.relative {
-        true => relative(url),
-        false => url.to_owned(),
-    };
-    let flags = flags_of((wanted, environment), &[])?;
-    let mut options = flags.copy_options()?;
-    choose(wanted, environment, &mut options).await?;
-    let mut accounts = Accounts::new(&flags.connection);
-    let location = locate(&url, &mut accounts, report)?;
-    let Location::Remote(remote) = flags.connection.grid.of_source(location) else {
-        anyhow::bail!("{}: is no URL of a server", url.display());
-    };
-    report.out(&url.display().to_string());
-    let line = |entry: Entry, _| {
-        let end = if entry.kind.is_dir() { "/" } else { " " };
-        report.out(&format!("    {}{end}", show(&entry.name)));
-    };
-    let observer = Arc::clone(report) as Arc<_>;
-    let listing = gridftp_client::list::list(&remote, &options, observer, line);
-    match stopped_by_signal(Box::pin(listing)).await {
-        Some(done) => done?,
-        None => return Ok(Status::Interrupted),
-    }
-    report.out("");
-    Ok(Status::Done)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use gridftp_client::{Event, Observer, RunningFile, Totals, counted};
 use super::options::Verbosity;
 use super::pairs::{self, Pair};
 use super::rates::Rates;
+use super::words::told;
 
 /// Time between two looks for lines with rates.
 const LOOK: Duration = Duration::from_millis(100);
@@ -67,6 +68,10 @@ impl Output {
     pub(super) fn begin(&self, pairs: &[Pair]) {
         let mut state = self.state();
         (state.now, state.begun) = (pairs.to_vec(), false);
+        drop(state);
+        for dir in pairs.iter().filter(|pair| pair.is_match && !pair.is_file()) {
+            self.name(&dir.from.to_string_lossy(), &dir.to.to_string_lossy());
+        }
     }
 
     /// Tells a failure of the whole copy, of which all is left.
@@ -115,6 +120,7 @@ impl Output {
             true => "continuing on error",
             false => "error",
         };
+        let error = told(&error.to_string());
         self.report.err(&format!("\n{how}: {error}\n"));
     }
 
@@ -145,13 +151,23 @@ impl Output {
 
     fn started(&self, source: &str, destination: &str) {
         self.state().begun = true;
-        if self.shown == Verbosity::Nothing {
+        self.name(source, destination);
+    }
+
+    /// Says whether data passes through standard input or output, which then carries nothing else.
+    fn is_piped(&self) -> bool {
+        self.state().now.iter().any(Pair::is_piped)
+    }
+
+    /// Names a file or, with a slash at its end, a directory.
+    fn name(&self, source: &str, destination: &str) {
+        if self.shown == Verbosity::Nothing || self.is_piped() {
             return;
         }
         let ends = [source, destination].map(pairs::url);
         let [(from, name), (to, other)] = ends.each_ref().map(|url| {
-            let cut = url.rfind('/').map_or(0, |cut| cut + 1);
-            url.split_at(cut)
+            let cut = url.trim_end_matches('/').rfind('/');
+            url.split_at(cut.map_or(0, |cut| cut + 1))
         });
         let arrow = match name == other {
             true => String::new(),
@@ -169,7 +185,7 @@ impl Output {
 
     /// Tells bytes and rates of each file of a copy once a second, until it is dropped.
     pub(super) async fn follow(&self, totals: &Totals) {
-        if self.shown != Verbosity::Rates {
+        if self.shown != Verbosity::Rates || self.is_piped() {
             return std::future::pending().await;
         }
         let mut rates = Rates::new();
@@ -199,17 +215,23 @@ impl Observer for Output {
                 destination,
                 ..
             } => self.started(source, destination),
+            Event::Directory {
+                source,
+                destination,
+            } => self.name(&format!("{source}/"), &format!("{destination}/")),
             Event::Planned {
                 source,
                 destination,
                 ..
             } => {
+                self.started(source, destination);
                 let [from, to] = [source, destination].map(|end| pairs::url(end));
                 let named = self.state().now.iter().find_map(|pair| pair.of(&from));
                 let planned = Pair {
                     from: from.into(),
                     to: to.into(),
                     part: named.and_then(|pair| pair.part),
+                    is_match: false,
                 };
                 if let Some(plan) = &self.plan
                     && let Err(error) = planned.write(&mut *lock(plan))

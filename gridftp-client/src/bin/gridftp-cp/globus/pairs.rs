@@ -23,6 +23,8 @@ pub(super) struct Pair {
     pub(super) to: OsString,
     /// The part of a line of `-f`, which `-off` and `-len` do not change.
     pub(super) part: Option<Part>,
+    /// Whether it is one of the names here that wildcards match.
+    pub(super) is_match: bool,
 }
 
 /// The bytes of a file that are copied.
@@ -64,7 +66,13 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Pair>, String> {
             })?),
         };
         let [from, to] = [from, to].map(|word| OsString::from_vec(word.to_vec()));
-        pairs.push(Pair { from, to, part });
+        let is_match = false;
+        pairs.push(Pair {
+            from,
+            to,
+            part,
+            is_match,
+        });
     }
     Ok(pairs)
 }
@@ -122,7 +130,13 @@ impl Pair {
         let (_, from) = split(self.from.as_bytes());
         let (dir, to) = split(self.to.as_bytes());
         // A query is no part of the name.
-        (self.is_file() && from == to && !from.contains(&b'?')).then_some(dir)
+        let keeps = self.is_file() && from == to && !from.contains(&b'?');
+        (keeps && !self.is_piped()).then_some(dir)
+    }
+
+    /// Says whether one of its ends is standard input or output.
+    pub(super) fn is_piped(&self) -> bool {
+        self.from == "-" || self.to == "-"
     }
 
     /// The pairs of the names here that the wildcards of the source match, of directories only where
@@ -142,6 +156,7 @@ impl Pair {
             from: below(dir, name),
             to: destination(name),
             part: self.part,
+            is_match: true,
         });
         let pairs: Vec<_> = pairs.collect();
         if pairs.is_empty() { vec![self] } else { pairs }
@@ -174,13 +189,14 @@ impl Pair {
             from: OsString::from_vec([split(self.from.as_bytes()).0, &below].concat()),
             to: OsString::from_vec([to, slash, &below].concat()),
             part: self.part,
+            is_match: false,
         })
     }
 }
 
 /// The names here that the wildcards of a source match, in order, those of directories with a slash;
 /// `None` where a server has the source, and where its directory cannot be read.
-fn matches(from: &OsStr) -> Option<Vec<Vec<u8>>> {
+pub(super) fn matches(from: &OsStr) -> Option<Vec<Vec<u8>>> {
     let (dir, name) = split(from.as_bytes());
     let dir: &[u8] = if dir.is_empty() { b"./" } else { dir };
     let Location::Local(dir) = Location::parse_os(OsStr::from_bytes(dir)).ok()? else {
@@ -286,6 +302,7 @@ mod tests {
             from: from.into(),
             to: to.into(),
             part: None,
+            is_match: false,
         }
     }
 
@@ -344,12 +361,15 @@ mod tests {
             pair("ftp://i/e/a", "file:///u/a"),
             of_part(pair("ftp://i/e/b", "file:///u/b"), 0, Some(3)),
             of_part(pair("ftp://i/e/c", "file:///u/c"), 0, Some(3)),
+            // Standard output is no name in a directory.
+            pair("file:///d/-", "-"),
         ];
         let found = batches(pairs);
         let counts: Vec<_> = found.iter().map(|batch| batch.pairs.len()).collect();
-        assert_eq!(counts, [2, 1, 1, 1, 2]);
+        assert_eq!(counts, [2, 1, 1, 1, 2, 1]);
         assert_eq!(found[0].to, "file:///t/");
         assert_eq!(found[2].to, "file:///t/other");
+        assert_eq!(found[5].to, "-");
     }
 
     #[test]
