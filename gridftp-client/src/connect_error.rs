@@ -8,7 +8,7 @@ use ftp_wire::reply::Reply;
 use crate::error::{Cause, Class, ControlError, Fields, Remedy};
 use crate::grid::MAPPED;
 use crate::text::{Chain, Text};
-use crate::url::show;
+use crate::url::show_text;
 
 /// The reason why a server could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -160,7 +160,7 @@ const LOGIN: &str = "check the account, or name one with --user or --netrc";
 fn account(user: &str) -> String {
     match user {
         MAPPED => "by certificate".to_owned(),
-        user => format!("as {}", show(user.as_bytes())),
+        user => format!("as {}", show_text(user.as_bytes())),
     }
 }
 

@@ -21,7 +21,7 @@ use self::driver::{Answer, Driver, Request, Upgrade};
 use crate::error::ControlError;
 use crate::guard::Guard;
 use crate::progress::Observer;
-use crate::url::show;
+use crate::url::show_text;
 
 /// The end of a connection for which no reason is known.
 const CLOSED: &str = "the control connection is closed";
@@ -138,7 +138,7 @@ impl Control {
     /// Sends a command behind those that were sent before.
     pub(crate) fn send(&self, command: Command) -> Replies {
         let (answer, answers) = mpsc::unbounded_channel();
-        let shown = show(command.to_string().as_bytes());
+        let shown = show_text(command.to_string().as_bytes());
         let request = Request::Command(command, answer);
         if let Err(SendError(Request::Command(_, answer))) = self.requests.send(request) {
             let why = self.ended.get().cloned();

@@ -353,7 +353,7 @@ async fn downloads(path: &Path, recursive: bool) -> Result<Vec<Partial>, Transfe
 
 /// The directory `top` and those below it; links are not followed.
 async fn below(top: PathBuf) -> Result<Vec<PathBuf>, TransferError> {
-    let name = show(top.as_os_str().as_bytes());
+    let name = top.clone();
     let walked = tokio::task::spawn_blocking(move || {
         let is_dir = |entry: &walkdir::DirEntry| entry.file_type().is_dir();
         let entries = WalkDir::new(top).into_iter();
@@ -363,7 +363,7 @@ async fn below(top: PathBuf) -> Result<Vec<PathBuf>, TransferError> {
     });
     let walked = walked.await.map_err(std::io::Error::other);
     let walked = walked.and_then(|walked| walked);
-    walked.map_err(|error| TransferError::local("list below", name, error))
+    walked.map_err(|error| TransferError::local("list below", name.as_os_str().as_bytes(), error))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 use crate::names;
-use crate::url::show;
+use crate::url::{show, show_text};
 
 /// Verbs that move data or change the session, which the library itself keeps in order.
 const OWN: [&str; 32] = [
@@ -188,7 +188,7 @@ impl Client {
         let is_own = |own: &&str| verb.eq_ignore_ascii_case(own.as_bytes());
         let wire = FtpPath::new(line).filter(|_| !OWN.iter().any(is_own));
         let Some(wire) = wire else {
-            let what = format!("usage: {}: no raw command", show(line));
+            let what = format!("usage: {}: no raw command", show_text(line));
             let remedy = "those that move data or change the session have methods of their own";
             return Err(TransferError::request(what, remedy));
         };
@@ -224,7 +224,7 @@ pub fn check_removable(path: &[u8]) -> Result<(), TransferError> {
     if !is_root && !matches!(last, b"." | b"..") && !path.trim_ascii().is_empty() && last != b"~" {
         return Ok(());
     }
-    let what = format!("usage: {:?} is not removed", show(path));
+    let what = format!("usage: \"{}\" is not removed", show(path));
     Err(TransferError::request(what, "name what is in it"))
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ftp_wire::reply::Reply;
 
-use crate::url::show;
+use crate::url::show_text;
 
 /// Bytes of a reply that an error repeats: no server fills a screen.
 const LONGEST_TEXT: usize = 1000;
@@ -20,7 +20,7 @@ impl fmt::Display for Text<'_> {
             .iter()
             .find_map(|name| reply.field(name));
         if let Some(why) = told {
-            return f.write_str(cut(&show(why.as_bytes()), LONGEST_TEXT));
+            return f.write_str(cut(&show_text(why.as_bytes()), LONGEST_TEXT));
         }
         let mut first = true;
         let mut room = LONGEST_TEXT;
@@ -35,7 +35,7 @@ impl fmt::Display for Text<'_> {
             if !std::mem::take(&mut first) {
                 f.write_str(": ")?;
             }
-            let line = show(line.get(..room).unwrap_or(line));
+            let line = show_text(line.get(..room).unwrap_or(line));
             let line = cut(&line, room);
             f.write_str(line)?;
             room -= line.len();

@@ -137,7 +137,7 @@ pub(crate) struct Transfer {
     /// Path at the server.
     path: String,
     /// Path of the local file, if there is one.
-    file: Option<String>,
+    file: Option<Vec<u8>>,
 }
 
 /// Direction of the data, seen from here.
@@ -170,7 +170,7 @@ impl Transfer {
 
     /// Names the local file, for errors of the storage.
     pub(crate) fn with_file(self, path: &[u8]) -> Self {
-        let file = Some(show(path));
+        let file = Some(path.to_vec());
         Self { file, ..self }
     }
 

@@ -8,9 +8,12 @@ use ftp_wire::command::Secret;
 use percent_encoding::percent_decode_str;
 
 mod fault;
+mod shown;
 mod web;
 
 pub use fault::UrlError;
+pub(crate) use shown::show_text;
+pub use shown::{show, unshow};
 pub(crate) use web::{file_name, url_path};
 
 /// The port of a server's control channel when the URL names none.
@@ -452,31 +455,6 @@ fn text(encoded: &str) -> Result<String, UrlError> {
     } else {
         Ok(text)
     }
-}
-
-/// Writes a name for a person: UTF-8 as it is, control and stray bytes escaped, so that no name
-/// can drive a terminal.
-pub fn show(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() || is_direction(c) {
-                out.extend(c.escape_default());
-            } else {
-                out.push(c);
-            }
-        }
-        for byte in chunk.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    out
-}
-
-/// Says whether `c` breaks the line or turns the direction of writing, which can make a name read
-/// as another.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

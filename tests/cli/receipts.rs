@@ -210,6 +210,27 @@ fn a_receipt_of_a_part_is_not_compared_with_the_file() -> Result<()> {
     Ok(())
 }
 
+/// A line end and a literal `\n` in a name are told apart, so each file is compared with its own
+/// receipt.
+#[test]
+fn receipts_tell_names_with_backslashes_from_others() -> Result<()> {
+    let bed = Bed::new()?;
+    for (seed, (from, to)) in (0..).zip([("a", "x\ny"), ("b", "x\\ny"), ("c", "z\\")]) {
+        bed.there.file(from, 70_001, seed)?;
+        bed.cp(&["--receipt", "receipts", &bed.url(from), to])?
+            .ok()?;
+    }
+    let check = || {
+        let mut check = Command::new(binary("gridftp")?);
+        check.current_dir(bed.here.root());
+        check.args(["check-receipt", "--compare", "--unsigned", "receipts"]);
+        run(&mut check, LIMIT)
+    };
+    check()?.ok()?;
+    bed.here.file("x\\ny", 70_001, 9)?;
+    fails(&check()?, 5, &["x\\\\ny: BLAKE3 is"])
+}
+
 #[test]
 fn without_a_credential_receipts_are_not_signed() -> Result<()> {
     let bed = Bed::new()?;

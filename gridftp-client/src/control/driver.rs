@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::clock::{now, sleep_until};
 use crate::guard::Guard;
 use crate::progress::{Event, Observer};
-use crate::url::show;
+use crate::url::show_text;
 
 /// Bytes read from the server at once.
 const READ: usize = 16 * 1024;
@@ -235,7 +235,7 @@ impl Driver {
 
     fn tell(&self, sent: bool, text: &[u8]) {
         if let Some((observer, site)) = &self.spoken {
-            let line = show(text);
+            let line = show_text(text);
             observer.event(&Event::Control {
                 site,
                 sent,

@@ -18,7 +18,7 @@ use super::state::CopyState;
 use crate::error::TransferError;
 use crate::filter::Verdict;
 use crate::names;
-use crate::url::show;
+use crate::url::{show, show_text};
 
 /// The longest line of a listing, in bytes.
 const LINE: usize = 64 * 1024;
@@ -390,7 +390,7 @@ fn unnamed(name: &[u8], why: &str) -> TransferError {
         let what = "its name holds NUL, CR or LF, which FTP cannot carry";
         return TransferError::source(show(name), what, "rename it there");
     }
-    let what = format!("the server cannot list it: {}", show(why.as_bytes()));
+    let what = format!("the server cannot list it: {}", show_text(why.as_bytes()));
     TransferError::source(show(name), what, "")
 }
 

@@ -23,7 +23,7 @@ use crate::error::ConnectError;
 use crate::options::ConnectOptions;
 use crate::progress::Observer;
 use crate::transfer::ACCOUNT;
-use crate::url::{Remote, Scheme, Site, show};
+use crate::url::{Remote, Scheme, Site, show_text};
 
 /// The remedy where ssh starts no server.
 const SSH: &str = "`ssh HOST gridftp-server --version` must work, or --remote-program PATH";
@@ -165,7 +165,7 @@ impl Visit<'_> {
     /// Tells the account.
     fn logged_in(&mut self) {
         let user = match (&self.site.user, self.site.scheme) {
-            (Some(user), _) => show(user.as_bytes()),
+            (Some(user), _) => show_text(user.as_bytes()),
             (None, Scheme::Grid) => "the account of the certificate".to_owned(),
             (None, Scheme::Ssh) => "the person of ssh".to_owned(),
             (None, _) => "anonymous".to_owned(),

@@ -6,8 +6,10 @@
 //! taken out before a signature show. The last groups of a run, and whole runs, can be cut off.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,6 +30,7 @@ use crate::masked::masked;
 use crate::options::{CopyOptions, GridOptions};
 use crate::program::json::object;
 use crate::progress::Event;
+use crate::url::{show, unshow};
 use crate::words;
 
 /// Most receipts before a signature, and the time from which on the next receipt brings one.
@@ -305,13 +308,14 @@ impl Group {
     }
 }
 
-/// A local path from the root on; any other text as it is.
+/// A local path, as an event tells it, from the root on; any other text as it is.
 fn absolute(end: &str) -> String {
     let path = match Location::parse(end) {
-        Ok(Location::Local(path)) => std::path::absolute(path).ok(),
+        Ok(Location::Local(_)) => unshow(end).map(OsString::from_vec),
         _ => None,
     };
-    path.map_or_else(|| end.to_owned(), |path| path.display().to_string())
+    let path = path.and_then(|path| std::path::absolute(path).ok());
+    path.map_or_else(|| end.to_owned(), |path| show(path.as_os_str().as_bytes()))
 }
 
 fn since_1970() -> Duration {
@@ -347,6 +351,19 @@ mod tests {
         assert_eq!(stack(), "tcp");
         receipts.event(&Event::Stack { stack: "udt" }).unwrap();
         assert_eq!(stack(), "tcp, then udt");
+    }
+
+    #[test]
+    fn a_receipt_names_one_local_file() {
+        for name in [&b"a\nb"[..], b"a\\nb", b"\xff ", b"a\\"] {
+            let told = absolute(&show(name));
+            let read = unshow(&told).unwrap();
+            assert!(
+                read.starts_with(b"/") && read.ends_with(&[&b"/"[..], name].concat()),
+                "{told}"
+            );
+        }
+        assert_eq!(absolute("ftp://h:21/a%5C"), "ftp://h:21/a%5C");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::program::events::know;
 use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
 use crate::text::counted;
-use crate::url::show;
+use crate::url::show_text;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
@@ -444,7 +444,7 @@ impl Observer for Report {
             }
             Event::Control { site, sent, line } => {
                 let arrow = if *sent { ">" } else { "<" };
-                self.err(&format!("{site} {arrow} {}", show(line.as_bytes())));
+                self.err(&format!("{site} {arrow} {}", show_text(line.as_bytes())));
             }
             Event::Connected {
                 site,

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use super::exit::Status;
 use super::report::Report;
-use crate::url::{Location, show};
+use crate::url::{Location, show_text};
 
 /// Flags of `gridftp` beside those of connections. The file is that of both programs, and
 /// `gridftp-cp` takes no flag of the other one for a mistake.
@@ -251,7 +251,7 @@ fn words(command: &Command, given: Vec<OsString>) -> anyhow::Result<Words> {
             );
             now.push(arg.get_id().as_str());
             for word in (values.iter()).flat_map(|value| spelled(arg, name, value)) {
-                let shown = show(word.as_bytes());
+                let shown = show_text(word.as_bytes());
                 words.settings.push(format!("{shown} ({origin})"));
                 words.all.insert(at, word);
                 at += 1;

@@ -3,7 +3,7 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
-use super::{Site, show};
+use super::{Site, show_text};
 
 /// Characters that a request line cannot have as they are; `%` begins an encoded one.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
@@ -30,7 +30,7 @@ impl Site {
     /// The URL of a target here, without the password.
     pub(super) fn web_url(&self, target: &[u8]) -> String {
         let (scheme, user) = (self.scheme.name(), self.account());
-        format!("{scheme}://{user}{self}{}", show(target))
+        format!("{scheme}://{user}{self}{}", show_text(target))
     }
 }
 

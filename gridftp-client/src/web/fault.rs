@@ -8,7 +8,7 @@ use xio_core::ErrorKind;
 use super::answer::retry_after;
 use crate::error::{Class, Fields, Remedy, TransferError};
 use crate::text::Chain;
-use crate::url::show;
+use crate::url::show_text;
 
 /// Longest text of a server that an error repeats, in bytes.
 const WORDS: usize = 200;
@@ -159,7 +159,7 @@ impl TransferError {
 /// A reason phrase behind a blank, cut and made safe to print.
 fn words(reason: &str) -> String {
     let bytes = reason.as_bytes();
-    let reason = show(bytes.get(..WORDS).unwrap_or(bytes));
+    let reason = show_text(bytes.get(..WORDS).unwrap_or(bytes));
     let blank = if reason.is_empty() { "" } else { " " };
     format!("{blank}{reason}")
 }

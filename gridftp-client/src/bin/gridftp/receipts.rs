@@ -1,8 +1,10 @@
 //! `gridftp check-receipt`: the signatures of receipts, and the files that they are of.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,9 +12,10 @@ use anyhow::Context as _;
 use base64ct::{Base64, Encoding as _};
 use clap::ValueHint;
 use ftp_wire::facts::TimeVal;
-use gridftp_client::counted;
 use gridftp_client::program::events::named;
 use gridftp_client::program::receipts::Lines;
+use gridftp_client::url::unshow;
+use gridftp_client::{Location, counted};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gsi::certificate::Certificate;
 use gsi::statement::Statement;
@@ -272,7 +275,14 @@ async fn compare_digest(receipt: &Line, work: &mut Work<'_>) -> anyhow::Result<(
         ));
         return Ok(());
     }
-    let place = work.place(destination.as_ref())?;
+    let place = match Location::parse(destination)? {
+        // A path of this machine stands in its receipt as it was told.
+        Location::Local(_) => {
+            let path = unshow(destination).context("is no name as gridftp-cp writes it")?;
+            work.place(&OsString::from_vec(path))?
+        }
+        _ => work.place(destination.as_ref())?,
+    };
     let Some(Checksum {
         algorithm: name,
         digest: value,
