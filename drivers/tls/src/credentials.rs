@@ -218,8 +218,9 @@ pub(crate) fn refused(fact: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadOption, LAYER, Operation::Plan, fact)
 }
 
+/// The error of a file or text, whose fact has the cause in it.
 fn unreadable(from: &str, lacks: &str, why: pem::Error) -> Error {
-    let (kind, fact) = match &why {
+    let (kind, fact) = match why {
         pem::Error::Io(error) => (error.kind(), error.to_string()),
         pem::Error::NoItemsFound => (
             io::ErrorKind::InvalidInput,
@@ -231,5 +232,5 @@ fn unreadable(from: &str, lacks: &str, why: pem::Error) -> Error {
         io::ErrorKind::InvalidInput => ErrorKind::BadOption,
         other => other.into(),
     };
-    Error::new(kind, LAYER, Operation::Plan, format!("{from}: {fact}")).with_source(why)
+    Error::new(kind, LAYER, Operation::Plan, format!("{from}: {fact}"))
 }

@@ -142,6 +142,20 @@ async fn a_client_keeps_every_ticket_of_its_control_connection() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_has_its_cause_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = folder.path().join("none");
+    let error = Roots::pem_path(none).unwrap_err();
+    let mut told = error.to_string();
+    let mut next = std::error::Error::source(&error);
+    while let Some(cause) = next {
+        told.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    assert_eq!(told.matches("No such file").count(), 1, "{told}");
+}
+
+#[test]
 fn a_folder_of_authorities_may_hold_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let told = Roots::pem_path(folder.path()).unwrap_err().to_string();
