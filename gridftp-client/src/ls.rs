@@ -125,12 +125,18 @@ fn link(text: &[u8]) -> Option<Vec<u8>> {
     (!name.is_empty()).then_some(line)
 }
 
-/// The name behind a time as `ls` writes it: `Jan 02 2020`, `2 Jan 03:04`, `2020-01-02 03:04`.
+/// The name behind a time as `ls` writes it: `Jan 02 2020`, `2 Jan 03:04`, `2020-01-02 03:04`,
+/// `2020-01-02 03:04:05.000000000 +0000`.
 fn time(line: &[u8]) -> Option<&[u8]> {
     let (first, rest) = word(line)?;
     if first.len() == 10 && first.iter().filter(|b| **b == b'-').count() == 2 {
         let (clock, name) = word(rest)?;
-        return clock.contains(&b':').then_some(name);
+        return match clock.iter().filter(|b| **b == b':').count() {
+            0 => None,
+            // Seconds come with the offset of the time zone.
+            2 => Some(behind_zone(name).unwrap_or(name)),
+            _ => Some(name),
+        };
     }
     let (second, rest) = word(rest)?;
     let month = |text: &[u8]| text.len() == 3 && text.iter().all(u8::is_ascii_alphabetic);
@@ -140,6 +146,14 @@ fn time(line: &[u8]) -> Option<&[u8]> {
     }
     let (last, name) = word(rest)?;
     (last.contains(&b':') || number(last).is_some_and(|year| year >= 1900)).then_some(name)
+}
+
+/// The name behind the offset of a time zone.
+fn behind_zone(text: &[u8]) -> Option<&[u8]> {
+    let (zone, name) = text.split_at_checked(5)?;
+    let (sign, digits) = zone.split_first()?;
+    let is_zone = b"+-".contains(sign) && digits.iter().all(u8::is_ascii_digit);
+    name.strip_prefix(b" ").filter(|_| is_zone)
 }
 
 /// A line of a DOS listing: `01-02-20  03:04PM  <DIR>  name`.
@@ -204,6 +218,18 @@ mod tests {
             (
                 "-rw-r--r-- 1 o g 99 2020-01-02 03:04 May 5 2001",
                 "Type=file;Size=99;UNIX.mode=0644; May 5 2001",
+            ),
+            (
+                "-rw-r--r-- 1 o g 5 2026-11-28 20:00:00.000000000 +0000 a b",
+                "Type=file;Size=5;UNIX.mode=0644; a b",
+            ),
+            (
+                "lrwxrwxrwx 1 o g 5 2026-11-28 20:00:00 -0330 +0100 -> b",
+                "Type=file;UNIX.slink=b; +0100",
+            ),
+            (
+                "-rw-r--r-- 1 o g 5 2026-11-28 20:00 +0000 x",
+                "Type=file;Size=5;UNIX.mode=0644; +0000 x",
             ),
             (
                 "-rw-r--r-- 1 o g 5 2 Jan 2020 n",
