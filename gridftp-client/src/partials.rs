@@ -244,8 +244,9 @@ async fn kept_at(
     }
     let (listed, is_cut) = listed.unwrap_or_default();
     if is_cut {
-        let more = "more partial files are kept than the server lists: name a directory below; \
-                    those with a line end in their names are never listed";
+        let more = "more partial files may be kept than the server lists: name a directory below; \
+                    those with a line end in their names are never listed, nor are those of its \
+                    data nodes that are away";
         let text = format!("{}: {more}", dir.site.url(&dir.path));
         observer.event(&Event::Warning(&text));
     }

@@ -72,7 +72,7 @@ impl Merged {
 }
 
 /// The partial files of `dir`, by the answers of all peers. One that fails, or that is older than the
-/// call, tells none, and the log says so.
+/// call, tells none: the list is cut then, and the log names it.
 ///
 /// # Errors
 /// That of a peer, if none has answered and not all are older.
@@ -95,6 +95,7 @@ pub(crate) fn merged(
     if !is_answered && let Some(first) = failed.iter().position(is_told) {
         return Err(failed.swap_remove(first).1);
     }
+    all.is_cut |= is_answered && !failed.is_empty();
     for (peer, error) in &failed {
         let peer = peer.name();
         tracing::warn!(peer, %error, "the partial files that a peer keeps are not listed");

@@ -122,7 +122,8 @@ pub trait Dsi: Send + Sync + 'static {
     }
 
     /// The partial files of interrupted uploads in the directory `path` and below it, in order of
-    /// their names, at most [`MAX_PARTIALS`](crate::types::MAX_PARTIALS), and whether others are kept.
+    /// their names, at most [`MAX_PARTIALS`](crate::types::MAX_PARTIALS), and whether others are or
+    /// may be kept.
     ///
     /// # Cancel safety
     /// Dropping the future ends the search.

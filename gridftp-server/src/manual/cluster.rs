@@ -67,9 +67,9 @@
 //!
 //! The list of partial uploads (`SITE HELD` of a directory, `gridftp-cp --partials`) is asked of all nodes
 //! at once, since each may have an index on its own disk (`--partial-index`), and merged by name. One that
-//! is lost meanwhile, or of a version without such lists, tells none; the log of the front end names it. A
-//! front end with a mount lists by its own index: give it that of the nodes. `SITE DELHELD`
-//! (`gridftp-cp --discard`) goes to one node, as all changes do.
+//! is lost meanwhile, or of a version without such lists, tells none: the list says that more are kept, and
+//! the log of the front end names it. A front end with a mount lists by its own index: give it that of the
+//! nodes. `SITE DELHELD` (`gridftp-cp --discard`) goes to one node, as all changes do.
 //!
 //! # Ports
 //!
