@@ -52,6 +52,10 @@ pub struct Explanation {
     pub shares: Vec<(Cause, f64)>,
     /// The kernel's measurements of what this end sent, or else of what the server sent.
     pub path: Option<PathStats>,
+    /// Whether [`CopyOptions::max_parallel`](field@crate::CopyOptions::max_parallel) was reached.
+    pub streams_bound: bool,
+    /// Whether [`CopyOptions::max_concurrency`](field@crate::CopyOptions::max_concurrency) was reached.
+    pub files_bound: bool,
 }
 
 /// The numbers that served a copy best, as far as they were tried.
@@ -106,6 +110,8 @@ struct State {
     path: Option<PathStats>,
     /// The waits that the sending and the receiving server have told.
     told: [Option<Waits>; 2],
+    /// Whether the caller's bounds of streams and of files at once were reached.
+    reached: [bool; 2],
 }
 
 impl Samples {
@@ -116,6 +122,19 @@ impl Samples {
     /// Explains by this bound, where it is reached.
     pub(crate) fn limit(&self, limit: Option<RateLimit>) {
         self.state().bounded.limit = limit;
+    }
+
+    /// Notes that the caller's bounds of streams or of files at once are reached.
+    pub(crate) fn reach(&self, [streams, files]: [bool; 2]) {
+        let [of_streams, of_files] = &mut self.state().reached;
+        *of_streams |= streams;
+        *of_files |= files;
+    }
+
+    /// Whether the caller's bounds of streams and of files at once were reached.
+    #[cfg(test)]
+    pub(crate) fn reached(&self) -> [bool; 2] {
+        self.state().reached
     }
 
     /// Samples a transfer until its watch is dropped.
@@ -251,9 +270,12 @@ impl State {
             .filter(|(_, share)| *share > 0.0)
             .collect();
         shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let [streams_bound, files_bound] = self.reached;
         Some(Explanation {
             shares,
             path: self.path.or_else(|| path_of(&sender?)),
+            streams_bound,
+            files_bound,
         })
     }
 
@@ -366,7 +388,20 @@ impl Explanation {
 
     /// The one change that would help most, where there is one.
     #[must_use]
-    pub fn remedy(&self) -> Option<&'static str> {
+    pub fn remedy(&self) -> Option<String> {
+        let mut remedy = self.remedy_of_cause()?.to_owned();
+        for (is_bound, exact, bound) in [
+            (self.streams_bound, "--parallel", "--max-parallel"),
+            (self.files_bound, "--concurrency", "--max-concurrency"),
+        ] {
+            if is_bound {
+                remedy = remedy.replace(exact, bound);
+            }
+        }
+        Some(remedy)
+    }
+
+    fn remedy_of_cause(&self) -> Option<&'static str> {
         Some(match self.first()? {
             Cause::Idle => {
                 "more files at once (--concurrency) if there are many small ones, or servers that are nearer"

@@ -98,6 +98,19 @@ impl CopyState {
         self.options.hold_files(connections)
     }
 
+    /// As many files at once, or as many as the caller allows; an explanation then names that bound.
+    pub(crate) fn hold_files(&self, files: u32) -> u32 {
+        let CopyOptions {
+            concurrency,
+            max_concurrency,
+            ..
+        } = self.options;
+        if concurrency.is_none() && max_concurrency.is_some_and(|most| files >= most.get()) {
+            self.totals.samples.reach([false, true]);
+        }
+        self.options.hold_files(files)
+    }
+
     pub(crate) fn new(
         options: CopyOptions,
         observer: Arc<dyn Observer>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::job::{FileJob, Item};
 use super::state::CopyState;
 use super::tuning::MOST_STREAMS;
+use crate::options::CopyOptions;
 use crate::stripes::{PathFacts, Width};
 
 /// Files at least this large are worth several streams and stripes, in bytes.
@@ -40,8 +41,22 @@ impl CopyState {
         };
         Width {
             stripes,
-            ..Width::of_streams(self.options.hold_streams(streams))
+            ..Width::of_streams(self.hold_streams(streams))
         }
+    }
+
+    /// As many streams of a file, or as many as the caller allows; an explanation then names that
+    /// bound.
+    fn hold_streams(&self, streams: u32) -> u32 {
+        let CopyOptions {
+            parallel,
+            max_parallel,
+            ..
+        } = self.options;
+        if parallel.is_none() && max_parallel.is_some_and(|most| streams >= most.get()) {
+            self.totals.samples.reach([true, false]);
+        }
+        self.options.hold_streams(streams)
     }
 
     /// The data connections for an item that begins on a channel of its own: a large file that is
@@ -54,11 +69,11 @@ impl CopyState {
         let width = self.width(item, path);
         let is_free = !self.options.polite && self.options.connect.rate_limit.is_none();
         let is_first = matches!(item, Item::File(job) if job.retries == 0);
-        let limit = path.connections.map_or(1, |told| told.min(MOST_STREAMS));
-        let limit = self.options.hold_streams(limit);
+        let told = path.connections.map_or(1, |told| told.min(MOST_STREAMS));
+        let limit = self.options.hold_streams(told);
         let may_widen = is_first && is_free && limit > width.streams && self.is_tuned(item, path);
         let most = match may_widen && self.is_alone().await {
-            true => limit,
+            true => self.hold_streams(told),
             false => width.most,
         };
         Width { most, ..width }
@@ -109,6 +124,28 @@ mod tests {
         let mut job = FileJob::new(b"/a".to_vec(), b"/b".to_vec());
         job.facts.size = Some(size);
         Item::File(Box::new(job))
+    }
+
+    #[test]
+    fn a_bound_that_is_reached_is_noted() {
+        for (exact, most, is_noted) in [
+            (None, 99, false),
+            (None, 4, true),
+            (None, 2, true),
+            (Some(2), 2, false),
+        ] {
+            let mut shared = CopyState::plain();
+            (shared.options.parallel, shared.options.max_parallel) = (exact, NonZero::new(most));
+            let near = PathFacts {
+                round_trip: Duration::ZERO,
+                ..FAR
+            };
+            shared.width(&file(WORTH_STREAMS), near);
+            assert_eq!(shared.totals.samples.reached(), [false; 2]);
+            shared.width(&file(WORTH_STREAMS), FAR);
+            let reached = shared.totals.samples.reached();
+            assert_eq!(reached, [is_noted, false], "{exact:?}, at most {most}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -48,6 +48,35 @@ fn transfers_share_a_sample_and_those_that_open_count_where_none_moves() {
     assert_eq!(samples.explanation().unwrap().first(), Some(Cause::Idle));
 }
 
+#[test]
+fn the_remedy_names_the_bound_that_was_reached() {
+    let remedy = |cause, reached| {
+        let samples = Samples::default();
+        samples.begin(&watch(true), Way::Upload);
+        samples.reach(reached);
+        samples.reach([false, false]);
+        shares(&samples);
+        let mut explanation = samples.explanation().unwrap();
+        explanation.shares = vec![(cause, 1.0)];
+        explanation.remedy().unwrap()
+    };
+    for (cause, exact, bound) in [
+        (Cause::Path, "(--parallel)", "(--max-parallel)"),
+        (Cause::Buffer, "(--parallel)", "(--max-parallel)"),
+        (Cause::Idle, "(--concurrency)", "(--max-concurrency)"),
+        (
+            Cause::SourceStorage,
+            "(--concurrency)",
+            "(--max-concurrency)",
+        ),
+    ] {
+        assert!(remedy(cause, [false, false]).contains(exact));
+        let is_of_files = exact == "(--concurrency)";
+        assert!(remedy(cause, [!is_of_files, is_of_files]).contains(bound));
+        assert!(remedy(cause, [is_of_files, !is_of_files]).contains(exact));
+    }
+}
+
 /// The shares of an upload that waited for a second, with these times of its connection in ms.
 fn upload(busy: u64, receiver: u64, buffer: u64, limit: Option<u64>) -> Explanation {
     let (up, samples) = (watch(true), Samples::default());

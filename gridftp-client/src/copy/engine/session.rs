@@ -141,7 +141,7 @@ impl Session {
             // The way to the source is not known, and each file has a connection there for itself.
             Self::Web(_) => (most, 1),
         };
-        (shared.options.hold_files(files), waiting)
+        (shared.hold_files(files), waiting)
     }
 }
 

@@ -194,7 +194,7 @@ impl CopyState {
         drop(state);
         if let Some(Setting { streams, files }) = changed {
             let streams = counted(streams.into(), "stream", "streams");
-            let files = counted(files.into(), "file", "files");
+            let files = counted(self.hold_files(files).into(), "file", "files");
             self.note(&format!("tuning: {streams}, {files} at once"));
         }
         step

@@ -116,6 +116,8 @@ async fn a_bound_holds_the_memory_and_leaves_it_as_it_is() {
     tuned(&held, FAR, path).await;
     let told = lock(&held.totals.tuned).unwrap();
     assert!(told.streams.unwrap() <= 2 && told.files <= 3, "{told:?}");
+    let reached = [&free, &held].map(|shared| shared.totals.samples.reached()[1]);
+    assert_eq!(reached, [false, true]);
     // Of its own bounds, of none, and of others.
     assert_eq!(start(2, 3).await, told.streams.unwrap());
     assert_eq!(start(0, 0).await, best);
