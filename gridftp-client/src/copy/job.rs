@@ -15,6 +15,7 @@ use gridftp_dsi_posix::{FileSink, FileSource};
 
 use super::kept::Digest;
 use super::outlive::Noted;
+use super::pull::Arrived;
 use super::same::Unique;
 use super::spool::SpoolReader;
 use crate::error::ControlError;
@@ -93,6 +94,8 @@ pub(crate) struct FileJob {
     pub(crate) straight: bool,
     /// The file they are in, for a download.
     pub(crate) sink: Option<FileSink>,
+    /// The state of a download of which all bytes are in that file, and the last words are missing.
+    pub(crate) arrived: Option<Arrived>,
     /// Whether the object at its destination has been looked at, and is replaced.
     pub(crate) judged: bool,
     /// Whether a dry run has found a file or a link at its destination.
@@ -325,6 +328,7 @@ impl FileJob {
     /// Forgets the bytes of earlier attempts, of which nothing is kept.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
+        self.arrived = None;
         self.agreement = Agreement::None;
         self.recalled = false;
         if self.read_back != ReadBack::Refused {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use byte_ranges::RangeSet;
 use ftp_wire::command::{Command, Mode, Restart, Tag};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Extent;
@@ -22,7 +23,7 @@ use crate::transfer::Transfer;
 
 use super::land::{make_dir, open_sink};
 use super::resume::proof;
-use super::{After, Asked, Cut, Sent, local};
+use super::{After, Asked, Cut, Landed, Sent, local};
 
 /// Asks for transfers on one connection.
 pub(super) struct Asker<'a> {
@@ -141,6 +142,34 @@ impl Asker<'_> {
         })
     }
 
+    /// Asks for the words on a file whose bytes are all here.
+    pub(super) fn ask_words(&self, mut taken: Taken) -> Option<Landed> {
+        let (control, shared) = (self.control, self.shared);
+        let job = taken.file_mut();
+        let from = control.path(&job.from)?;
+        let (arrived, sink) = job.arrived.take().zip(job.sink.take())?;
+        job.held = RangeSet::up_to(arrived.size);
+        let (needed, optional) = match arrived.digest {
+            Some((algorithm, true)) => (Some(algorithm), None),
+            Some((algorithm, false)) if !shared.is_undigested(control) => (None, Some(algorithm)),
+            _ => (None, None),
+        };
+        Some(Landed {
+            after: Some(After {
+                look: FactsQuery::send(control, self.abilities, from.clone()),
+                needed: arrived.is_joined,
+            }),
+            checksum: DigestQuery::send(control, needed, optional, self.part(), from.clone()),
+            attributes: shared.ask_attributes((control, self.abilities), from),
+            taken,
+            sink,
+            size: arrived.size,
+            proven: arrived.proven,
+            received: arrived.received,
+            is_last: false,
+        })
+    }
+
     /// The algorithm of the optional digest for a transfer without receipts; none for an empty file.
     fn beside(&self, size: Option<u64>) -> Option<ChecksumAlgorithm> {
         let servers = [(self.control, self.abilities)];
@@ -222,6 +251,11 @@ pub(in crate::copy) async fn admit(
     Some(taken)
 }
 
+/// Says whether all bytes of a file are here, and only the words on them are missing.
+pub(super) fn has_arrived(taken: &Taken) -> bool {
+    matches!(taken.item(), Item::File(job) if job.arrived.is_some() && job.sink.is_some())
+}
+
 /// The `REST` for the held bytes.
 fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
     if job.held.is_empty() {
@@ -254,7 +288,7 @@ impl After {
 
 #[cfg(test)]
 mod tests {
-    use byte_ranges::{Range64, RangeSet};
+    use byte_ranges::Range64;
 
     use super::*;
 

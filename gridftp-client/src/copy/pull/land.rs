@@ -7,7 +7,7 @@ use byte_ranges::{Range64, RangeSet};
 use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Mode, Type};
 use gridftp_data::ReceivePlan;
-use gridftp_dsi::types::{Attribute as FileAttribute, Create};
+use gridftp_dsi::types::{Attribute as FileAttribute, ChecksumAlgorithm, Create};
 use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
@@ -110,6 +110,21 @@ pub(in crate::copy) async fn open_sink(
     Ok(sink)
 }
 
+/// A download with all its bytes here, where a session ended over the last words on them: the next
+/// session asks for these alone.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(super) size: u64,
+    /// The digest that both ends computed while the bytes passed.
+    pub(super) proven: Option<Digest>,
+    /// The BLAKE3 digest of the received bytes, where it is known.
+    pub(super) received: Option<String>,
+    /// The digest of the source that was asked for, and whether the copy fails without it.
+    pub(super) digest: Option<(ChecksumAlgorithm, bool)>,
+    /// Whether some bytes are of another transfer, so that the source has to be the same as before.
+    pub(super) is_joined: bool,
+}
+
 /// Checks and publishes a received file.
 pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     let Landed {
@@ -124,6 +139,8 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         ..
     } = landed;
     let job = taken.file();
+    let digest = (checksum.as_ref()).map(|asked| (asked.algorithm(), asked.is_needed()));
+    let is_joined = after.as_ref().is_some_and(|after| after.needed);
     let confirmed = async {
         if let Some(after) = after
             && !after.confirm(&job.facts).await?
@@ -150,6 +167,13 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             let job = taken.file_mut();
             job.held = resume::resumable(std::mem::take(&mut job.held), size);
             job.sink = Some(sink);
+            job.arrived = error.is_gone().then_some(Arrived {
+                size,
+                proven,
+                received,
+                digest,
+                is_joined,
+            });
             return shared.fail(taken, &error);
         }
     };

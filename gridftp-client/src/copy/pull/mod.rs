@@ -36,18 +36,25 @@ mod serial;
 #[cfg(test)]
 mod tests;
 
-use self::ask::Asker;
+use self::ask::{Asker, has_arrived};
 use self::land::publish;
 use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
 
 pub(super) use self::ask::admit;
-pub(crate) use self::land::make_dir;
+pub(crate) use self::land::{Arrived, make_dir};
 pub(crate) use self::resume::{resumable, sweep, tell_kept};
 
 /// Received files under check or rename, at most.
 const LANDING: usize = 64;
+
+/// The next step of an item.
+enum Request {
+    Transfer(Box<Asked>),
+    /// All bytes of the file are here: the session before ended over the words on them.
+    Words(Taken),
+}
 
 /// A transfer that was asked for.
 struct Asked {
@@ -224,24 +231,32 @@ async fn transfer(
 }
 
 impl<'a> Route for Asker<'a> {
-    type Asked = Asked;
+    type Asked = Request;
     type Passed = Landed;
     type Asking = ();
     type Passing = Receiver<'a>;
 
-    async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Asked>, Stop> {
-        match admit(self.shared, taken, Some((self.control, self.abilities))).await {
-            Some(taken) => Ok(self.send(taken).await),
-            None => Ok(None),
-        }
+    async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Request>, Stop> {
+        let server = Some((self.control, self.abilities));
+        Ok(match admit(self.shared, taken, server).await {
+            Some(taken) if has_arrived(&taken) => Some(Request::Words(taken)),
+            Some(taken) => {
+                let asked = self.send(taken).await;
+                asked.map(|asked| Request::Transfer(Box::new(asked)))
+            }
+            None => None,
+        })
     }
 
     async fn pass(
         &self,
         receiver: &mut Receiver<'a>,
-        asked: Asked,
+        request: Request,
     ) -> Result<Option<Landed>, Stop> {
-        receiver.take(asked).await
+        match request {
+            Request::Transfer(asked) => receiver.take(*asked).await,
+            Request::Words(taken) => Ok(self.ask_words(taken)),
+        }
     }
 
     async fn confirm(

@@ -10,12 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::copy::Stop;
+use crate::copy::admission::Server;
 use crate::copy::pipeline::Route;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 
-use super::ask::{Asker, admit};
+use super::ask::{Asker, admit, has_arrived};
 use super::receive::Receiver;
 use super::{Landed, publish_all};
 
@@ -40,6 +41,20 @@ impl<'a> Channel<'a> {
     }
 }
 
+impl Serial<'_> {
+    fn asker<'a>(&'a self, (control, abilities): Server<'a>) -> Asker<'a> {
+        Asker {
+            control,
+            abilities,
+            tags: None,
+            shared: self.shared,
+            algorithm: self.algorithm,
+            mode: Mode::Stream,
+            window: self.window,
+        }
+    }
+}
+
 impl<'a> Route for Serial<'a> {
     type Asked = Taken;
     type Passed = Landed;
@@ -59,19 +74,15 @@ impl<'a> Route for Serial<'a> {
         let Some(taken) = admit(shared, taken, Some(server)).await else {
             return Ok(None);
         };
+        if has_arrived(&taken) {
+            let asker = self.asker((&client.control, &client.abilities));
+            return Ok(asker.ask_words(taken));
+        }
         if let Err(error) = client.set_up_stream(BufferSide::Send).await {
             let failed = shared.fail_set_up(&client.control, taken, error);
             return failed.map(|()| None);
         }
-        let asker = Asker {
-            control: &client.control,
-            abilities: &client.abilities,
-            tags: None,
-            shared,
-            algorithm: self.algorithm,
-            mode: Mode::Stream,
-            window: self.window,
-        };
+        let asker = self.asker((&client.control, &client.abilities));
         let Some(asked) = asker.send(taken).await else {
             return Ok(None);
         };

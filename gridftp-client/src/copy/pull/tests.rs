@@ -1,4 +1,4 @@
-//! Silence before a transfer, in paused time.
+//! Silence before a transfer and sessions that end around it, in paused time.
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
@@ -9,16 +9,19 @@ use ftp_proto::client::Settings;
 use ftp_wire::command::{Command, Mode, Restart, Tag};
 use ftp_wire::receipt::Extent;
 use gridftp_data::{DataChannel, Options, Peers, Watch};
+use gridftp_dsi::Sink as _;
+use gridftp_dsi::types::ChecksumAlgorithm;
 use mode_e::Header;
 use tokio::io::AsyncWriteExt as _;
 use xio_core::{Pool, Target};
 
-use super::ask::Asker;
-use super::land::open_sink;
+use super::ask::{Asker, has_arrived};
+use super::land::{open_sink, publish};
 use super::receive::{Receiver, cut_off, end};
 use super::{Asked, Landed, Sent, Stop};
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
+use crate::copy::digests::DigestQuery;
 use crate::copy::job::{DirJob, FileJob, Item};
 use crate::copy::reach::Reach;
 use crate::copy::state::CopyState;
@@ -270,6 +273,74 @@ async fn a_download_without_a_digest_in_its_receipt_is_compared_behind_it() {
         line = lines.next_line().await.unwrap().unwrap();
     }
     assert_eq!(line, "CKSM BLAKE3 0 -1 /file");
+}
+
+/// A session that ends over the digest of a finished download costs another digest, and no bytes.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_over_a_digest_is_followed_by_another_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Arc::new(CopyState::plain());
+    let path = dir.path().join("file");
+    let to = path.clone().into_os_string().into_vec();
+    let mut job = FileJob::new(b"/file".to_vec(), to);
+    let sink = open_sink(&shared, &mut job, false).await.unwrap();
+    sink.write_at(0, b"abc".as_slice().into()).await.unwrap();
+    job.held = RangeSet::up_to(3);
+    shared.queue.push(Item::File(Box::new(job)));
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+    let from = control.path(b"/file").unwrap();
+    let needed = Some(ChecksumAlgorithm::Sha256);
+    let landed = Landed {
+        taken: shared.queue.next(|_| true).await.unwrap(),
+        sink,
+        size: 3,
+        proven: None,
+        received: None,
+        checksum: DigestQuery::send(&control, needed, None, (0, None), from),
+        after: None,
+        attributes: None,
+        is_last: false,
+    };
+    let server = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.starts_with("CKSM") {
+                break;
+            }
+            replies.write_all(b"500 no\r\n").await.unwrap();
+        }
+        replies.shutdown().await.unwrap();
+    };
+    tokio::join!(publish(&shared, landed), server);
+    let back = shared.queue.next(|_| true).await.unwrap();
+    assert!(has_arrived(&back));
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+    let asker = Asker {
+        control: &control,
+        abilities: &Abilities::default(),
+        tags: None,
+        shared: &shared,
+        algorithm: None,
+        mode: Mode::Stream,
+        window: &Window::default(),
+    };
+    let landed = asker.ask_words(back).unwrap();
+    let server = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let is_of_digest = line.starts_with("CKSM SHA256");
+            assert!(is_of_digest || !line.starts_with("RETR"), "{line}");
+            let reply = match is_of_digest {
+                true => "213 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\r\n",
+                false => "500 no\r\n",
+            };
+            replies.write_all(reply.as_bytes()).await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = publish(&shared, landed) => {}
+        () = server => panic!("the session stays open"),
+    }
+    assert_eq!(shared.totals.counts().files_done, 1);
+    assert_eq!(std::fs::read(path).unwrap(), b"abc");
 }
 
 /// A session is left before the transfer begins: the file is queued again, without a failed attempt.
