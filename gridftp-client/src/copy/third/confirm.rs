@@ -28,11 +28,24 @@ use crate::copy::job::{Facts, FileJob, Words};
 use crate::copy::kept::{Digest, is_busy, judge};
 use crate::copy::queue::Taken;
 use crate::copy::waits::follow;
-use crate::copy::window::{UnderWay, Window};
+use crate::copy::window::UnderWay;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::explain::Way;
 use crate::transfer::{ACCOUNT, Failure, SessionState};
 use crate::verify;
+
+/// The next step of a file.
+pub(super) enum Step<T> {
+    Transfer(Box<T>),
+    /// Its copy is to be checked: the sessions before ended over that.
+    Check(Taken, UnderWay),
+}
+
+impl<T> Step<T> {
+    pub(super) fn transfer(of: T) -> Self {
+        Self::Transfer(Box::new(of))
+    }
+}
 
 /// A file that both ends say is copied, to be checked.
 pub(super) struct Copied {
@@ -64,7 +77,7 @@ impl Pair<'_> {
     /// destination has refused: once the files are out of step they are not waited for.
     pub(super) async fn confirm_all(
         &self,
-        moved: mpsc::Receiver<Moving>,
+        moved: mpsc::Receiver<Step<Moving>>,
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
         // Bounded by the window, which the files hold.
@@ -87,7 +100,7 @@ impl Pair<'_> {
     /// Waits for both servers' word on each file; gives those that were `copied`.
     async fn confirm_each(
         &self,
-        mut moved: mpsc::Receiver<Moving>,
+        mut moved: mpsc::Receiver<Step<Moving>>,
         copied: mpsc::UnboundedSender<Copied>,
     ) -> Result<(), Stop> {
         let left = &self.source.left;
@@ -96,7 +109,21 @@ impl Pair<'_> {
                 // The files that no data has come of go back.
                 return Err(Stop::Replace);
             };
-            let Some(mut file) = next else { break };
+            let mut file = match next {
+                None => break,
+                Some(Step::Transfer(file)) => *file,
+                Some(Step::Check(mut taken, under_way)) => {
+                    if let Some(words) = taken.file_mut().words.take() {
+                        let _gone = copied.send(Copied {
+                            taken,
+                            words,
+                            passed: None,
+                            _under_way: under_way,
+                        });
+                    }
+                    continue;
+                }
+            };
             let Err(failure) = self.confirm_one(&mut file).await else {
                 self.shared.note_third_party_works();
                 let _gone = copied.send(Copied {
@@ -290,23 +317,6 @@ impl Pair<'_> {
         let job = taken.file();
         self.shared.note_moved(job, bytes.saturating_sub(held));
         Ok(receipt)
-    }
-
-    /// Checks the copied file where the sessions before ended over its check; gives any other file
-    /// back.
-    pub(super) async fn check_again(&self, window: &Window, mut taken: Taken) -> Option<Taken> {
-        let Some(words) = taken.file_mut().words.take() else {
-            return Some(taken);
-        };
-        let copied = Copied {
-            taken,
-            words,
-            passed: None,
-            _under_way: window.enter(0),
-        };
-        // The servers run their commands in order, so that a transfer behind it would wait as well.
-        Box::pin(self.settle(copied, &CancellationToken::new())).await;
-        None
     }
 
     /// Checks a copy and gives it its times and modes. Where the check is `broken` off, or a session

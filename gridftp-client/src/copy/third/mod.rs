@@ -49,6 +49,7 @@ mod tests;
 mod udt;
 
 use self::begin::Retrieve;
+use self::confirm::Step;
 use self::resume::restart;
 pub(in crate::copy) use self::udt::{is_offered as offer_udt, prove as prove_udt};
 
@@ -264,40 +265,46 @@ struct Pair<'a> {
 }
 
 impl Route for Pair<'_> {
-    type Asked = Asked;
-    type Passed = Moving;
+    type Asked = Step<Asked>;
+    type Passed = Step<Moving>;
     type Asking = Window;
     type Passing = Known;
 
-    async fn ask(&self, window: &mut Window, taken: Taken) -> Result<Option<Asked>, Stop> {
+    async fn ask(&self, window: &mut Window, taken: Taken) -> Result<Option<Step<Asked>>, Stop> {
         let shared = self.shared;
-        let Some(taken) = self.check_again(window, taken).await else {
-            return Ok(None);
-        };
+        if taken.file().words.is_some() {
+            return Ok(Some(Step::Check(taken, window.enter(0))));
+        }
         let source = Some((self.source, self.abilities.0));
         let server = (self.destination, self.abilities.1);
-        match shared.admit(taken, source, server).await {
-            Some((taken, goal)) => Ok(self.asked(window, taken, goal).await),
-            None => Ok(None),
-        }
+        let Some((taken, goal)) = shared.admit(taken, source, server).await else {
+            return Ok(None);
+        };
+        let asked = self.asked(window, taken, goal).await;
+        Ok(asked.map(Step::transfer))
     }
 
-    async fn pass(&self, told: &mut Known, asked: Asked) -> Result<Option<Moving>, Stop> {
+    async fn pass(&self, told: &mut Known, of: Step<Asked>) -> Result<Option<Self::Passed>, Stop> {
+        let asked = match of {
+            Step::Check(taken, under_way) => return Ok(Some(Step::Check(taken, under_way))),
+            Step::Transfer(asked) => *asked,
+        };
         let Some(asked) = self.retrieved(asked).await? else {
             return Ok(None);
         };
         let Some(file) = self.store(asked, told).await? else {
             return Ok(None);
         };
-        match self.tags {
-            Some(_) => Ok(Some(file)),
-            None => self.begin(file).await,
-        }
+        let moving = match self.tags {
+            Some(_) => Some(file),
+            None => self.begin(file).await?,
+        };
+        Ok(moving.map(Step::transfer))
     }
 
     async fn confirm(
         &self,
-        moved: mpsc::Receiver<Moving>,
+        moved: mpsc::Receiver<Step<Moving>>,
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
         self.confirm_all(moved, broken).await

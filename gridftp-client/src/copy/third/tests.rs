@@ -17,12 +17,14 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::confirm::Step;
 use super::growth::{Beside, LOOK, Size};
 use super::{Moving, Pair};
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::known::Known;
 use crate::copy::pipeline::Route as _;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
@@ -255,14 +257,20 @@ async fn moving(pair: &Pair<'_>) -> Moving {
     }
 }
 
+/// The channel of steps that were passed on, with this one in it.
+fn passed(step: Step<Moving>) -> (mpsc::Sender<Step<Moving>>, mpsc::Receiver<Step<Moving>>) {
+    let (moved, confirming) = mpsc::channel(1);
+    assert!(moved.try_send(step).is_ok());
+    (moved, confirming)
+}
+
 /// Confirms a file over UDT with these replies of the servers, or leaves the sessions for TCP; gives
 /// the file as it goes back.
 async fn over_udt(replies: Option<&[u8]>) -> (Arc<CopyState>, Taken) {
     let mut bed = Bed::new().await.over_udt();
     let shared = Arc::clone(&bed.shared);
     let (pair, mut far) = bed.pair();
-    let (moved, confirming) = mpsc::channel(1);
-    assert!(moved.send(moving(&pair).await).await.is_ok());
+    let (_moved, confirming) = passed(Step::transfer(moving(&pair).await));
     let broken = CancellationToken::new();
     let servers = async {
         asked(&mut far).await;
@@ -316,8 +324,7 @@ async fn the_next_sessions_check_a_file_whose_words_are_in() {
     let (pair, mut far) = bed.pair();
     let mut file = moving(&pair).await;
     file.taken.file_mut().facts.size = Some(3);
-    let (moved, confirming) = mpsc::channel(1);
-    assert!(moved.send(file).await.is_ok());
+    let (_moved, confirming) = passed(Step::transfer(file));
     let broken = CancellationToken::new();
     let servers = async {
         copied(&mut far).await;
@@ -325,21 +332,37 @@ async fn the_next_sessions_check_a_file_whose_words_are_in() {
     };
     let (ended, ()) = tokio::join!(pair.confirm_all(confirming, &broken), servers);
     assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
-    let back = shared.queue.next(|_| true).await.unwrap();
+    let mut back = shared.queue.next(|_| true).await.unwrap();
+    back.file_mut().hidden = FtpPath::new(b"/.to".to_vec());
     let mut next = Bed {
         shared: Arc::clone(&shared),
         ..Bed::new().await
     };
     let (pair, [_, to]) = next.pair();
-    let mut window = Window::default();
+    // The check is none of the requests, which end with the first session that breaks.
+    let step = pair.ask(&mut Window::default(), back).await.ok().flatten();
+    let step = pair.pass(&mut Known::default(), step.unwrap()).await;
+    let (_, confirming) = passed(step.ok().flatten().unwrap());
+    let broken = CancellationToken::new();
     let servers = async {
         let mut lines = BufReader::new(to).lines();
-        let line = lines.next_line().await.unwrap().unwrap();
-        assert_eq!(line, "SIZE /to");
-        lines.get_mut().write_all(b"213 3\r\n").await.unwrap();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let reply = match line.split(' ').next() {
+                Some("SIZE") if line == "SIZE /.to" => "213 3\r\n",
+                Some("RNFR") => {
+                    broken.cancel();
+                    "350 go on\r\n"
+                }
+                Some("RNTO") => "250 done\r\n",
+                _ => "550 No such file.\r\n",
+            };
+            lines.get_mut().write_all(reply.as_bytes()).await.unwrap();
+        }
     };
-    let (left, ()) = tokio::join!(pair.ask(&mut window, back), servers);
-    assert!(matches!(left, Ok(None)));
+    tokio::select! {
+        ended = pair.confirm_all(confirming, &broken) => assert!(ended.is_ok(), "{ended:?}"),
+        () = servers => panic!("the session stays open"),
+    }
     assert_eq!(shared.totals.counts().files_done, 1);
 }
 
@@ -350,9 +373,7 @@ async fn a_check_over_which_a_session_ends_is_made_again() {
     let (pair, mut far) = bed.pair();
     let mut file = moving(&pair).await;
     file.taken.file_mut().facts.size = Some(3);
-    let (moved, confirming) = mpsc::channel(1);
-    assert!(moved.send(file).await.is_ok());
-    drop(moved);
+    let (_, confirming) = passed(Step::transfer(file));
     let broken = CancellationToken::new();
     let servers = async {
         copied(&mut far).await;
@@ -402,9 +423,7 @@ async fn bytes_in_use_at_the_destination_are_asked_for_again() {
         let mut file = moving(&pair).await;
         file.resumes = true;
         file.taken.file_mut().held = RangeSet::up_to(5);
-        let (moved, confirming) = mpsc::channel(1);
-        assert!(moved.send(file).await.is_ok());
-        drop(moved);
+        let (_, confirming) = passed(Step::transfer(file));
         let broken = CancellationToken::new();
         let servers = async {
             asked(&mut far).await;
