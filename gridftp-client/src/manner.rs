@@ -105,7 +105,9 @@ pub(crate) enum Target {
     File(Facts),
     /// A symbolic link, where such are not followed.
     Link,
-    /// Another object.
+    /// A directory.
+    Dir,
+    /// Another object, or one of a kind that is not told.
     Other,
 }
 
@@ -153,9 +155,9 @@ impl Manner {
     pub(crate) fn decide(&self, source: &Facts, target: &Target) -> Decision {
         let target = match target {
             Target::Nothing => return Decision::Copy,
-            Target::Other | Target::Link if self.immutable => return Decision::Refuse(NO_FILE),
-            Target::Other | Target::Link => return Decision::Copy,
             Target::File(facts) => facts,
+            _ if self.immutable => return Decision::Refuse(NO_FILE),
+            Target::Dir | Target::Other | Target::Link => return Decision::Copy,
         };
         let Some(comparison) = self.comparison() else {
             return Decision::Copy;

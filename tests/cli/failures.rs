@@ -45,6 +45,25 @@ fn creating_a_directory_over_a_file_is_an_error() -> Result<()> {
     fails(&third, 1, &["tree/empty"])
 }
 
+#[test]
+fn a_file_under_the_name_of_a_directory_is_an_error() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("tree/sub/a", 3, 3)?;
+    bed.here.file("tree/b", 3, 3)?;
+    bed.there.dir("tree/sub/a/inner")?;
+    let url = bed.url("tree/");
+    for flags in [&["--dry-run"][..], &["--dry-run", "--sync"], &[]] {
+        let copy = ["--retries", "0", "-r", "tree/", &url];
+        let finished = bed.cp(&[flags, &copy[..]].concat())?;
+        fails(&finished, 1, &["tree/sub/a"])?;
+        let planned = finished.stdout.contains("tree/sub/a ->");
+        ensure!(!planned, "{}", finished.report());
+        let others = flags.is_empty() || finished.stdout.contains("tree/b ->");
+        ensure!(others, "{}", finished.report());
+    }
+    Ok(())
+}
+
 /// The server discards the changed upload.
 #[test]
 fn an_upload_that_was_changed_in_transit_is_not_published() -> Result<()> {

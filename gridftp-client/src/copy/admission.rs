@@ -97,7 +97,7 @@ impl CopyState {
             let [source, copy] = self.digests(job, ends).await?;
             decision = manner.decide_by_digests([&source, &copy]);
         }
-        let is_there = matches!(target, Target::File(_) | Target::Other);
+        let is_there = !matches!(target, Target::Nothing | Target::Link);
         if decision == Decision::Copy && is_there && self.is_local() {
             must_differ(&job.from, &job.to).await?;
         }
@@ -112,7 +112,7 @@ impl CopyState {
                 self.set_aside(&job.to, ends.destination).await?;
             }
             Target::Link => unlink(&job.to, ends.destination).await?,
-            Target::Nothing | Target::Other => {}
+            Target::Nothing | Target::Dir | Target::Other => {}
         }
         Ok(decision)
     }
@@ -286,6 +286,7 @@ fn local_target(path: &Path, follows: bool) -> Target {
             let item = crate::local::Item::new(path.to_owned(), Vec::new(), &meta);
             Target::File(Facts::of_local(&item))
         }
+        Ok(meta) if meta.is_dir() => Target::Dir,
         Ok(_) => Target::Other,
         // A link that leads nowhere is replaced.
         Err(_) => Target::Nothing,

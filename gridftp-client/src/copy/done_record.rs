@@ -348,7 +348,7 @@ impl CopyState {
         }
         match self.target(&job.to, destination).await {
             Ok(Target::File(there)) => done.holds(job, &there, self.changes(job)),
-            Ok(Target::Nothing | Target::Link | Target::Other) => false,
+            Ok(_) => false,
             Err(error) => {
                 // The copy does not depend on it.
                 done.is_blind.store(true, Ordering::Relaxed);

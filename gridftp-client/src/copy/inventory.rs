@@ -190,6 +190,7 @@ impl Table {
         let target = match entry.kind {
             _ if entry.is_link() && !follows => Target::Link,
             EntryKind::File => Target::File(Facts::of_entry(entry, known)),
+            kind if kind.is_dir() => Target::Dir,
             _ => Target::Other,
         };
         let hash = self.hasher.hash_one(names::last(&entry.name));

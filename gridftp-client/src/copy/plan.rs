@@ -8,6 +8,7 @@ use ftp_wire::command::Command;
 use ftp_wire::facts::EntryKind;
 
 use super::admission::Server;
+use super::inventory::Told;
 use super::job::Item;
 use super::lock;
 use super::pull::local;
@@ -15,6 +16,7 @@ use super::queue::Taken;
 use super::state::CopyState;
 use crate::client::parse_mlst;
 use crate::error::TransferError;
+use crate::manner::Target;
 use crate::names;
 use crate::progress::Event;
 use crate::url::show;
@@ -56,13 +58,12 @@ impl CopyState {
         let (to, replaces) = (job.to.clone(), job.replaces);
         let told = async {
             self.plan_dirs(names::parent(&to), destination).await?;
-            let is_dir = || {
-                local(&to)
-                    .symlink_metadata()
-                    .is_ok_and(|meta| meta.is_dir())
-            };
-            if destination.is_none() && is_dir() {
-                return Err(TransferError::local("create", &to, "is a directory"));
+            if self.is_dir(&to).await {
+                let what = "is a directory at the destination, where a file has to be";
+                return Err(match destination {
+                    None => TransferError::local("create", &to, "is a directory"),
+                    Some(_) => TransferError::source(show(&to), what, "remove it"),
+                });
             }
             match replaces {
                 true => self.plan_aside(&to, destination).await,
@@ -73,6 +74,21 @@ impl CopyState {
             Ok(()) => self.plan_file(taken),
             Err(error) => self.fail(taken, &error),
         }
+    }
+
+    /// Says whether a directory of the destination has the name of a file, as far as the listing of
+    /// the directory above tells.
+    async fn is_dir(&self, to: &[u8]) -> bool {
+        let Some(inventory) = self.inventory() else {
+            let there = local(to).symlink_metadata();
+            return there.is_ok_and(|meta| meta.is_dir());
+        };
+        let above = names::trim_slashes(names::parent(to));
+        if self.planned_dirs.is_missing(above) == Some(true) {
+            return false;
+        }
+        // The copy goes on without a listing, and so does its plan.
+        matches!(inventory.at(to).await, Ok(Told::Target(Target::Dir)))
     }
 
     /// Tells a file that would be copied, and nothing of its destination.

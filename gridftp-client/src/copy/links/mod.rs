@@ -223,7 +223,7 @@ impl CopyState {
                 let dir = self.describe_destination(dir);
                 return Err(TransferError::source(dir, what, remedy));
             }
-            if target == Target::Other {
+            if matches!(target, Target::Dir | Target::Other) {
                 lock(&self.links.plain).insert(dir);
             }
         }
