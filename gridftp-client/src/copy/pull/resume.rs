@@ -199,15 +199,23 @@ pub(in crate::copy) fn before(
 ) -> Option<RangeSet> {
     is_true(shared, job, sink).then(|| {
         job.note_kept(sink.keeps());
-        stored(job, sink)
+        job.held.clone()
     })
 }
 
-/// The bytes of a file on disk, with those that are still to come again.
-fn stored(job: &FileJob, sink: &FileSink) -> RangeSet {
-    let mut stored = job.held.clone();
-    stored.extend(&sink.expected());
-    stored
+/// The bytes on disk that a later run may go on with: the `held` ones, and those that are still to
+/// come again, up to their ends. A later run compares the end of each range alone, which new bytes
+/// behind them would be.
+fn stored(held: &RangeSet, sink: &FileSink) -> RangeSet {
+    let mut awaited = sink.expected();
+    held.iter().for_each(|range| awaited.remove(range));
+    let mut all = held.clone();
+    all.extend(&awaited);
+    let known = |range: Range64| {
+        let first = awaited.clip(range).first();
+        Range64::new(range.start(), first.map_or(range.end(), Range64::end))
+    };
+    all.iter().filter_map(known).collect()
 }
 
 /// Has a tagged transfer go on with the bytes `held`, whose values the sink knows where they are those
@@ -241,7 +249,7 @@ pub(in crate::copy) async fn recorded<T>(
     };
     let mut recorder = Recorder {
         running,
-        recorded: before.total(),
+        recorded: stored(&before, sink).total(),
         before,
         sink,
         watch,
@@ -277,6 +285,7 @@ impl Recorder<'_> {
             ticks.tick().await;
             let mut held = self.before.clone();
             held.extend(&self.watch.received());
+            let held = stored(&held, self.sink);
             let bytes = held.total();
             // In this order: the values of all groups in those ranges are there.
             self.sink.note_groups(self.watch.take_groups());
@@ -303,7 +312,7 @@ impl Recorder<'_> {
 /// Records the held bytes of a file after a failed transfer, for another attempt or another run; says
 /// whether no record tells otherwise.
 pub(in crate::copy) async fn keep(shared: &CopyState, job: &FileJob, sink: &FileSink) -> bool {
-    let held = stored(job, sink);
+    let held = stored(&job.held, sink);
     if held.is_empty() || !is_true(shared, job, sink) {
         return !sink.keeps();
     }
@@ -403,6 +412,10 @@ mod tests {
             let mut next = job();
             let sink = open_sink(&shared, &mut next, false).await.unwrap();
             assert_eq!(next.held, RangeSet::up_to(3 << 20));
+            // Bytes behind those that have yet to come again.
+            let behind = sink.write_at(4 << 20, vec![2_u8; 1 << 20].into());
+            behind.await.unwrap();
+            next.held.extend(Range64::new(4 << 20, 5 << 20));
             assert!(keep(&shared, &next, &sink).await);
         }
         // As where they could not be removed.
