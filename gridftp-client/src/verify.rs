@@ -153,8 +153,8 @@ pub(crate) fn cheap_proof(servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
 
 fn best(algorithms: &[ChecksumAlgorithm], servers: &[&Abilities]) -> Option<ChecksumAlgorithm> {
     let cost = |algorithm: &ChecksumAlgorithm| {
-        let costs = servers.iter().map(|server| server.cost(*algorithm));
-        costs.sum::<Option<u32>>()
+        let mut costs = servers.iter().map(|server| server.cost(*algorithm));
+        costs.try_fold(0_u32, |all, cost| Some(all.saturating_add(cost?)))
     };
     let Some(lowest) = algorithms.iter().filter_map(cost).min() else {
         let all = servers
@@ -278,6 +278,7 @@ mod tests {
             ),
             (vec![server(&globus), server(&[])], Some(Md5)),
             (vec![server(&[(Sha256, 1)]), server(&[(Blake3, 1)])], None),
+            (vec![server(&[(Sha256, u32::MAX)]); 2], Some(Sha256)),
         ] {
             let ends: Vec<_> = servers.iter().collect();
             assert_eq!(cheap(&ends), taken, "{servers:?}");
