@@ -1,5 +1,6 @@
 //! Copies that go on in a later run.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -212,17 +213,20 @@ fn a_download_without_digests_goes_on_behind_bytes_that_are_equal() -> Result<()
     Ok(())
 }
 
-/// Waits until received bytes of a copy are recorded.
-fn wait_for_record(here: &Tree, copy: &mut Child) -> Result<()> {
+/// Waits until received bytes of a copy are recorded in a file other than `last`; gives its number.
+fn wait_for_record(here: &Tree, copy: &mut Child, last: Option<u64>) -> Result<u64> {
     let begun = Instant::now();
-    while !here.path(RECORD).exists() {
+    loop {
+        let now = here.path(RECORD).metadata().ok().map(|file| file.ino());
+        if let Some(now) = now.filter(|now| Some(*now) != last) {
+            return Ok(now);
+        }
         if begun.elapsed() > LIMIT {
             copy.kill()?;
             anyhow::bail!("no record is written");
         }
         std::thread::yield_now();
     }
-    Ok(())
 }
 
 #[test]
@@ -230,10 +234,13 @@ fn a_stopped_download_of_a_small_file_goes_on_where_that_is_asked_for() -> Resul
     let here = Tree::new()?;
     let server = Server::start(bytes(0, 3 * SENT), SENT, Reaction::Hold, DIGESTS)?;
     let url = server.server.url("file");
-    let mut copy = command(&here, &server.args(&url, &["-c"]))?
+    // Slow enough for some records. The copy knows of the first one when the next is there.
+    let flags = ["-c", "--bwlimit", "300K"];
+    let mut copy = command(&here, &server.args(&url, &flags))?
         .stderr(Stdio::piped())
         .spawn()?;
-    wait_for_record(&here, &mut copy)?;
+    let first = wait_for_record(&here, &mut copy, None)?;
+    wait_for_record(&here, &mut copy, Some(first))?;
     kill_process(Pid::from_child(&copy), Signal::INT)?;
     let stopped = copy.wait_with_output()?;
     let told = String::from_utf8_lossy(&stopped.stderr);
@@ -260,7 +267,7 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
     let mut copy = command(&here, &server.args(&url, &[]))?
         .stderr(Stdio::null())
         .spawn()?;
-    wait_for_record(&here, &mut copy)?;
+    wait_for_record(&here, &mut copy, None)?;
     copy.kill()?;
     ensure!(copy.wait()?.signal().is_some(), "it ended before");
     server.mend();
