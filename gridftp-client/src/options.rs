@@ -178,8 +178,8 @@ pub struct CopyOptions {
     /// chooses by size, distance and nodes, and by the rate that more or fewer had.
     pub parallel: Option<u32>,
     /// Most data connections of one file in MODE E, to each node where a server has several: at its
-    /// begin, whatever served best before, and while it runs. `None` for up to 16. It bounds
-    /// [`parallel`](field@Self::parallel) too.
+    /// begin, whatever served best before, and while it runs. More than 16 are never chosen. It
+    /// bounds [`parallel`](field@Self::parallel) too.
     pub max_parallel: Option<NonZero<u32>>,
     /// Most stripes of one file of 64 MiB or more in MODE E, that is hosts of a server that take
     /// part in it; `None` for all, 1 for none. A Globus server that receives from another one takes
@@ -193,7 +193,7 @@ pub struct CopyOptions {
     /// rate that more or fewer had.
     pub concurrency: Option<u32>,
     /// Most files at once: at the begin of a copy, whatever served best before, and while it runs.
-    /// `None` for up to 16 in MODE E, and 32 in MODE S. It bounds
+    /// More than 16 in MODE E, and 32 in MODE S, are never chosen. It bounds
     /// [`concurrency`](field@Self::concurrency) too.
     pub max_concurrency: Option<NonZero<u32>>,
     /// Whether directories are copied.

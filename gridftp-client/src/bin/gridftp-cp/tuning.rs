@@ -14,7 +14,7 @@ pub(crate) struct TuningFlags {
     parallel: Option<u32>,
 
     /// Most data connections of one file, to each node of a server, where --parallel leaves their number
-    /// open [default: 16]
+    /// open; more than 16 are never chosen
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     max_parallel: Option<u32>,
 
@@ -23,8 +23,8 @@ pub(crate) struct TuningFlags {
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     concurrency: Option<u32>,
 
-    /// Most files at once, where --concurrency leaves their number open [default: 16 in MODE E, 32
-    /// in MODE S]
+    /// Most files at once, where --concurrency leaves their number open; more than 16 in MODE E, and
+    /// 32 in MODE S, are never chosen
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     max_concurrency: Option<u32>,
 }
