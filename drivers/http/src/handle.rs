@@ -137,11 +137,16 @@ impl<S: Stream> HttpHandle<S> {
     /// Nothing is lost if the future is dropped.
     pub async fn receive_response(&mut self) -> Result<Response> {
         let op = Operation::Read;
+        if let Some((kind, fact)) = &self.fault {
+            return Err(error(*kind, op, fact.clone()));
+        }
         self.push_head(op).await?;
         std::future::poll_fn(|cx| self.poll_response(cx))
             .await
             .map_err(|e| Error::from_io(e, LAYER, op))?;
-        self.response().ok_or_else(|| {
+        // A server has one too, once it has written it.
+        let response = self.response().filter(|_| self.role == Role::Asks);
+        response.ok_or_else(|| {
             let fact = "this end is the server, which gets no response";
             error(xio_core::ErrorKind::Unsupported, op, fact)
         })
