@@ -204,10 +204,14 @@ fn replaced_files_have_one_directory_by_all_its_names() -> Result<()> {
     std::os::unix::fs::symlink("to", bed.here.path("link"))?;
     let root = bed.here.root().display();
     let all = ["-r", "--sync", "--delete", "--backup-dir"];
-    for dir in [format!("{root}/to/was"), format!("{root}/link//was/")] {
+    for dir in [
+        format!("{root}/to/it/was"),
+        format!("{root}/link//it/was/"),
+        "it//was".to_owned(),
+    ] {
         bed.cp(&[&all[..], &[&dir, "tree/", "to"]].concat())?.ok()?;
         let names = bed.here.names("to")?;
-        ensure!(names == ["a", "was/a", "was/b"], "{dir}: {names:?}");
+        ensure!(names == ["a", "it/was/a", "it/was/b"], "{dir}: {names:?}");
     }
     bed.here.file("tree/a", 40, 4)?;
     for dir in [format!("{root}/to"), format!("{root}/link")] {

@@ -182,9 +182,12 @@ impl CopyState {
 
     /// Refuses a directory for replaced files that is the destination itself or a source, or lies in
     /// one, or is on another file system than the destination: files are renamed into it, which
-    /// replaces nothing by halves. One in the destination on this machine is named from there
-    /// afterwards, whichever name it had: paths are compared by their bytes.
+    /// replaces nothing by halves. Paths are compared by their bytes: double slashes of its name
+    /// become one, and one in the destination on this machine is named from there afterwards.
     pub(super) async fn check_backup_dir(&mut self, is_dir: bool) -> Result<(), TransferError> {
+        if let Some(dir) = &mut self.options.manner.backup_dir {
+            dir.dedup_by(|next, before| *next == b'/' && *before == b'/');
+        }
         let root = match is_dir {
             true => self.root.clone(),
             false => names::parent(&self.root).to_vec(),
