@@ -30,7 +30,7 @@ pub(crate) struct Answer {
     /// The URL that was asked for.
     pub(crate) url: String,
     pub(crate) head: Head,
-    /// The proxy that answers for the server.
+    /// The proxy that forwards the request, in messages.
     proxy: Option<String>,
     response: Response,
     stream: HttpHandle<BoxStream>,
@@ -98,7 +98,7 @@ impl Answer {
                 Err(WebError::Answer { url, what }.into())
             }
             status => {
-                // The status of no server.
+                // No server has it, only the proxy.
                 if let (407, Some(proxy)) = (status, self.proxy) {
                     return Err(WebError::by_proxy(proxy, self.url, &self.response).into());
                 }

@@ -168,7 +168,7 @@ fn words(reason: &str) -> String {
 fn proxy_remedy(status: u16) -> &'static str {
     match status {
         407 => "name an account in the URL of the proxy, as http://USER:PASSWORD@HOST:PORT",
-        403 | 405 => "it does not lead there, name the server in no_proxy",
+        403 | 405 => "the proxy does not allow it, name the server in no_proxy",
         502..=504 => "it does not reach the server, try again later",
         _ => "",
     }

@@ -106,12 +106,12 @@ pub(super) fn named(proxy: &Site) -> String {
 /// password.
 fn parse(url: &str) -> Result<Site, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    if !scheme.eq_ignore_ascii_case("http") {
-        let is_known = scheme.bytes().all(|b| b.is_ascii_alphanumeric());
-        let scheme = if is_known { scheme } else { "such" };
+    let is_scheme = scheme.bytes().all(|b| b.is_ascii_alphanumeric());
+    if is_scheme && !scheme.eq_ignore_ascii_case("http") {
         return Err(format!("{scheme}:// proxies are not supported"));
     }
-    let Ok(Location::Remote(remote)) = Location::parse(&format!("http://{rest}")) else {
+    let parsed = Location::parse(&format!("http://{rest}"));
+    let Some(Location::Remote(remote)) = parsed.ok().filter(|_| is_scheme) else {
         return Err("it is no URL of a proxy".to_owned());
     };
     let mut site = remote.site;
@@ -260,7 +260,7 @@ mod tests {
         for (url, fault) in [
             ("socks5://ann:secret@p:1", "socks5:// proxies are not"),
             ("https://ann:secret@p:1", "https:// proxies are not"),
-            ("ann:secret@p://x", "such:// proxies are not"),
+            ("ann:secret@p://x", "no URL of a proxy"),
             ("http://ann:secret@p:port", "no URL of a proxy"),
             ("http://ann:secret@", "no URL of a proxy"),
         ] {

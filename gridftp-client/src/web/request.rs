@@ -83,7 +83,7 @@ async fn follow(
         let account = Some(own).filter(|own| at.is_at(own));
         let proxy = options.proxies.before(&at.site)?;
         let stream = connect(&at, proxy, account, options).await?;
-        // The server is anywhere behind a proxy.
+        // The address of a proxy does not tell where the server is.
         let peer = stream.info().peer.filter(|_| proxy.is_none());
         let fields = fields(request, account, peer.map(|peer| peer.ip()), options)?;
         let forwards = proxy.filter(|_| at.site.scheme == Scheme::Http);

@@ -180,7 +180,7 @@ fn hosts_of_no_proxy_are_reached_without_it() -> Result<()> {
             ("http_proxy", variable.as_str()),
             ("no_proxy", "127.0.0.0/8"),
         ],
-        // Whoever asks a CGI script names that one.
+        // A CGI script has this one from the field Proxy of a request.
         [
             ("HTTP_PROXY", variable.as_str()),
             ("https_proxy", variable.as_str()),
