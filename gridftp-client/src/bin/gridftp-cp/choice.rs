@@ -33,7 +33,7 @@ struct ChoiceArgs {
     /// Copy the files that PATTERN fits, and no others unless a rule excludes some. Of all rules the
     /// first that fits decides: *.c fits in every directory, /a/*.c from the source directory on, a/
     /// directories and all in them, ** slashes too. No rule is needed for the directories of such
-    /// files; */, as rsync has it for that, takes all in them
+    /// files: the */ that rsync needs there takes all files in them
     #[arg(long, value_name = "PATTERN")]
     include: Vec<OsString>,
 
