@@ -214,7 +214,12 @@ fn replaced_files_have_one_directory_by_all_its_names() -> Result<()> {
         ensure!(names == ["a", "it/was/a", "it/was/b"], "{dir}: {names:?}");
     }
     bed.here.file("tree/a", 40, 4)?;
-    for dir in [format!("{root}/to"), format!("{root}/link")] {
+    std::os::unix::fs::symlink(".", bed.here.path("to/self"))?;
+    for dir in [
+        format!("{root}/to"),
+        format!("{root}/link"),
+        "self".to_owned(),
+    ] {
         let refused = bed.cp(&[&all[..], &[&dir, "tree/", "to"]].concat())?;
         fails(
             &refused,

@@ -213,10 +213,17 @@ impl CopyState {
             return Ok(());
         }
         let [from, to] = [&root, &dir].map(|path| local(path).to_owned());
-        let is_one = blocking(move || Ok(device(&from) == device(&to))).await;
-        match is_one.map_err(|error| TransferError::local("look at", &dir, error))? {
-            true => Ok(()),
-            false => Err(self.on_another_device(&dir)),
+        let look = move || {
+            let root = unique(nonempty(&from).metadata());
+            // A link may lead to the destination.
+            let is_root = root.is_some() && root == unique(to.metadata());
+            Ok((is_root, device(&from) == device(&to)))
+        };
+        let looked = blocking(look).await;
+        match looked.map_err(|error| TransferError::local("look at", &dir, error))? {
+            (true, _) => Err(backup_in_place()),
+            (false, true) => Ok(()),
+            (false, false) => Err(self.on_another_device(&dir)),
         }
     }
 
