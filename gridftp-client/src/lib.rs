@@ -69,9 +69,8 @@
 //!   proxy of [`ConnectOptions::proxies`](field@options::ConnectOptions::proxies), by TLS through it.
 //! - A version of a file is its size, its time and its strong entity tag. A copy to this machine that
 //!   broke off goes on while they are the same: in the same run by the tag, or by a time that was a
-//!   minute old when it was told; in a later run by the tag, or by a time that is an hour old, where the
-//!   last stored bytes come again and are compared. Without them, and where the server sends no parts,
-//!   it begins anew.
+//!   minute old when it was told; in a later run by the tag, or by a time that is an hour old, with the
+//!   last stored bytes compared. Without them, or without parts, it begins anew.
 //! - A copy to a server is stored as standard input is, and a broken connection to the web server is
 //!   made again behind the last byte; if the destination fails, the file begins anew. One to standard
 //!   output goes on in the same way, and does not begin anew.
@@ -269,7 +268,7 @@
 //! In MODE S data follows the server's word that it takes the upload, and between two servers
 //! `STOR` goes before `RETR`. The password goes out when the server asks for it. Where there is no
 //! `MLSD`, `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link that is
-//! followed is taken for a file. A part of a file is written by `ESTO`, which not every server has. A part of a file is
+//! followed is taken for a file. A part of a file is written by `ESTO`, which not every server has, and
 //! read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
 //! # Which bytes are compared
@@ -277,22 +276,20 @@
 //! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
 //! MODE E transfer while they pass (`Digest` in `FEAT`), and the sender tells its digest on the data
 //! channel: the receiver publishes nothing that differs. Behind the digest go the values of at most
-//! 1,024 sections of the file, so that only those which differ are sent again. A part
-//! written into a file that exists is there at once. Behind a transfer in MODE S, through a front
-//! end, over several stripes, or that continued an earlier one of which an end does not know the
-//! values, the stored files are read again for their digests, where both ends know BLAKE3 and the
-//! server does not refuse.
+//! 1,024 sections of the file, so that only those which differ are sent again. A part written into a
+//! file that exists is there at once. Behind a transfer in MODE S, through a front end, over several
+//! stripes, or that continued an earlier one of which an end does not know the values, the stored files
+//! are read again for their digests, where both ends know BLAKE3 and the server does not refuse.
 //!
 //! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
 //! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;
 //! MD5 is tried at a server with MODE E that lists none. The question goes out with the commands
 //! behind the transfer and costs no round trip of its own, but the server reads the file before it
 //! begins the next one of that connection. A large file shows as "verifying 43 %" where the server
-//! sends markers. Lengths are compared in any case. Where no digest is to be had, be it that the
-//! server has none, refuses, or does not reply, the copy stands, nothing is copied again, and a
-//! warning tells once that copies are compared by size only; [`progress::Verification`] tells it of
-//! each file. A copy that differs is copied again and never has the final name, or is removed where
-//! it was written under that.
+//! sends markers. Lengths are compared in any case. Where no digest is to be had (the server has none,
+//! refuses, or does not reply) the copy stands, nothing is copied again, and a warning tells once that
+//! copies are compared by size only; [`progress::Verification`] tells it of each file. A copy that
+//! differs is copied again and never has the final name, or is removed where it was written under that.
 //!
 //! [`Verify::Cheapest`](options::Verify::Cheapest) and [`Verify::With`](options::Verify::With) fail
 //! without digests, and so does [`Verify::Disk`](options::Verify::Disk), which syncs a downloaded file,
@@ -310,12 +307,11 @@
 //! ended the one before; a source that has changed is read from its start. A digest of the whole file
 //! proves the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says.
 //!
-//! Where the server offers no digest, size and time have to do, only of a source that had not changed for
-//! an hour, so that a change would show in its time. The next run receives the end of each recorded
-//! range again, an eighth of it between 1 and 8 MiB, and compares it with the stored bytes: where they
-//! differ, the file begins anew, and a warning tells it. What is before those bytes is not
-//! compared. Where the server tells no time of the source, or one of the last hour, and with
-//! [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
+//! Where the server offers no digest, size and time have to do, of a source that had not changed for an
+//! hour. The next run receives the end of each recorded range again, an eighth of it between 1 and
+//! 8 MiB: where it differs from the stored bytes, the file begins anew with a warning. Where the server
+//! tells no time of the source, or one of the last hour, and with [`Resume::Never`](options::Resume::Never),
+//! a failed download leaves nothing.
 //!
 //! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is
 //! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
