@@ -281,7 +281,7 @@ impl<'a> Value<'a> {
 }
 
 /// Reads a time: at most nine digits with at most three decimals (`2.5`), in seconds or in the unit
-/// behind it: `ms`, `s`, `m`, `h` or `d`.
+/// behind it: `ms`, `s`, `m`, `h`, `d` or `w`, or in words, as `2weeks` or `1day`.
 ///
 /// # Errors
 /// [`BadValue`] when it is not one.
@@ -289,10 +289,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, BadValue> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let millis: u64 = match text.get(number.len()..).unwrap_or_default() {
         "ms" => 1,
-        "" | "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
+        "" | "s" | "second" | "seconds" => 1000,
+        "m" | "minute" | "minutes" => 60_000,
+        "h" | "hour" | "hours" => 3_600_000,
+        "d" | "day" | "days" => 86_400_000,
+        "w" | "week" | "weeks" => 604_800_000,
         _ => return Err(BadValue),
     };
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
@@ -426,6 +427,9 @@ mod tests {
             "s",
             "5M",
             "1 s",
+            "1W",
+            "1wk",
+            "weeks",
         ] {
             assert_eq!(Value(text).duration(), Err(BadValue), "{text}");
         }
@@ -434,6 +438,17 @@ mod tests {
             ("5s", 5000),
             ("1.5m", 90_000),
             ("2h", 7_200_000),
+            ("2w", 1_209_600_000),
+            ("1second", 1000),
+            ("5seconds", 5000),
+            ("1minute", 60_000),
+            ("1.5minutes", 90_000),
+            ("1hour", 3_600_000),
+            ("2hours", 7_200_000),
+            ("1day", 86_400_000),
+            ("7days", 604_800_000),
+            ("1week", 604_800_000),
+            ("1.5weeks", 907_200_000),
         ] {
             assert_eq!(
                 parse_duration(text),

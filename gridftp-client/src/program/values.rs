@@ -78,6 +78,7 @@ mod tests {
         }
         assert!(read(&"9".repeat(1 << 20)).unwrap_err().len() < 100);
         let longest = time(0..=LONGEST);
+        assert_eq!(longest("2w"), longest("14d"));
         for text in ["10000d", &LONGEST.to_string()] {
             assert_eq!(longest(text), Ok(Duration::from_secs(LONGEST)));
         }

@@ -58,8 +58,8 @@ struct ChoiceArgs {
     #[arg(long, value_name = "BYTES", value_parser = size)]
     min_size: Option<u64>,
 
-    /// Leave out files that were modified longer ago, in seconds, or as 90m, 12h or 7d; files of which
-    /// the server tells no time are copied, with a warning
+    /// Leave out files that were modified longer ago, in seconds, or as 90m, 12h, 7d or 2w; files of
+    /// which the server tells no time are copied, with a warning
     #[arg(long, value_name = "TIME", value_parser = time(0..=10 * LONGEST))]
     max_age: Option<Duration>,
 
@@ -219,8 +219,13 @@ mod tests {
     #[test]
     fn ages_have_units() {
         let now = SystemTime::now();
-        let oldest = choice(&["--max-age", "7d"]).unwrap().not_before.unwrap();
-        let age = now.duration_since(oldest).unwrap().as_secs();
-        assert!((7 * 86_400 - 60..=7 * 86_400).contains(&age), "{age}");
+        for text in ["7d", "1w", "1week"] {
+            let oldest = choice(&["--max-age", text]).unwrap().not_before.unwrap();
+            let age = now.duration_since(oldest).unwrap().as_secs();
+            assert!(
+                (7 * 86_400 - 60..=7 * 86_400).contains(&age),
+                "{text}: {age}"
+            );
+        }
     }
 }
