@@ -1,4 +1,8 @@
-//! The examples of `--help`, by use; each option is in one of them.
+//! The examples of `--help` and the man pages, by use; each option is in one of them.
+
+use clap::Command;
+
+use crate::man::REST;
 
 /// Command lines, each with its effect in half a sentence.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -210,14 +214,43 @@ const EXAMPLES: &[(&str, &str)] = &[
         "gridftp-server cluster revoke --cluster front --front front2",
         "refuses that of a front end",
     ),
+    (
+        "gridftp-server storages",
+        "lists the storages and their options",
+    ),
+    (
+        "gridftp-server --man | man -l -",
+        "shows the manual pages, of its commands too",
+    ),
 ];
 
-/// The section of examples.
+/// The text of `--help` behind the flags.
 pub(crate) fn text() -> String {
-    let examples = EXAMPLES.iter();
-    let examples = examples.map(|(line, effect)| format!("  {line}\n      {effect}"));
-    let examples: Vec<_> = examples.collect();
-    format!("Examples:\n{}", examples.join("\n"))
+    format!("{}\n{REST}", section("gridftp-server"))
+}
+
+/// The section of the examples of a command, which begin with these words.
+fn section(words: &str) -> String {
+    let mut text = "Examples:\n".to_owned();
+    for (line, effect) in EXAMPLES {
+        let rest = line.strip_prefix(words);
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')) {
+            text.push_str(&format!("  {line}\n      {effect}\n"));
+        }
+    }
+    text
+}
+
+/// Adds their examples to a command of the program and to those in it: to `--help` and the man page,
+/// and not to `-h`.
+pub(crate) fn of_command(command: Command) -> Command {
+    with_examples(command, "gridftp-server")
+}
+
+fn with_examples(command: Command, program: &str) -> Command {
+    let words = format!("{program} {}", command.get_name());
+    let command = command.mut_subcommands(|inner| with_examples(inner, &words));
+    command.after_long_help(section(&words).trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -225,7 +258,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::parser::ValueSource;
-    use clap::{Arg, Args as _, Command, CommandFactory as _};
+    use clap::{Arg, Args as _, CommandFactory as _};
     use gridftp_server::config::{ClusterOptions, Options};
 
     use super::*;
@@ -234,7 +267,7 @@ mod tests {
     /// The options that a line gives, each with its command.
     fn given(line: &str) -> BTreeSet<(String, String)> {
         let words = line.split(' ');
-        let words = words.take_while(|word| !matches!(*word, "<" | ">"));
+        let words = words.take_while(|word| !matches!(*word, "<" | ">" | "|"));
         let mut program = Cli::command();
         let all = program.try_get_matches_from_mut(words);
         let all = all.unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use gridftp_server::config::{ClusterOptions, Config, LogLevel, Options};
 use gridftp_server::storage::{KINDS, LAYERS};
 
@@ -24,6 +24,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 mod cluster;
 mod daemon;
 mod examples;
+mod man;
 mod passwd;
 mod report;
 
@@ -34,7 +35,7 @@ mod report;
 /// configuration, the accounts and the certificates again.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_long_help = examples::text())]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, mut_subcommands = examples::of_command)]
 struct Cli {
     /// TOML file with the same options as keys; a flag wins over it.
     #[arg(long, short, value_name = "FILE")]
@@ -44,6 +45,10 @@ struct Cli {
     /// ssh, whose login it trusts. Serves / unless --root says otherwise, and logs errors only
     #[arg(long, conflicts_with_all = ["bind", "port", "anonymous", "users", "tls_port"])]
     stdio: bool,
+
+    /// Write the manual pages to standard output
+    #[arg(long, exclusive = true)]
+    man: bool,
 
     #[command(flatten)]
     options: Options,
@@ -123,6 +128,7 @@ fn main() -> ExitCode {
         Some(Command::Node(args)) => serve(args.config.clone(), args.flags(), Part::Node),
         Some(Command::Nodes(args)) => cluster::nodes(&args),
         Some(Command::Cluster(command)) => cluster::run(command),
+        None if cli.man => man::print(Cli::command()),
         None if cli.stdio => serve(cli.config, cli.options, Part::Stdio),
         None => serve(cli.config, cli.options, Part::Whole),
     };

@@ -1,7 +1,8 @@
 //! Every option, as a flag and as a key of the file.
 //!
-//! `gridftp-server --help` lists all options with units, defaults and examples. Each is also a key
-//! of the TOML file given by `--config`, under the same name and without a section:
+//! `gridftp-server --help` lists all options with units, defaults and examples, and so does the
+//! manual page (`gridftp-server --man | man -l -`). Each is also a key of the TOML file given by
+//! `--config`, under the same name and without a section:
 //!
 //! ```toml
 //! bind = "192.0.2.10"

@@ -23,6 +23,7 @@ mod gateway_uploads;
 mod grid;
 mod grid_borrowed;
 mod grid_support;
+mod help;
 mod kept;
 mod killed;
 mod load;
