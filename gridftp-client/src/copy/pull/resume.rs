@@ -213,7 +213,10 @@ fn stored(held: &RangeSet, sink: &FileSink) -> RangeSet {
     all.extend(&awaited);
     let known = |range: Range64| {
         let first = awaited.clip(range).first();
-        Range64::new(range.start(), first.map_or_else(|| range.end(), Range64::end))
+        Range64::new(
+            range.start(),
+            first.map_or_else(|| range.end(), Range64::end),
+        )
     };
     all.iter().filter_map(known).collect()
 }
