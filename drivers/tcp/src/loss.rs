@@ -256,7 +256,7 @@ struct Periods {
     one_in: u64,
     /// Begin of the period, and by then the packets and those of them that tell of a loss.
     begun: Option<(Instant, u64, u64)>,
-    /// Consecutive periods with loss and without a queue, up to the present one.
+    /// Those without a queue of the consecutive periods with loss up to the present one.
     lossy: u32,
 }
 
@@ -325,8 +325,8 @@ impl Periods {
         let has_loss = lost > 0 && lost * self.one_in >= all.saturating_sub(all_before);
         // A connection that was idle meanwhile is judged anew.
         let has_loss = has_loss && trip.time >= LONG && lasted < length * 4;
-        self.lossy = match has_loss && !trip.is_queued {
-            true => self.lossy + 1,
+        self.lossy = match has_loss {
+            true => self.lossy + u32::from(!trip.is_queued),
             false => 0,
         };
         has_loss
