@@ -72,6 +72,21 @@ fn a_path_whose_round_trip_is_half_as_long_again_has_a_queue() {
     assert_eq!(lossy_after(queued, &each(50)), None);
 }
 
+#[test]
+fn the_loss_of_a_queue_does_not_count_and_does_not_end_the_count() {
+    let (mut judge, begun) = (Judge::default(), Instant::now());
+    let found = (0..8_u32).position(|half| {
+        let trip = Trip {
+            is_queued: half == 2,
+            ..clear(100)
+        };
+        let packets = u64::from(half) * 1000;
+        judge.look(begun + half * HEAVY.least, trip, (packets, packets / 100))
+    });
+    // One later than without it.
+    assert_eq!(found, Some(4));
+}
+
 /// Whether a connection finds loss beside a queue, on a path that may have been found lossy before.
 fn found_in_queue(is_found_before: bool) -> bool {
     let (peers, begun) = (Arc::<LossyPeers>::default(), Instant::now());
