@@ -270,6 +270,8 @@ fn next_run(Unfinished { kept, lost, .. }: Unfinished) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -295,5 +297,16 @@ mod tests {
             (unfinished.kept, unfinished.lost) = (kept, lost);
             assert_eq!(next_run(unfinished), text);
         }
+    }
+    #[test]
+    fn lost_bytes_of_a_download_are_told() {
+        let flags = Flags::parse_from(["gridftp-cp", "from", "to"]);
+        let to = Location::Local("/no such directory/to".into());
+        let mut unfinished = Unfinished::default();
+        let state = "files not finished are not at their destination names";
+        assert_eq!(left_behind(&to, &flags, unfinished), state);
+        unfinished.lost = 1;
+        let told = format!("{state}; {}", next_run(unfinished));
+        assert_eq!(left_behind(&to, &flags, unfinished), told);
     }
 }

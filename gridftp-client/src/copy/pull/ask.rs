@@ -166,6 +166,7 @@ impl Asker<'_> {
             size: arrived.size,
             proven: arrived.proven,
             received: arrived.received,
+            asks_again: true,
             is_last: false,
         })
     }

@@ -136,6 +136,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
         checksum,
         after,
         attributes,
+        asks_again,
         ..
     } = landed;
     let job = taken.file();
@@ -160,6 +161,12 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     let (verified, attributes) = match confirmed.await {
         Ok(confirmed) => confirmed,
         Err(error) => {
+            // Of a server that resets the session over CKSM, the reply before it may be lost too.
+            if let (true, Some((_, false)), Some(lost)) = (asks_again, digest, error.control())
+                && error.is_gone()
+            {
+                let _ = shared.does_without(lost);
+            }
             // The bytes are here, and only the word on them is missing.
             if leaves_bytes(&error) {
                 resume::keep(shared, job, &sink).await;

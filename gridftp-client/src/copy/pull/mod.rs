@@ -97,6 +97,8 @@ struct Landed {
     checksum: Option<DigestQuery>,
     after: Option<After>,
     attributes: Option<Replies>,
+    /// Whether a session before was lost over these words.
+    asks_again: bool,
     /// Whether the session is of no use behind it.
     is_last: bool,
 }

@@ -349,6 +349,7 @@ pub(super) async fn end(
                 checksum: asked.sent.checksum,
                 after: asked.sent.after,
                 attributes: asked.sent.attributes,
+                asks_again: false,
                 is_last: false,
             }));
         }

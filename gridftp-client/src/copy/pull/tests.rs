@@ -299,6 +299,7 @@ async fn a_session_that_ends_over_a_digest_is_followed_by_another_digest() {
         checksum: DigestQuery::send(&control, needed, None, (0, None), from),
         after: None,
         attributes: None,
+        asks_again: false,
         is_last: false,
     };
     let server = async {
