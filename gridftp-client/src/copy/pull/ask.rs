@@ -10,6 +10,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
+use crate::copy::Stop;
 use crate::copy::admission::{Ends, Server};
 use crate::copy::digests::DigestQuery;
 use crate::copy::facts_query::FactsQuery;
@@ -142,19 +143,28 @@ impl Asker<'_> {
         })
     }
 
-    /// Asks for the words on a file whose bytes are all here.
-    pub(super) fn ask_words(&self, mut taken: Taken) -> Option<Landed> {
+    /// Asks for the words on a file whose bytes are all here, unless the session has ended over them.
+    pub(super) fn ask_words(&self, mut taken: Taken) -> Result<Option<Landed>, Stop> {
         let (control, shared) = (self.control, self.shared);
+        if let Some(error) = control.gone() {
+            return Err(Stop::Lost(error.into()));
+        }
+        let Some(from) = control.path(&taken.file().from) else {
+            let error = TransferError::unsendable(&taken.file().from);
+            shared.fail(taken, &error);
+            return Ok(None);
+        };
         let job = taken.file_mut();
-        let from = control.path(&job.from)?;
-        let (arrived, sink) = job.arrived.take().zip(job.sink.take())?;
+        let Some((arrived, sink)) = job.arrived.take().zip(job.sink.take()) else {
+            return Ok(None);
+        };
         job.held = RangeSet::up_to(arrived.size);
         let (needed, optional) = match arrived.digest {
             Some((algorithm, true)) => (Some(algorithm), None),
             Some((algorithm, false)) if !shared.is_undigested(control) => (None, Some(algorithm)),
             _ => (None, None),
         };
-        Some(Landed {
+        Ok(Some(Landed {
             after: Some(After {
                 look: FactsQuery::send(control, self.abilities, from.clone()),
                 needed: arrived.is_joined,
@@ -168,7 +178,7 @@ impl Asker<'_> {
             received: arrived.received,
             asks_again: true,
             is_last: false,
-        })
+        }))
     }
 
     /// The algorithm of the optional digest for a transfer without receipts; none for an empty file.

@@ -257,7 +257,7 @@ impl<'a> Route for Asker<'a> {
     ) -> Result<Option<Landed>, Stop> {
         match request {
             Request::Transfer(asked) => receiver.take(*asked).await,
-            Request::Words(taken) => Ok(self.ask_words(taken)),
+            Request::Words(taken) => self.ask_words(taken),
         }
     }
 

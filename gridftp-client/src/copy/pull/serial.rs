@@ -76,7 +76,7 @@ impl<'a> Route for Serial<'a> {
         };
         if has_arrived(&taken) {
             let asker = self.asker((&client.control, &client.abilities));
-            return Ok(asker.ask_words(taken));
+            return asker.ask_words(taken);
         }
         if let Err(error) = client.set_up_stream(BufferSide::Send).await {
             let failed = shared.fail_set_up(&client.control, taken, error);
