@@ -309,9 +309,8 @@
 //!
 //! Where the server offers no digest, size and time have to do, of a source that had not changed for an
 //! hour. The next run receives the end of each recorded range again, an eighth of it between 1 and
-//! 8 MiB: where it differs from the stored bytes, the file begins anew with a warning. Where the server
-//! tells no time of the source, or one of the last hour, and with [`Resume::Never`](options::Resume::Never),
-//! a failed download leaves nothing.
+//! 8 MiB: where it differs from the stored bytes, the file begins anew with a warning. Without such a
+//! time, and with [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
 //!
 //! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is
 //! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once

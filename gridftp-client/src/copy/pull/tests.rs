@@ -324,7 +324,7 @@ async fn a_session_that_ends_over_a_digest_is_followed_by_another_digest() {
         mode: Mode::Stream,
         window: &Window::default(),
     };
-    let landed = asker.ask_words(back).unwrap();
+    let landed = asker.ask_words(back).unwrap().unwrap();
     let server = async {
         while let Some(line) = lines.next_line().await.unwrap() {
             let is_of_digest = line.starts_with("CKSM SHA256");
