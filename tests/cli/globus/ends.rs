@@ -202,6 +202,10 @@ fn messages_name_options_that_are_there() -> Result<()> {
         fails(&told, 1, &[needle])?;
         ensure!(!told.stderr.contains(" --"), "{}", told.report());
     }
+    // Standard output is for data alone.
+    let told = globus(&bed.here, &["-v", &joe, "-"])?;
+    fails(&told, 1, &["530 no"])?;
+    ensure!(told.stdout.is_empty(), "{}", told.report());
     Ok(())
 }
 

@@ -144,7 +144,7 @@ impl Output {
 
     /// Names a file that fails before it begins.
     fn tell_ends(&self, pair: Option<Pair>) {
-        if let Some(pair) = pair.filter(Pair::is_file) {
+        if let Some(pair) = pair.filter(|pair| pair.is_file() && !pair.is_piped()) {
             self.started(&pair.from.to_string_lossy(), &pair.to.to_string_lossy());
         }
     }
