@@ -3,9 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
 
 use ftp_wire::glob;
 use gridftp_client::Location;
+use gridftp_client::url::unshow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// The bytes that a `file:` URL has as escapes.
@@ -282,12 +284,14 @@ pub(super) fn batches(pairs: Vec<Pair>) -> Vec<Batch> {
     batches
 }
 
-/// A local path as a `file:` URL; any other text stays.
+/// A local path, as an event tells it, as a `file:` URL; any other text stays.
 pub(super) fn url(text: &str) -> String {
     if text.contains("://") {
         return text.to_owned();
     }
-    let path = std::path::absolute(text).unwrap_or_else(|_| text.into());
+    let name = unshow(text).unwrap_or_else(|| text.into());
+    let name = PathBuf::from(OsString::from_vec(name));
+    let path = std::path::absolute(&name).unwrap_or(name);
     let escaped = percent_encode(path.as_os_str().as_bytes(), ESCAPED);
     let slash = if text.ends_with('/') { "/" } else { "" };
     format!("file://{escaped}").trim_end_matches('/').to_owned() + slash
@@ -452,6 +456,7 @@ mod tests {
     fn local_paths_are_urls_too() {
         assert_eq!(url("/a b/c"), "file:///a%20b/c");
         assert_eq!(url("/a/"), "file:///a/");
+        assert_eq!(url("/a\\\\b\\n\\xff"), "file:///a%5Cb%0A%FF");
         assert_eq!(url("ftp://h/a"), "ftp://h/a");
     }
 }
