@@ -291,9 +291,15 @@ fn standard_input_and_output_need_no_server() -> Result<()> {
         ),
         (&["-", "."], 2, "a pipe has no name of its own"),
         (&["none", "-"], 1, "none"),
+        (&["--offset", "12", "text", "-"], 2, "--offset 12 is beyond"),
     ] {
         fails(&cp_in(&here, words)?, status, &[needle])?;
     }
+    // It would have no end.
+    let end = File::options().append(true).open(&text)?;
+    let mut appends = command(&here, &["--length", "99", "text", "-"])?;
+    ensure!(!appends.stdout(end).status()?.success());
+    ensure!(fs::read(&text)? == b"some words\n");
     Ok(())
 }
 

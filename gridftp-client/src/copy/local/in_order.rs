@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::sync::{Arc, Weak};
 
 use gridftp_dsi::Sink as _;
@@ -18,7 +18,7 @@ use crate::copy::kept::Digest;
 use crate::copy::pull::land::{Digests, land, open_sink};
 use crate::copy::pull::{admit, local};
 use crate::copy::queue::Taken;
-use crate::copy::state::CopyState;
+use crate::copy::state::{CopyState, beyond};
 use crate::copy::stdio::{input, output, read, write};
 use crate::error::TransferError;
 use crate::names;
@@ -133,6 +133,7 @@ async fn write_bytes(
 ) -> Result<u64, TransferError> {
     let input = open(shared, job, source).await?;
     let out = output()?;
+    check(shared, job, [&input, &out]).await?;
     shared.show(job, 0, Weak::new());
     let most = shared.options.length.unwrap_or(u64::MAX);
     let mut bytes = 0;
@@ -148,6 +149,37 @@ async fn write_bytes(
         written.map_err(|error| TransferError::local("write", "-", error))?;
         bytes += len as u64;
         shared.count(job, len as u64);
+    }
+}
+
+/// Refuses a file that ends before the wanted part, and one that standard output is: it would grow as
+/// fast as it is read.
+async fn check(
+    shared: &CopyState,
+    job: &FileJob,
+    ends: [&Arc<File>; 2],
+) -> Result<(), TransferError> {
+    let [input, out] = ends.map(Arc::clone);
+    let looked = blocking(move || Ok((input.metadata()?, out.metadata()?))).await;
+    let (input, out) = looked.map_err(|error| TransferError::local("read", &job.from, error))?;
+    if !input.is_file() {
+        return Ok(());
+    }
+    let (offset, size) = (shared.options.offset.unwrap_or(0), input.len());
+    // Some files do not tell their size.
+    if size > 0 && offset > size {
+        return Err(beyond(&shared.name_source(job), offset, size));
+    }
+    match (input.dev(), input.ino()) == (out.dev(), out.ino()) {
+        true => {
+            let what = "is standard output itself";
+            Err(TransferError::source(
+                show(&job.from),
+                what,
+                "write to another file",
+            ))
+        }
+        false => Ok(()),
     }
 }
 
