@@ -298,6 +298,7 @@ mod tests {
             assert_eq!(next_run(unfinished), text);
         }
     }
+
     #[test]
     fn lost_bytes_of_a_download_are_told() {
         let flags = Flags::parse_from(["gridftp-cp", "from", "to"]);

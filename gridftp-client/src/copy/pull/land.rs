@@ -142,6 +142,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
     let job = taken.file();
     let digest = (checksum.as_ref()).map(|asked| (asked.algorithm(), asked.is_needed()));
     let is_joined = after.as_ref().is_some_and(|after| after.needed);
+    let mut is_digest_over = false;
     let confirmed = async {
         if let Some(after) = after
             && !after.confirm(&job.facts).await?
@@ -153,6 +154,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             Some(asked) => asked.digest(shared, Some(size)).await?,
             None => None,
         };
+        is_digest_over = true;
         match shared.told_attributes(attributes).await {
             Err(error) if error.is_transient() => Err(error),
             told => Ok((digest, told)),
@@ -164,6 +166,7 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             // Of a server that resets the session over CKSM, the reply before it may be lost too.
             if let (true, Some((_, false)), Some(lost)) = (asks_again, digest, error.control())
                 && error.is_gone()
+                && !is_digest_over
             {
                 let _ = shared.does_without(lost);
             }
