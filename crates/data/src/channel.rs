@@ -150,8 +150,8 @@ impl DataChannel {
         self.idle.served.is_some() && !self.idle.conns.is_empty()
     }
 
-    /// The first hosts whose connections the port has refused since it is open, or since its last
-    /// complete transfer: three at most. The peer of a failed transfer may be among them.
+    /// The hosts that the data port has refused since it is open, or since its last complete
+    /// transfer: the first three. The peer of a failed transfer may be among them.
     pub fn refused(&self) -> Vec<IpAddr> {
         self.refused.hosts()
     }

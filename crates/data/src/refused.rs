@@ -1,4 +1,4 @@
-//! `Refused`: the hosts whose connections a data port has refused.
+//! `Refused`: the hosts that a data port has refused.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -35,7 +35,7 @@ fn partial(told: proto::Partial, dir: &DsiPath) -> Option<Partial> {
     Some(partial)
 }
 
-/// What some peers have told of a directory.
+/// The partial files of a directory, of all peers that have answered.
 #[derive(Debug, Default)]
 struct Merged {
     found: BTreeMap<Vec<u8>, Partial>,

@@ -5,7 +5,7 @@
 //! path the rate needs minutes to recover, so that a few packets in ten thousand, lost by a bad cable
 //! or a radio link, cost most of the link. BBR measures the link instead.
 //!
-//! Many connections lose as many packets at a full queue, which is what slows them down; but there the
+//! Many connections lose as many packets at a full queue, and have to slow down for it; but there the
 //! round trip is longer than the least one.
 
 use std::collections::VecDeque;

@@ -218,7 +218,7 @@ pub(crate) fn refused(fact: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadOption, LAYER, Operation::Plan, fact)
 }
 
-/// The error of a file or text, whose fact has the cause in it.
+/// The error of an unreadable file or text; its fact names the cause.
 fn unreadable(from: &str, lacks: &str, why: pem::Error) -> Error {
     let (kind, fact) = match why {
         pem::Error::Io(error) => (error.kind(), error.to_string()),

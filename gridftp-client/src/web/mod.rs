@@ -17,3 +17,12 @@ pub use fault::WebError;
 pub(crate) use head::{Head, Part};
 pub use proxy::Proxies;
 pub(crate) use request::{Request, facts, open};
+
+/// The site of a URL.
+#[cfg(test)]
+fn site(url: &str) -> crate::url::Site {
+    match crate::url::Location::parse(url) {
+        Ok(crate::url::Location::Remote(remote)) => remote.site,
+        other => panic!("{other:?}"),
+    }
+}

@@ -154,13 +154,7 @@ fn is_in(address: IpAddr, rule: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn site(url: &str) -> Site {
-        match Location::parse(url) {
-            Ok(Location::Remote(remote)) => remote.site,
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::web::site;
 
     fn of(variables: &[(&str, &str)]) -> Proxies {
         Proxies::read(|name| {

@@ -215,14 +215,7 @@ fn basic(site: &Site) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::url::Location;
-
-    fn site(url: &str) -> Site {
-        match Location::parse(url) {
-            Ok(Location::Remote(remote)) => remote.site,
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::web::site;
 
     #[test]
     fn the_field_host_has_a_port_only_where_the_scheme_has_another() {

@@ -56,8 +56,8 @@ impl Inner {
 }
 
 impl FileSink {
-    /// Has writes in `ranges`, which an earlier attempt stored, compared with what is there: the first
-    /// one with other bytes fails with [`ErrorKind::Mismatch`], and writes nothing.
+    /// Compares writes in `ranges` with the bytes that an earlier attempt stored there: the first one
+    /// with other bytes fails with [`ErrorKind::Mismatch`], and writes nothing.
     ///
     /// It is called before the first write, and once.
     pub fn expect_again(&self, ranges: RangeSet) {
@@ -126,7 +126,7 @@ mod tests {
 
         let sink = FileSink::resume(&path, origin(), false).await.unwrap();
         sink.expect_again(Range64::new(half - 100, half).into_iter().collect());
-        // What is before and behind them may be anything.
+        // Bytes before and behind them may be any.
         let around = [bytes(3, 50), bytes(1, 100), bytes(3, half)].concat();
         sink.write_at(half - 150, around.into()).await.unwrap();
         assert!(!sink.differs());

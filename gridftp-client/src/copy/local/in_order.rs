@@ -106,8 +106,8 @@ async fn open(
     })
 }
 
-/// Writes the file `source` to standard output. What is written is written, so that there is no second
-/// try.
+/// Writes the file `source` to standard output, once: written bytes cannot be taken back for another
+/// attempt.
 pub(in crate::copy) async fn write_out(shared: &CopyState, mut taken: Taken, source: &Location) {
     let job = taken.file_mut();
     shared.start(job);

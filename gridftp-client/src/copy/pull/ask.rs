@@ -143,7 +143,8 @@ impl Asker<'_> {
         })
     }
 
-    /// Asks for the words on a file whose bytes are all here, unless the session has ended over them.
+    /// Asks for the facts, the digest and the attributes of a received file, unless the session has
+    /// ended.
     pub(super) fn ask_words(&self, mut taken: Taken) -> Result<Option<Landed>, Stop> {
         let (control, shared) = (self.control, self.shared);
         if let Some(error) = control.gone() {
@@ -262,7 +263,7 @@ pub(in crate::copy) async fn admit(
     Some(taken)
 }
 
-/// Says whether all bytes of a file are here, and only the words on them are missing.
+/// Says whether all bytes of a file are here, and only its facts, digest or attributes are missing.
 pub(super) fn has_arrived(taken: &Taken) -> bool {
     matches!(taken.item(), Item::File(job) if job.arrived.is_some() && job.sink.is_some())
 }

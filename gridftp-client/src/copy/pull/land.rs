@@ -110,7 +110,7 @@ pub(in crate::copy) async fn open_sink(
     Ok(sink)
 }
 
-/// A download with all its bytes here, where a session ended over the last words on them: the next
+/// A received file whose session ended before it told the facts, the digest and the attributes: the next
 /// session asks for these alone.
 #[derive(Debug)]
 pub(crate) struct Arrived {

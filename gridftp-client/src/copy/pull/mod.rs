@@ -52,7 +52,7 @@ const LANDING: usize = 64;
 /// The next step of an item.
 enum Request {
     Transfer(Box<Asked>),
-    /// All bytes of the file are here: the session before ended over the words on them.
+    /// The facts, digest and attributes of a received file, before which a session ended.
     Words(Taken),
 }
 
@@ -97,7 +97,7 @@ struct Landed {
     checksum: Option<DigestQuery>,
     after: Option<After>,
     attributes: Option<Replies>,
-    /// Whether a session before was lost over these words.
+    /// Whether a session before was lost over the facts, the digest or the attributes.
     asks_again: bool,
     /// Whether the session is of no use behind it.
     is_last: bool,

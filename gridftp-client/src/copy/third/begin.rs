@@ -133,9 +133,9 @@ impl Pair<'_> {
         timeout(ACCOUNT, store.finish()).await.ok()
     }
 
-    /// The word of a destination whose source failed with `error`, if it comes in time. One that
-    /// still waits for a connection is told to stop: it may have refused those of the source, and
-    /// then says so.
+    /// The final reply of the destination behind the failure `error` of the source, if it comes in
+    /// time. A destination that still waits for a connection is told to stop: it may have refused
+    /// those of the source, and its reply then says so.
     pub(super) async fn account<T>(
         &self,
         error: &ControlError,

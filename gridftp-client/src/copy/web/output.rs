@@ -11,7 +11,7 @@ use crate::copy::stdio::put::Input as _;
 use crate::copy::stdio::{output, write};
 use crate::error::TransferError;
 
-/// Copies a file. What is written is written, so that there is no second try.
+/// Copies a file, once: written bytes cannot be taken back for another attempt.
 pub(in crate::copy) async fn copy(shared: &CopyState, mut taken: Taken) {
     let job = taken.file_mut();
     shared.start(job);
