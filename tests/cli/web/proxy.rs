@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use workspace_tests::{Finished, Tree, run};
 use xio_testkit::Authority;
 use xio_tls::Tls;
 
-use super::server::{Answer, Web};
+use super::server::{Answer, Web, listen};
 use super::{bytes, file};
 use crate::secured::identity;
 use crate::{LIMIT, command, fails};
@@ -40,12 +40,7 @@ enum Way {
 
 impl Proxy {
     fn start(way: Way) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let addr = listener.local_addr()?;
+        let (runtime, listener, addr) = listen()?;
         let heads = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&heads);
         runtime.spawn(async move {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use xio_core::{BoxStream, Transform as _};
 use xio_http::{Http, HttpHandle, Request, Response, Version};
 use xio_tls::Tls;
@@ -79,7 +80,18 @@ pub(super) struct Web {
     pub(super) addr: SocketAddr,
     scheme: &'static str,
     asked: Arc<Mutex<Vec<Request>>>,
-    _runtime: tokio::runtime::Runtime,
+    _runtime: Runtime,
+}
+
+/// Listens on a free port, with a runtime for the server behind it.
+pub(super) fn listen() -> Result<(Runtime, TcpListener, SocketAddr)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+    let addr = listener.local_addr()?;
+    Ok((runtime, listener, addr))
 }
 
 impl Web {
@@ -110,12 +122,7 @@ impl Web {
         http: Http,
         answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let addr = listener.local_addr()?;
+        let (runtime, listener, addr) = listen()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer));
         let told = Arc::clone(&asked);
