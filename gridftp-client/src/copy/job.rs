@@ -43,7 +43,7 @@ pub(crate) enum Item {
     File(Box<FileJob>),
 }
 
-/// A file to copy.
+/// A file to copy. Thousands wait at once, so the state of few files is in boxes.
 #[derive(Debug, Default)]
 pub(crate) struct FileJob {
     /// Path at the source.
@@ -85,7 +85,7 @@ pub(crate) struct FileJob {
     /// Versions of the source that uploads of this run have left under other hidden names.
     pub(crate) versions: u32,
     /// The note of an upload for a later run.
-    pub(crate) note: Option<Noted>,
+    pub(crate) note: Option<Box<Noted>>,
     /// Whether the destination keeps the bytes of an upload apart until it is whole.
     pub(crate) kept_apart: bool,
     /// Whether its bytes pass this machine between two servers.
@@ -95,7 +95,7 @@ pub(crate) struct FileJob {
     /// The file they are in, for a download.
     pub(crate) sink: Option<FileSink>,
     /// The state of a download of which all bytes are in that file, and the last words are missing.
-    pub(crate) arrived: Option<Arrived>,
+    pub(crate) arrived: Option<Box<Arrived>>,
     /// Whether the object at its destination has been looked at, and is replaced.
     pub(crate) judged: bool,
     /// Whether a dry run has found a file or a link at its destination.

@@ -102,7 +102,7 @@ impl FileJob {
 
     /// Notes the hidden name and the held ranges of the upload, at most once a second.
     pub(crate) fn note_state(&mut self) {
-        let is_due = |noted: &&mut Noted| {
+        let is_due = |noted: &&mut Box<Noted>| {
             let is_fresh = noted.last.is_some_and(|last| last.elapsed() < EVERY);
             !is_fresh || self.held.is_empty()
         };
@@ -210,14 +210,14 @@ impl CopyState {
             held: RangeSet::new(),
         };
         let (is_told, last) = (!job.recalled, None);
-        job.note = Some(Noted {
+        job.note = Some(Box::new(Noted {
             note,
             upload,
             groups: None,
             is_told,
             is_provable: false,
             last,
-        });
+        }));
     }
 
     /// Notes the upload that is about to begin, from the server with the abilities `source` if it is on

@@ -10,7 +10,7 @@ use super::job::{FileJob, Item};
 use super::lock;
 
 /// Files that wait before a walk or a listing must pause.
-pub(crate) const ENOUGH: usize = 8192;
+pub(crate) const ENOUGH: usize = 4096;
 /// Items that wait before the names of a listing are kept elsewhere.
 const CROWD: usize = 2 * ENOUGH;
 

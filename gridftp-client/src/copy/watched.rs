@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use gridftp_data::Watch;
 
 use super::job::FileJob;
-use super::outlive::Noted;
 use super::state::CopyState;
 use crate::control::Control;
 use crate::explain::Way;
@@ -26,7 +25,7 @@ impl CopyState {
                 job.running = self.totals.running.add(ends, size, attempt);
             }
         }
-        job.note_kept(job.note.as_ref().is_some_and(Noted::goes_on));
+        job.note_kept(job.note.as_ref().is_some_and(|noted| noted.goes_on()));
     }
 
     /// Notes the bytes of an attempt so far, as a server tells them.

@@ -177,12 +177,14 @@ pub(super) async fn publish(shared: &Arc<CopyState>, landed: Landed) {
             let job = taken.file_mut();
             job.held = resume::resumable(std::mem::take(&mut job.held), size);
             job.sink = Some(sink);
-            job.arrived = error.is_gone().then_some(Arrived {
-                size,
-                proven,
-                received,
-                digest,
-                is_joined,
+            job.arrived = error.is_gone().then(|| {
+                Box::new(Arrived {
+                    size,
+                    proven,
+                    received,
+                    digest,
+                    is_joined,
+                })
             });
             return shared.fail(taken, &error);
         }
