@@ -9,7 +9,8 @@
 //! logarithm of the length for the rest, and refuses more than [`MAX_WAITING`] of them. A tree
 //! [with groups](Tree::with_groups) hands out the values of aligned [groups](GROUP) for a journal,
 //! from which [`Tree::insert_group`] continues after a restart without reading the bytes again. Where
-//! the digests of two copies differ, the values of their [sections](Tree::sections) tell the places.
+//! the digests of two copies differ, the values of their [sections](Tree::sections) tell the places, and
+//! [sums](Tree::sums) over the groups of a long file tell [which groups](differing_groups) differ.
 //!
 //! ```
 //! use digest_tree::{Piece, Tree};
@@ -27,6 +28,7 @@
 mod piece;
 mod sections;
 mod subtree;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -35,6 +37,7 @@ pub use blake3::Hash;
 use byte_ranges::{Range64, RangeSet};
 pub use piece::Piece;
 pub use sections::{MAX_SECTIONS, section_length};
+pub use sums::{SUMS, Sum, differing_groups};
 pub use tree::{MAX_WAITING, Tree, Unknown};
 
 /// Bytes of a group, the unit of journals and of repairs.

@@ -1,8 +1,10 @@
-//! `Sections`: the values of the sections of a file, which show the places where two copies differ.
+//! `Sections`: the values of the sections of a file, which show the places where two copies differ, and
+//! the sums over its groups once sections are longer.
 
 use std::collections::BTreeMap;
 
 use crate::subtree::{CHUNK, GROUP_LEVEL, Subtree, join};
+use crate::sums::Sums;
 use crate::{GROUP, Unknown, Value};
 
 /// Most sections of a file.
@@ -22,6 +24,8 @@ pub(crate) struct Sections {
     /// Levels of a section above a group.
     above: u32,
     values: BTreeMap<u64, Value>,
+    /// The table of all complete groups but for the first, once these are more than [`MAX_SECTIONS`].
+    sums: Option<Sums>,
 }
 
 impl Sections {
@@ -29,9 +33,17 @@ impl Sections {
         GROUP_LEVEL + self.above
     }
 
-    /// Notes the value of a complete subtree, if that is a section.
+    /// Notes the value of a complete subtree, if that is a section or a group.
     pub(crate) fn note(&mut self, subtree: Subtree, value: Value) {
-        if subtree.level != self.level() || subtree.start == 0 {
+        if subtree.start == 0 {
+            return;
+        }
+        if subtree.level == GROUP_LEVEL
+            && let Some(sums) = &mut self.sums
+        {
+            sums.add(subtree.start / GROUP, &value);
+        }
+        if subtree.level != self.level() {
             return;
         }
         self.values.insert(subtree.start, value);
@@ -42,6 +54,9 @@ impl Sections {
 
     /// Makes sections of pairs. One without the other half is noted once that has arrived.
     fn lengthen(&mut self) {
+        if self.sums.is_none() {
+            self.sums = Some(self.sums());
+        }
         let level = self.level();
         self.above += 1;
         let values = std::mem::take(&mut self.values);
@@ -52,6 +67,14 @@ impl Sections {
             Some((start, join(left, right)))
         });
         self.values = pairs.collect();
+    }
+
+    /// The sums over the complete groups but for the first.
+    pub(crate) fn sums(&self) -> Sums {
+        // Sections are groups as long as there is no table.
+        let groups = self.values.iter();
+        let groups = groups.map(|(start, value)| (start / GROUP, *value));
+        self.sums.clone().unwrap_or_else(|| Sums::of(groups))
     }
 
     /// The value of the complete section of `length` bytes at `start`.

@@ -221,3 +221,64 @@ fn sections_are_the_values_of_their_bytes() {
     small.insert(Piece::of(0, &bytes[..GROUP_LEN]));
     assert_eq!(small.sections(GROUP), Ok(Vec::new()));
 }
+
+#[test]
+fn sums_name_the_groups_that_differ() {
+    let most = MAX_SECTIONS as u64;
+    for (groups, bad) in [
+        (most + 1, &[0, 1, most][..]),
+        (most + 2, &[most]),
+        (2 * most + 1, &[3, most + 1, most + 2, 2 * most]),
+        (5 * most + 3, &[1, 2, 3, 4, 5, 6, 5 * most + 2]),
+    ] {
+        let file = file(GROUP_LEN);
+        let value = |number: u64, copy: u8| {
+            let differs = bad.contains(&number);
+            let mut value = [if differs { copy } else { 0 }; 32];
+            value[..8].copy_from_slice(&number.to_be_bytes());
+            value
+        };
+        // One end has all groups from a journal, in reverse; the other hashes the first and last one.
+        let mut here = Tree::with_groups();
+        (0..groups)
+            .rev()
+            .for_each(|number| here.insert_group(number, value(number, 1)));
+        let mut there = Tree::new();
+        for number in (1..groups - 1).step_by(2).chain((2..groups - 1).step_by(2)) {
+            there.insert_group(number, value(number, 2));
+        }
+        there.insert(Piece::of((groups - 1) * GROUP, &file));
+        there.insert(Piece::of(0, &file));
+        let size = groups * GROUP;
+        let [here, there] = [here, there].map(|tree| tree.sums(size).unwrap());
+        let mut bad: Vec<_> = bad.iter().copied().chain([0, groups - 1]).collect();
+        bad.sort_unstable();
+        bad.dedup();
+        let named = differing_groups(&here, &there, groups).unwrap();
+        assert_eq!(named.into_iter().collect::<Vec<_>>(), bad);
+    }
+}
+
+#[test]
+fn sums_count_a_short_last_group_and_only_long_files_have_them() {
+    let groups = MAX_SECTIONS as u64;
+    let bytes = file(GROUP_LEN);
+    let tree = |last: &[u8]| {
+        let mut tree = Tree::new();
+        tree.insert(Piece::of(0, &bytes));
+        (1..groups).for_each(|number| tree.insert_group(number, [1; 32]));
+        tree.insert(Piece::of(groups * GROUP, last));
+        tree
+    };
+    assert_eq!(tree(&[]).sums(groups * GROUP), Ok(Vec::new()));
+    for length in [1, 1024, 5000, GROUP_LEN / 2, GROUP_LEN - 1] {
+        let size = groups * GROUP + length as u64;
+        let mut other = bytes[..length].to_vec();
+        other[0] ^= 1;
+        let [here, there] = [&bytes[..length], &other].map(|last| tree(last).sums(size).unwrap());
+        assert_eq!(here.len(), SUMS);
+        let named = differing_groups(&here, &there, groups + 1);
+        assert_eq!(named, Some([groups].into()), "{length}");
+        assert_eq!(tree(&bytes[..length]).sums(size + 1), Err(Unknown::Missing));
+    }
+}

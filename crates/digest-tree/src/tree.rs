@@ -10,6 +10,7 @@ use byte_ranges::{Range64, RangeSet};
 use crate::piece::{Edge, Parts, Piece};
 use crate::sections::{Sections, section_length};
 use crate::subtree::{CHUNK, GROUP_LEVEL, LONGEST, Subtree, join, value_of};
+use crate::sums::Sum;
 use crate::{GROUP, Value};
 
 /// Most values, and most chunks in parts, that wait for bytes before them: about 6 MiB.
@@ -143,6 +144,27 @@ impl Tree {
             _ => self.value(start, length.min(size - start)),
         });
         values.collect()
+    }
+
+    /// The [sums](crate::SUMS) over the groups of the file of `size` bytes, with which those of another copy
+    /// tell the [groups that differ](crate::differing_groups). None of a file whose
+    /// [sections](Self::sections) are groups themselves.
+    ///
+    /// # Errors
+    /// As [`digest`](Self::digest).
+    pub fn sums(&self, size: u64) -> Result<Vec<Sum>, Unknown> {
+        self.digest(size)?;
+        if section_length(size) == GROUP {
+            return Ok(Vec::new());
+        }
+        let mut sums = self.sections.sums();
+        // It is kept in parts, and the last one is not complete if it is short.
+        sums.add(0, &self.value(0, GROUP)?);
+        let short = size % GROUP;
+        if short > 0 {
+            sums.add(size / GROUP, &self.value(size - short, short)?);
+        }
+        Ok(sums.to_bytes())
     }
 
     /// The value of the `length` bytes at `start`, of which only the last chunk may be short.
