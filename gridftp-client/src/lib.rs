@@ -275,9 +275,10 @@
 //!
 //! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
 //! MODE E transfer while they pass (`Digest` in `FEAT`), and the sender tells its digest on the data
-//! channel: the receiver publishes nothing that differs. Behind the digest go the values of at most
-//! 1,024 sections of the file, so that only those which differ are sent again. A part written into a
-//! file that exists is there at once. Behind a transfer in MODE S, through a front end, over several
+//! channel: the receiver publishes nothing that differs. Behind the digest go at most 34 KiB with which
+//! the receiver finds the differing groups of 1 MiB of a file of any size, so that only those are sent
+//! again; where about 700 or more differ, it is the differing ones of 1,024 sections. A part written into
+//! a file that exists is there at once. Behind a transfer in MODE S, through a front end, over several
 //! stripes, or that continued an earlier one of which an end does not know the values, the stored files
 //! are read again for their digests, where both ends know BLAKE3 and the server does not refuse.
 //!

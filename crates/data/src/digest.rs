@@ -1,10 +1,12 @@
 //! `Digest`: the digest of the bytes of a transfer that its receipt proves, in any order.
 
+use std::collections::BTreeSet;
+
 use byte_ranges::{Range64, RangeSet};
-use digest_tree::{Piece, Tree, Value, section_length};
+use digest_tree::{GROUP, Piece, Sum, Tree, Value, differing_groups, section_length};
 use ftp_wire::receipt::Extent;
 use gridftp_dsi::GroupValue;
-use mode_e::SectionValue;
+use mode_e::Hint;
 
 use crate::earlier::Earlier;
 
@@ -101,31 +103,94 @@ impl Digest {
         Some(self.before.saturating_add(bytes).min(extent.most()))
     }
 
-    /// The values of the sections of the file after a transfer of `bytes` bytes; none where they
-    /// are not known.
-    pub(crate) fn sections(&self, bytes: u64) -> Vec<SectionValue> {
-        let length = self.length(bytes);
-        let sections = length.zip(self.tree.as_ref());
-        let sections = sections.and_then(|(length, tree)| tree.sections(length).ok());
-        let first = |value: &Value| value.first_chunk().copied();
-        sections.iter().flatten().filter_map(first).collect()
+    /// The hints of the digest after a transfer of `bytes` bytes: the first bytes of the values of the
+    /// sections of the file, and behind them the sums over its groups; none where it is not known.
+    pub(crate) fn hints(&self, bytes: u64) -> Vec<Hint> {
+        let hints = self.length(bytes).and_then(|size| self.of_size(size));
+        hints.map_or_else(Vec::new, |(sections, sums)| [sections, sums].concat())
     }
 
-    /// The sections of the file, after a transfer of `bytes` bytes, with other values than those
-    /// `told`; `None` where that is not known.
-    pub(crate) fn differing(&self, bytes: u64, told: &[SectionValue]) -> Option<RangeSet> {
-        let (here, size) = (self.sections(bytes), self.length(bytes)?);
-        if here.is_empty() || here.len() != told.len() {
+    /// The two parts of the hints of the file of `size` bytes.
+    fn of_size(&self, size: u64) -> Option<(Vec<Hint>, Vec<Sum>)> {
+        let tree = self.tree.as_ref()?;
+        let first = |value: &Value| value.first_chunk().copied();
+        let sections = tree.sections(size).ok()?;
+        let sums = tree.sums(size).ok()?;
+        Some((sections.iter().filter_map(first).collect(), sums))
+    }
+
+    /// The groups of the file, after a transfer of `bytes` bytes, for which the sender `told` other
+    /// hints; or its sections, where too many groups differ or no sums were told. `None` where that is
+    /// not known.
+    pub(crate) fn differing(&self, bytes: u64, told: &[Hint]) -> Option<RangeSet> {
+        let size = self.length(bytes)?;
+        let (here, sums) = self.of_size(size)?;
+        let (told, told_sums) = told.split_at_checked(here.len())?;
+        if !told_sums.is_empty() && told_sums.len() != sums.len() {
             return None;
         }
         let length = section_length(size);
-        let starts = (0..size).step_by(usize::try_from(length).ok()?);
-        let differing = starts.zip(here.iter().zip(told));
-        let differing = differing.filter(|(_, (here, there))| here != there);
-        let range = |(start, _): (u64, _)| Range64::new(start, (start + length).min(size));
-        let ranges: RangeSet = differing.filter_map(range).collect();
+        let pairs = (0..).zip(here.iter().zip(told));
+        let differing = pairs.filter(|(_, (here, there))| here != there);
+        let sections: BTreeSet<u64> = differing.map(|(number, _)| number).collect();
+        let groups = differing_groups(&sums, told_sums, size.div_ceil(GROUP));
+        // Each bad section has a bad group, and no other has one.
+        let section = |group: &u64| group / (length / GROUP);
+        let groups =
+            groups.filter(|groups| groups.iter().map(section).collect::<BTreeSet<_>>() == sections);
+        let (length, numbers) = match groups {
+            Some(groups) => (GROUP, groups),
+            None => (length, sections),
+        };
+        let range = |number: u64| Range64::new(number * length, ((number + 1) * length).min(size));
+        let ranges: RangeSet = numbers.into_iter().filter_map(range).collect();
         Some(ranges).filter(|ranges| !ranges.is_empty())
     }
 }
 
-const _: () = assert!(digest_tree::MAX_SECTIONS == mode_e::MAX_SECTIONS);
+const _: () = assert!(digest_tree::MAX_SECTIONS + digest_tree::SUMS <= mode_e::MAX_HINTS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUPS: u64 = 2 * digest_tree::MAX_SECTIONS as u64;
+
+    /// The digest of a file of which the groups `bad` are others.
+    fn digest(bad: &[u64]) -> Digest {
+        let mut tree = Tree::new();
+        for number in 0..GROUPS {
+            tree.insert_group(number, [u8::from(bad.contains(&number)) + 1; 32]);
+        }
+        Digest {
+            of: Some((0, Extent::Whole)),
+            tree: Some(tree),
+            ..Digest::default()
+        }
+    }
+
+    #[test]
+    fn what_a_sender_leaves_out_or_tells_wrong_makes_the_ranges_larger() {
+        let size = GROUPS * GROUP;
+        let (here, hints) = (digest(&[5]), digest(&[]).hints(size));
+        let sections = digest_tree::MAX_SECTIONS;
+        assert_eq!(hints.len(), sections + digest_tree::SUMS);
+        let range = |start, end| Some(Range64::new(start, end).into_iter().collect());
+        let (group, section) = (range(5 * GROUP, 6 * GROUP), range(4 * GROUP, 6 * GROUP));
+        assert_eq!(here.differing(size, &hints), group);
+        // A sender that tells sections alone.
+        assert_eq!(here.differing(size, &hints[..sections]), section);
+        for told in [0, 1, sections - 1, sections + 1, hints.len() - 1] {
+            assert_eq!(here.differing(size, &hints[..told]), None, "{told}");
+        }
+        // Sums of another file, whose bad group lies in another section, and of no file.
+        let mut other = hints;
+        other[sections..].copy_from_slice(&digest(&[5, 9]).hints(size)[sections..]);
+        assert_eq!(here.differing(size, &other), section);
+        other[sections..].copy_from_slice(&here.hints(size)[sections..]);
+        assert_eq!(here.differing(size, &other), section);
+        other[sections..].fill([7; 16]);
+        assert_eq!(here.differing(size, &other), section);
+        assert_eq!(here.differing(size, &here.hints(size)), None);
+    }
+}

@@ -1,8 +1,6 @@
 //! `Deframer`: splits one connection into blocks and gives the offset of the next payload bytes.
 
-use crate::{
-    BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, Limits, MAX_SECTIONS, SectionValue,
-};
+use crate::{BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, Hint, Limits, MAX_HINTS};
 
 /// The next step on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +32,8 @@ pub enum Step {
     },
     /// The digest of the tagged transfer, as its sender computed it; at most once a connection.
     Digest([u8; 32]),
-    /// The value of the next section of the file, behind the digest; at most [`MAX_SECTIONS`] a
-    /// connection.
-    Section(SectionValue),
+    /// The next hint behind the digest; at most [`MAX_HINTS`] a connection.
+    Hint(Hint),
     /// The last block of this connection for this transfer. Stop polling until the next one.
     Eod {
         /// Whether the peer closes the connection; else it is kept for the next transfer.
@@ -79,7 +76,7 @@ pub struct Deframer {
 enum Digest {
     None,
     Half(u128),
-    /// All of it, and the values of so many sections.
+    /// All of it, and so many hints.
     Whole(usize),
 }
 
@@ -109,7 +106,7 @@ enum State {
         header: Header,
         done: u64,
     },
-    /// A block with half of a digest, or the value of a section.
+    /// A block with half of a digest, or a hint.
     Digest {
         half: u128,
     },
@@ -171,7 +168,7 @@ impl Deframer {
         let tagged = self.wanted.is_some() && self.owner != BlockOwner::None;
         let half = header
             .half_digest()
-            .filter(|_| tagged && self.digest != Digest::Whole(MAX_SECTIONS));
+            .filter(|_| tagged && self.digest != Digest::Whole(MAX_HINTS));
         if let Some(half) = half {
             self.state = State::Digest { half };
             return;
@@ -304,7 +301,7 @@ impl Deframer {
         }
     }
 
-    /// Takes the next 16 bytes of the digest, and of the values behind it.
+    /// Takes the next 16 bytes of the digest, and of the hints behind it.
     fn take_digest(&mut self, half: u128) -> Option<Step> {
         let (digest, step) = match self.digest {
             Digest::None => (Digest::Half(half), None),
@@ -314,9 +311,9 @@ impl Deframer {
                 let digest = std::array::from_fn(|_| bytes.next().unwrap_or(0));
                 (Digest::Whole(0), Some(Step::Digest(digest)))
             }
-            Digest::Whole(sections) => {
-                let value = half.to_be_bytes();
-                (Digest::Whole(sections + 1), Some(Step::Section(value)))
+            Digest::Whole(hints) => {
+                let hint = half.to_be_bytes();
+                (Digest::Whole(hints + 1), Some(Step::Hint(hint)))
             }
         };
         self.digest = digest;

@@ -7,11 +7,12 @@ use crate::Limits;
 /// Bytes of a block header.
 pub const HEADER_LEN: usize = 17;
 
-/// Most sections of a file of which a tagged transfer tells the values.
-pub const MAX_SECTIONS: usize = 1 << 10;
+/// Most hints that go behind the digest of a tagged transfer.
+pub const MAX_HINTS: usize = 1 << 11;
 
-/// The value of a section of a file: the first bytes of its digest.
-pub type SectionValue = [u8; 16];
+/// A value of which many together show the places where the bytes of a receiver differ from the file;
+/// its meaning is a matter of both ends.
+pub type Hint = [u8; 16];
 
 /// The descriptor byte of a block (GFD.20 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -36,8 +37,7 @@ impl Flags {
     pub const RESERVED: Self = Self(0x03);
     /// Ours: the tag of the following blocks; excludes other flags, and both ends must agree on it.
     pub const TAG: Self = Self(0x01);
-    /// Ours: half of the digest of a tagged transfer, or the value of a section of the file behind
-    /// it; excludes other flags.
+    /// Ours: half of the digest of a tagged transfer, or a hint behind it; excludes other flags.
     pub const DIGEST: Self = Self(0x02);
 
     /// Wraps a descriptor byte.
@@ -125,10 +125,9 @@ impl Header {
         [first, second].map(Self::of_half)
     }
 
-    /// The block with the value of the next section of the file, of which there are at most
-    /// [`MAX_SECTIONS`], behind the digest.
-    pub fn of_section(value: SectionValue) -> Self {
-        Self::of_half(&value)
+    /// The block with the next hint, of which there are at most [`MAX_HINTS`], behind the digest.
+    pub fn of_hint(hint: Hint) -> Self {
+        Self::of_half(&hint)
     }
 
     fn of_half(half: &[u8]) -> Self {
@@ -139,7 +138,7 @@ impl Header {
         Self::parse(&bytes)
     }
 
-    /// Half of a digest, or the value of a section, if this is such a block.
+    /// Half of a digest, or a hint, if this is such a block.
     pub(crate) fn half_digest(self) -> Option<u128> {
         let half = (u128::from(self.count) << 64) | u128::from(self.offset);
         (self.flags.0 == Flags::DIGEST.0).then_some(half)

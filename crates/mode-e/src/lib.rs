@@ -17,8 +17,8 @@
 //! block of each file on each connection has the descriptor 0x01, no payload, and the tag of the
 //! file in its offset field; tags rise from file to file. Ahead of an end-of-data mark two blocks
 //! with the descriptor 0x02 may hold the digest of the file, 16 bytes each, in their count and offset
-//! fields, and further ones the values of its sections, at most 1,024 parts of a length. This
-//! extension is ours and needs the consent of both ends.
+//! fields, and further ones at most 2,048 hints: values that show where the bytes of a receiver with
+//! another digest differ. This extension is ours and needs the consent of both ends.
 //!
 //! The receiving half is one [`Deframer`] a connection and one [`Gather`] a listener; the sending
 //! half is one [`Scheduler`] a transfer. None of them ever sees payload: they give the offset of
@@ -71,6 +71,6 @@ mod tests;
 
 pub use deframe::{Deframer, Step};
 pub use gather::{Gather, GatherError};
-pub use header::{BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, MAX_SECTIONS, SectionValue};
+pub use header::{BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, Hint, MAX_HINTS};
 pub use limits::Limits;
 pub use schedule::{Next, Scheduler, Streams};

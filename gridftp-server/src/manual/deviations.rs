@@ -120,11 +120,17 @@
 //!   ahead of its end-of-file mark, in two blocks with the descriptor 0x02 and 16 bytes of it each in
 //!   their count and offset fields, and behind them in further such blocks the first 16 bytes of the
 //!   values of its sections: at most 1,024 parts of a power of two of bytes, at least 1,048,576, of
-//!   which each value is the BLAKE3 chaining value. A store whose bytes have another digest fails
-//!   with `426`, and is not published; `SITE HELD` tells the sections that agree, with which the
-//!   next store goes on. Bytes written into a file in place (`digest=n,A`, `digest=n,E`, `in-place`)
-//!   stay there. Where the server does not know its own digest, as after a restart without the
-//!   values of earlier bytes, it reads the file and compares it with the sender's.
+//!   which each value is the BLAKE3 chaining value. Where sections are longer than groups of 1,048,576
+//!   bytes, there follow 1,024 sums over the groups, in four parts of 256: the first four bytes of the
+//!   BLAKE3 digest of a group's number (8 bytes, big-endian, from 0) choose its sum in each part. A sum
+//!   is two big-endian numbers of 8 bytes modulo 2⁶⁴ − 59: of the first 16 bytes of the values of its
+//!   groups, and of those times the number of each. The differences of both ends' sums tell the
+//!   numbers of about 700 differing groups of a file of any size. A store whose bytes have another
+//!   digest fails with `426`, and is not published; `SITE HELD` tells the groups that agree (the
+//!   sections, where more groups differ), with which the next store goes on. Bytes written into a
+//!   file in place (`digest=n,A`, `digest=n,E`, `in-place`) stay there. Where the server does not
+//!   know its own digest, as after a restart without the values of earlier bytes, it reads the file
+//!   and compares it with the sender's.
 //! - `ERET` and `ESTO` have the modules `checksum`, `tar` and `memory`, see [modules](super::modules),
 //!   and `FEAT` lists them; its line `MEMORY Bytes=n;Seconds=n;` tells the bounds of the last one. Another module is answered `504`; the Globus server answers `500`.
 //! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage

@@ -242,8 +242,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                         job.watch.told(digest);
                         return Ok(Read::Some);
                     }
-                    Step::Section(value) => {
-                        job.watch.told_section(value);
+                    Step::Hint(hint) => {
+                        job.watch.told_hint(hint);
                         return Ok(Read::Some);
                     }
                     Step::Eod { close } => return Ok(Read::End(self.over(close))),

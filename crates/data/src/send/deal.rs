@@ -220,15 +220,14 @@ fn in_turn(before: u64, count: u64, took: Duration) -> u64 {
 }
 
 /// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
-/// bytes and the values of their sections, where this end sends all of them to one receiver and
-/// knows it.
+/// bytes and the hints of it, where this end sends all of them to one receiver and knows it.
 fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
     let total = total.filter(|_| end.announces() && !watch.is_cut());
     let digest = total.and_then(|total| watch.whole(total));
-    let sections = total.filter(|_| digest.is_some());
-    let sections = sections.map_or_else(Vec::new, |total| watch.sections(total));
+    let hints = total.filter(|_| digest.is_some());
+    let hints = hints.map_or_else(Vec::new, |total| watch.hints(total));
     let digest = digest.into_iter().flat_map(Header::of_digest);
-    let values = digest.chain(sections.into_iter().map(Header::of_section));
+    let values = digest.chain(hints.into_iter().map(Header::of_hint));
     values.chain([end]).flat_map(Header::to_bytes).collect()
 }
 

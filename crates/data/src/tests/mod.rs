@@ -9,6 +9,7 @@ mod lent;
 mod listeners;
 mod listing;
 mod parts;
+mod repair;
 mod splice;
 mod stream;
 mod tagged;

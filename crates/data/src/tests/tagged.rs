@@ -164,11 +164,7 @@ async fn the_sections_of_a_corrupt_file_tell_the_bytes_that_differ() {
         wire.extend(&sent);
         let digest = Header::of_digest(blake3::hash(&file).into());
         let first = |value: &[u8; 32]| *value.first_chunk().unwrap();
-        let values = sections
-            .iter()
-            .take(told)
-            .map(first)
-            .map(Header::of_section);
+        let values = sections.iter().take(told).map(first).map(Header::of_hint);
         wire.extend(digest.into_iter().chain(values).flat_map(Header::to_bytes));
         wire.extend(Header::eof(1).to_bytes());
         let (sink, watch) = (Kept::default(), Watch::new());

@@ -1,5 +1,5 @@
 //! The part of a `Watch` that proves the bytes: the digest of this end and that of the sender, with
-//! the values of groups and of sections.
+//! the values of groups, and the hints of a digest.
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,18 +9,18 @@ use digest_tree::{Hash, Piece};
 use ftp_wire::command::Tag;
 use ftp_wire::receipt::Receipt;
 use gridftp_dsi::GroupValue;
-use mode_e::{MAX_SECTIONS, SectionValue};
+use mode_e::{Hint, MAX_HINTS};
 
 use super::Watch;
 use crate::digest::Digest;
 use crate::earlier::Earlier;
 use crate::error::{Error, Result};
 
-/// The digest of the whole file, and the values of its sections, as its sender computed them.
+/// The digest of the whole file, and the hints of it, as its sender computed them.
 #[derive(Debug)]
 pub(super) struct Told {
     digest: [u8; 32],
-    sections: Vec<SectionValue>,
+    hints: Vec<Hint>,
 }
 
 impl Watch {
@@ -110,23 +110,23 @@ impl Watch {
         self.digest().whole(bytes)
     }
 
-    /// The values of the sections of the file after `bytes` bytes, where its digest is known.
-    pub(crate) fn sections(&self, bytes: u64) -> Vec<SectionValue> {
-        self.digest().sections(bytes)
+    /// The hints of the digest of the file after `bytes` bytes, where that is known.
+    pub(crate) fn hints(&self, bytes: u64) -> Vec<Hint> {
+        self.digest().hints(bytes)
     }
 
     /// Notes the digest that the sender told.
     pub(crate) fn told(&self, digest: [u8; 32]) {
-        let sections = Vec::new();
-        *self.lock_told() = Some(Told { digest, sections });
+        let hints = Vec::new();
+        *self.lock_told() = Some(Told { digest, hints });
     }
 
-    /// Notes the value of the next section that the sender told, of at most as many as there are.
-    pub(crate) fn told_section(&self, value: SectionValue) {
+    /// Notes the next hint that the sender told, of at most as many as there may be.
+    pub(crate) fn told_hint(&self, hint: Hint) {
         if let Some(told) = &mut *self.lock_told()
-            && told.sections.len() < MAX_SECTIONS
+            && told.hints.len() < MAX_HINTS
         {
-            told.sections.push(value);
+            told.hints.push(hint);
         }
     }
 
@@ -151,11 +151,12 @@ impl Watch {
 
     /// The ranges of the file, in wire offsets, in which a copy that failed as
     /// [corrupt](crate::ErrorKind::Corrupt) differs from its source; both ends agree on all others.
+    /// They are groups of 1 MiB, or sections of a long file of which about 700 groups or more differ.
     /// `None` where the sender told too little.
     pub fn differing(&self) -> Option<RangeSet> {
         let told = self.lock_told();
-        let sections = &told.as_ref()?.sections;
-        self.digest().differing(self.bytes(), sections)
+        let hints = &told.as_ref()?.hints;
+        self.digest().differing(self.bytes(), hints)
     }
 
     /// The digest of the receipt. The lock is never held across a wait; only chunks at the ends of

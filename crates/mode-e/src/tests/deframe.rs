@@ -335,13 +335,13 @@ fn a_tagged_transfer_may_end_with_its_digest() {
     }
     let descriptor = 2;
     let refused = Err(BadBlockKind::ReservedBits { descriptor });
-    // More of the kind are the values of sections.
+    // More of the kind are hints.
     let value = |number: usize| (number as u128).to_be_bytes();
-    let values = [1, 2].map(|number| block(Header::of_section(value(number)), b""));
+    let values = [1, 2].map(|number| block(Header::of_hint(value(number)), b""));
     let last = std::slice::from_ref(&end);
     let all = [&[tag(7), own.clone()], &digest[..], &values, last].concat();
     let mut told = expected.to_vec();
-    told.splice(2..2, [1, 2].map(|number| Seen::Section(value(number))));
+    told.splice(2..2, [1, 2].map(|number| Seen::Hint(value(number))));
     assert_eq!(tagged(&all), Ok(told));
     assert_eq!(with(&[]), refused, "without a tag");
     let mut untagged = Conn::new(1);
@@ -350,12 +350,12 @@ fn a_tagged_transfer_may_end_with_its_digest() {
 }
 
 #[test]
-fn a_peer_tells_no_more_sections_than_there_may_be() {
-    for (sections, is_taken) in [(MAX_SECTIONS, true), (MAX_SECTIONS + 1, false)] {
+fn a_peer_tells_no_more_hints_than_there_may_be() {
+    for (hints, is_taken) in [(MAX_HINTS, true), (MAX_HINTS + 1, false)] {
         let mut conn = Conn::new(u64::MAX);
         conn.deframer.expect(Some(7));
         let digest = Header::of_digest([9; 32]);
-        let values = (0..sections).map(|_| Header::of_section([9; 16]));
+        let values = (0..hints).map(|_| Header::of_hint([9; 16]));
         let blocks = [Header::of_tag(7)].into_iter().chain(digest).chain(values);
         let wire: Vec<u8> = blocks.flat_map(Header::to_bytes).collect();
         assert_eq!(conn.take(&wire, &mut Vec::new()).is_ok(), is_taken);

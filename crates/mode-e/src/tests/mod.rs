@@ -39,7 +39,7 @@ enum Seen {
     Eof(u64),
     Eod(bool),
     Digest([u8; 32]),
-    Section(SectionValue),
+    Hint(Hint),
     Retired,
 }
 
@@ -100,7 +100,7 @@ impl Conn {
                 }
                 Step::Eof { connections } => seen.push(Seen::Eof(connections)),
                 Step::Digest(digest) => seen.push(Seen::Digest(digest)),
-                Step::Section(value) => seen.push(Seen::Section(value)),
+                Step::Hint(hint) => seen.push(Seen::Hint(hint)),
                 Step::Eod { close } => {
                     seen.push(Seen::Eod(close));
                     self.ended = true;
@@ -212,7 +212,7 @@ fn receive(wires: &[Vec<u8>; 2], cut: usize, file: &[u8]) {
                     }
                     Seen::Eof(count) => gather.eof(count).unwrap(),
                     Seen::Eod(_) => gather.eod().unwrap(),
-                    Seen::Digest(_) | Seen::Section(_) => panic!("nothing was tagged"),
+                    Seen::Digest(_) | Seen::Hint(_) => panic!("nothing was tagged"),
                     Seen::Retired => panic!("nothing was kept"),
                 }
             }
