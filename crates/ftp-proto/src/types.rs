@@ -140,7 +140,8 @@ pub struct Transfer {
     pub perf_every: Option<Duration>,
     /// Interval of 111 restart markers; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Tag of the data, in MODE E; the peer may send such data before the reply.
+    /// Tag of the data; in MODE E the peer may send such data before the reply, and in MODE S a
+    /// trailer follows it.
     pub tag: Option<Tag>,
     /// Whether to read and discard the rest of a failed upload: clients of plain FTP read the reply
     /// after all data is sent, clients of GridFTP wait for the connection to break.

@@ -312,9 +312,9 @@ pub enum Eret {
         /// Number of bytes; `None` (−1 on the wire) to the end.
         length: Option<u64>,
     },
-    /// `tag=n` or `digest=n`, ours: as `RETR` or as `P`, and the tag precedes the data.
+    /// `tag=n` or `digest=n`, ours: as `RETR` or as `P`, and the tag precedes the data in MODE E.
     Tagged {
-        /// Tag that precedes the data.
+        /// Tag of the data.
         tag: Tag,
         /// First byte and number of bytes; `None` for the whole file.
         region: Option<(u64, Option<u64>)>,
@@ -331,9 +331,10 @@ pub enum Esto {
         /// Added to every block's offset.
         offset: u64,
     },
-    /// `tag=n` or `digest=n`, ours: only data preceded by the tag is stored, and it may arrive before the 150.
+    /// `tag=n` or `digest=n`, ours: in MODE E only data preceded by the tag is stored, and it may
+    /// arrive before the 150.
     Tagged {
-        /// Tag that precedes the data.
+        /// Tag of the data.
         tag: Tag,
         /// Region of the file.
         spot: Spot,

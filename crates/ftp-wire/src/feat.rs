@@ -71,9 +71,12 @@ pub enum Feature {
     Spas,
     /// `SPOR`.
     Spor,
-    /// `STOR Tagged;Digest;`, ours: `ESTO tag=`, with data that may precede the 150, `ERET tag=`, and
-    /// both with `digest=`.
-    StorTagged,
+    /// `STOR Tagged;Digest;Stream;`, ours: `ESTO tag=`, with data that may precede the 150, `ERET
+    /// tag=`, and both with `digest=`.
+    StorTagged {
+        /// `digest=` in MODE S too, where a [trailer](crate::command::Tag) follows the data.
+        stream: bool,
+    },
     /// `STORATTR`: attributes of the next stored file.
     StorAttr,
     /// `TVFS` (RFC 3659).
@@ -129,7 +132,8 @@ impl Feature {
             ("SPAS", _) => Self::Spas,
             ("SPOR", _) => Self::Spor,
             ("STOR", _) if has_item(params, "Tagged") && has_item(params, "Digest") => {
-                Self::StorTagged
+                let stream = has_item(params, "Stream");
+                Self::StorTagged { stream }
             }
             ("STORATTR", _) => Self::StorAttr,
             ("TVFS", _) => Self::Tvfs,
@@ -207,7 +211,8 @@ impl fmt::Display for Feature {
             Self::Size => "SIZE",
             Self::Spas => "SPAS",
             Self::Spor => "SPOR",
-            Self::StorTagged => "STOR Tagged;Digest;",
+            Self::StorTagged { stream: false } => "STOR Tagged;Digest;",
+            Self::StorTagged { stream: true } => "STOR Tagged;Digest;Stream;",
             Self::StorAttr => "STORATTR",
             Self::Tvfs => "TVFS",
             Self::Utf8 => "UTF8",
@@ -337,18 +342,21 @@ mod tests {
         ] {
             assert!(features.has(&feature), "{feature}");
         }
-        assert!(!features.has(&Feature::StorTagged));
+        assert!(!features.has(&Feature::StorTagged { stream: false }));
         assert!(features.has(&Feature::Other("AUTHZ_ASSERT".into())));
         assert_eq!(features.to_reply().to_string(), GCT);
     }
 
     #[test]
     fn coded_and_lower_case_lines_are_read_too() {
-        let features = parse(
-            "211-Features:\r\n211-rest stream\r\n211-stor tagged;digest;\r\n211-epsv\r\n211 End\r\n",
-        );
-        let all = [Feature::RestStream, Feature::StorTagged, Feature::Epsv];
-        assert_eq!(features, all.into_iter().collect());
+        for (more, stream) in [("", false), ("stream;", true)] {
+            let lines = format!("211-rest stream\r\n211-stor tagged;digest;{more}\r\n211-epsv");
+            let features = parse(&format!("211-Features:\r\n{lines}\r\n211 End\r\n"));
+            let tagged = Feature::StorTagged { stream };
+            assert_eq!(Feature::parse(tagged.to_string().as_bytes()), tagged);
+            let all = [Feature::RestStream, tagged, Feature::Epsv];
+            assert_eq!(features, all.into_iter().collect());
+        }
     }
 
     #[test]

@@ -1,11 +1,15 @@
-//! The modules `tag=` and `digest=` of `ESTO` and `ERET`, ours: a MODE E transfer with a tag before
-//! its data.
+//! The modules `tag=` and `digest=` of `ESTO` and `ERET`, ours: a transfer whose ends tell what they
+//! moved.
 //!
 //! `ESTO tag=17 path` stores as `STOR`, `ESTO tag=17,S,5 path` as `STOR` after `ALLO 5`,
 //! `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as `ESTO A 100`; `ERET tag=17 path`
-//! retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. Tag and name share a line, so
-//! that data cannot be stored under the name of another command. With `digest=` for `tag=`, both ends
-//! digest all bytes and not only the first ones.
+//! retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. With `digest=` for `tag=`, both
+//! ends digest all bytes and not only the first ones.
+//!
+//! In MODE E a tag precedes the data on each connection. Tag and name share a line, so that data
+//! cannot be stored under the name of another command.
+//!
+//! In MODE S a trailer follows the data, see [`Tag`].
 
 use std::fmt;
 
@@ -13,7 +17,12 @@ use crate::command::{Eret, Esto, Spot};
 use crate::receipt::Extent;
 use crate::write::Length;
 
-/// The tag of a transfer, which precedes its data on each connection.
+/// The tag of a transfer, which precedes its data on each connection in MODE E.
+///
+/// MODE S has [`Extent::Whole`] alone, in `TYPE I`. Each file has a connection of its own there, so
+/// no tag precedes its data, and the number means nothing. A trailer of 48 bytes follows the data:
+/// `GFTP-dig`, the BLAKE3 digest of the whole file (32 bytes), and `GFTP-end`. Where the sender does
+/// not know the digest, `GFTP-nil` stands before 32 zeros. A stream without its trailer was cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tag {

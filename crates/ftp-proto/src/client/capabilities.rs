@@ -90,6 +90,17 @@ impl Capabilities {
         }
     }
 
+    /// Tagged transfers in MODE S, where a trailer with the digest follows the data.
+    pub fn trailers(&self) -> Support {
+        let items = self.parameters("STOR").unwrap_or_default().split(';');
+        let mut items = items.map(str::trim);
+        let is_listed = items.any(|item| item.eq_ignore_ascii_case("Stream"));
+        match self.tagged_transfers() {
+            Support::Yes if is_listed => Support::Yes,
+            _ => Support::No,
+        }
+    }
+
     /// Checksum algorithms in upper case with their costs, cheapest first; none when not listed.
     pub fn checksums(&self) -> Vec<(String, u32)> {
         let text = self.parameters("CKSM").unwrap_or_default();
@@ -139,6 +150,20 @@ mod tests {
         assert_eq!(caps.has("EPSV"), Support::Maybe);
         assert_eq!(caps.has("ESTO"), Support::No);
         assert_eq!(caps.tagged_transfers(), Support::No);
+    }
+
+    #[test]
+    fn trailers_are_those_of_a_server_with_tags() {
+        for (line, tags, trailers) in [
+            ("STOR Tagged;Digest;", Support::Yes, Support::No),
+            ("STOR Tagged;Digest;Stream;", Support::Yes, Support::Yes),
+            ("stor tagged;digest;stream", Support::Yes, Support::Yes),
+            ("STOR Stream;", Support::No, Support::No),
+        ] {
+            let caps = feat(&[line]);
+            assert_eq!(caps.tagged_transfers(), tags, "{line}");
+            assert_eq!(caps.trailers(), trailers, "{line}");
+        }
     }
 
     #[test]

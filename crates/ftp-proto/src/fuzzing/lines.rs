@@ -58,6 +58,8 @@ pub const LINES: &[&str] = &[
     "OPTS PASV AllowDelayed=0;",
     "ESTO tag=1 f",
     "ERET tag=2 f",
+    "ESTO digest=3,S,5 f",
+    "ERET digest=4,P,1,2 f",
     "SITE HELD f",
     "SITE STAGE 5 f",
     "ERET tar= f",

@@ -1,7 +1,8 @@
 //! ERET and ESTO: regions, tagged transfers and modules.
 
-use ftp_wire::command::{Eret, Esto, Mode, Spot, Type};
+use ftp_wire::command::{Eret, Esto, Mode, Spot, Tag, Type};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Extent;
 
 use super::out::Cx;
 use super::user::LoggedIn;
@@ -16,7 +17,7 @@ impl LoggedIn {
             Eret::Partial { offset, length } => {
                 self.retrieve(path, Some((offset, length)), None, cx);
             }
-            Eret::Tagged { tag, region } if self.may_tag("RETR", cx) => {
+            Eret::Tagged { tag, region } if self.may_tag("RETR", tag, cx) => {
                 self.retrieve(path, region, Some(tag), cx);
             }
             Eret::Tagged { .. } => cx.out.say::<504>("ERET module not available."),
@@ -54,7 +55,7 @@ impl LoggedIn {
     pub(super) fn extended_store(&mut self, how: Esto, path: &FtpPath, cx: &mut Cx<'_>) {
         match how {
             Esto::Adjusted { offset } => self.store(path, Placement::At(offset), None, cx),
-            Esto::Tagged { tag, spot } if self.may_tag("STOR", cx) => {
+            Esto::Tagged { tag, spot } if self.may_tag("STOR", tag, cx) => {
                 let into = match spot {
                     Spot::At(offset) => Placement::At(offset),
                     Spot::End => Placement::End,
@@ -119,12 +120,17 @@ impl LoggedIn {
         None
     }
 
-    /// Says whether a tagged transfer is allowed; a denial of `as_if`, the command without a tag,
-    /// forbids it too.
-    fn may_tag(&self, as_if: &str, cx: &Cx<'_>) -> bool {
-        let extended = self.data.channel.mode == Mode::Extended;
+    /// Says whether a transfer with this tag is allowed; a denial of `as_if`, the command without a
+    /// tag, forbids it too.
+    fn may_tag(&self, as_if: &str, tag: Tag, cx: &Cx<'_>) -> bool {
+        let channel = &self.data.channel;
+        let has_place = match channel.mode {
+            Mode::Extended => true,
+            // In a trailer, which text has not, and which is of use for the digest of all bytes.
+            Mode::Stream => tag.extent == Extent::Whole && channel.ty == Type::Image,
+        };
         // A receipt is of all bytes, and a stripe has only its own.
-        let whole = extended && !self.data.is_striped();
+        let whole = has_place && !self.data.is_striped();
         cx.settings.tags && whole && !cx.settings.denies(as_if)
     }
 }

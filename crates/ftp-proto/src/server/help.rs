@@ -49,7 +49,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         lines.push(line.to_owned());
     }
     if settings.tags && !settings.denies("ESTO") {
-        lines.push("STOR Tagged;Digest;".to_owned());
+        lines.push("STOR Tagged;Digest;Stream;".to_owned());
         // The tag tells the connections of a transfer from those that its sender gave up.
         lines.push(format!("CONNECTIONS {}", settings.limits.parallelism));
     }

@@ -743,12 +743,23 @@ fn a_channel_of_tagged_stores_survives_refusals_and_ends_when_out_of_step() {
 }
 
 #[test]
-fn transfers_are_tagged_in_mode_e_only_and_where_they_are_allowed_without() {
+fn transfers_are_tagged_where_the_mode_has_a_place_and_they_are_allowed_without() {
     let ask = |settings: Settings, mode: &str, line: &str| {
         let mut rig = Rig::logged_in_with(settings);
         rig.line(mode).passive();
         rig.ask(line)
     };
+    for line in ["ESTO digest=1,S,5 f", "ERET digest=1,P,2,3 f"] {
+        let mut rig = Rig::logged_in();
+        rig.lines(&["MODE S", "TYPE I"]).passive();
+        rig.line(line);
+        let tag = Some(Tag::new(1, Extent::Whole));
+        assert_eq!(transfer(&mut rig).tag, tag, "{line}");
+        // The trailer is no text.
+        let mut rig = Rig::logged_in();
+        rig.lines(&["MODE S", "TYPE A"]).passive();
+        assert!(rig.ask(line).starts_with("504 "), "{line}");
+    }
     for line in ["ESTO tag=1 f", "ERET tag=1 f"] {
         assert!(ask(settings(), "MODE S", line).starts_with("504 "));
         let mut off = settings();
