@@ -320,9 +320,8 @@ impl DataChannel {
             }
             used.idle.conns = conns;
         } else {
-            let until = plan.until.unwrap_or(u64::MAX);
-            let received =
-                receive::plain(used.only()?, (plan.start, until), job, &self.options).await;
+            let span = (plan.start, plan.span());
+            let received = receive::plain(used.only()?, span, job, &self.options).await;
             match received {
                 Ok(unmarked) => ended_unmarked = unmarked,
                 Err((error, conn)) => {

@@ -9,6 +9,10 @@
 //! | receive | pooled blocks, read ahead by one | the same on each, more may open at any time |
 //! | afterwards | closed, which ends the file | kept for the next transfer |
 //!
+//! With a tag of [`Extent::Whole`](ftp_wire::receipt::Extent::Whole) the sender tells the digest of the
+//! file on the data channel, in MODE S by a trailer behind the data, which also tells a whole file from
+//! one that was cut off.
+//!
 //! One transfer is one future: it waits for no lock, and dropping it aborts the transfer. The
 //! channel also has tasks that end with it: one attends its listener, and for a bounded time one
 //! reads and discards the rest of a file that could not be stored. If a layer's end mark cannot be
@@ -46,6 +50,7 @@ mod setup;
 #[cfg(test)]
 mod tests;
 mod text;
+mod trailer;
 mod wait;
 mod watch;
 

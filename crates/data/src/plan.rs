@@ -7,6 +7,8 @@ use ftp_wire::command::{Mode, Tag, Type};
 use ftp_wire::opts::Parallelism;
 use mode_e::Streams;
 
+use crate::receive::Span;
+use crate::trailer::Trailer;
 use crate::watch::Watch;
 
 /// The data to send and its form on the network.
@@ -33,7 +35,9 @@ pub struct SendPlan {
     pub stripe: Option<Stripe>,
     /// Most addresses that get data in MODE E; the others get end marks alone. `None` for all.
     pub receivers: Option<NonZero<u32>>,
-    /// Tag of the transfer, for a peer that may not have answered yet; see [`mode_e`].
+    /// Tag of the transfer, in MODE E for a peer that may not have answered yet, see [`mode_e`]; in
+    /// MODE S one of [`Extent::Whole`](ftp_wire::receipt::Extent::Whole) alone, for a
+    /// [trailer](Tag) behind the data.
     pub tag: Option<Tag>,
     /// Whether each chunk goes to any writable connection; else all use one connection, so that
     /// every receiver gets them in order.
@@ -114,11 +118,21 @@ impl SendPlan {
         first.unwrap_or(self.base)
     }
 
-    /// Sets the tag of the transfer in MODE E, which must be higher than earlier ones.
+    /// Sets the tag of the transfer, which must be higher than earlier ones in MODE E.
     #[must_use]
     pub fn tag(mut self, tag: Option<Tag>) -> Self {
         self.tag = tag;
         self
+    }
+
+    /// The trailer behind `bytes` bytes, with the digest that `watch` knows; empty where none follows
+    /// the data.
+    pub(crate) fn trailer(&self, watch: &Watch, bytes: u64) -> Box<[u8]> {
+        if !Trailer::follows(self.mode, self.ty, self.tag) {
+            return Box::default();
+        }
+        let digest = watch.whole(bytes);
+        Box::new(Trailer { digest }.to_bytes())
     }
 
     /// Sends chunks over all connections in MODE E.
@@ -149,9 +163,11 @@ pub struct ReceivePlan {
     /// Wire offset of the first byte (`REST n`), in bytes, at which a MODE S transfer begins, and
     /// any transfer to a sink or consumer in order.
     pub start: u64,
-    /// Wire offset at which a MODE S transfer ends although the peer may send more.
+    /// Wire offset at which a MODE S transfer without a trailer ends although the peer may send more.
     pub until: Option<u64>,
-    /// Tag of the transfer in MODE E: data of lower tags is discarded, any other refused.
+    /// Tag of the transfer: in MODE E data of lower tags is discarded, any other refused; in MODE S
+    /// data without its [trailer](Tag) is refused where the tag is of
+    /// [`Extent::Whole`](ftp_wire::receipt::Extent::Whole).
     pub tag: Option<Tag>,
     /// Stripes in MODE E that connect to the same port, each with its own end-of-file mark; `None`
     /// for one.
@@ -196,11 +212,19 @@ impl ReceivePlan {
         self
     }
 
-    /// Receives the MODE E transfer with this tag.
+    /// Receives the transfer with this tag.
     #[must_use]
     pub fn tag(mut self, tag: Option<Tag>) -> Self {
         self.tag = tag;
         self
+    }
+
+    /// The bytes of a MODE S connection that are data.
+    pub(crate) fn span(&self) -> Span {
+        match Trailer::follows(self.mode, self.ty, self.tag) {
+            true => Span::Trailed,
+            false => Span::Until(self.until.unwrap_or(u64::MAX)),
+        }
     }
 }
 
@@ -228,8 +252,8 @@ pub struct Received {
     pub end: u64,
     /// Number of data connections.
     pub connections: u32,
-    /// Whether a MODE S connection ended without the end mark of its protection, so that the data
-    /// may have been cut off on the way.
+    /// Whether a MODE S connection ended without a trailer, and without the end mark of its
+    /// protection, so that the data may have been cut off on the way.
     pub ended_unmarked: bool,
 }
 

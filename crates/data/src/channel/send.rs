@@ -55,7 +55,7 @@ impl DataChannel {
         } else {
             let conn = used.only()?;
             let mut sent = Stall::new(stall)
-                .run(sample, send::plain(&feed, conn, &plan.ranges))
+                .run(sample, send::plain(&feed, conn, plan))
                 .await?;
             watch.end(|| sent.path());
             sent.linger(self.options.linger).await;
@@ -65,7 +65,7 @@ impl DataChannel {
 
     /// Sends a sequence of bytes of unknown length: a listing, standard input.
     ///
-    /// The ranges, the base and the type of the plan are ignored.
+    /// The ranges and the base of the plan are ignored; its type tells whether a trailer may follow.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -104,7 +104,7 @@ impl DataChannel {
             let sent = Stall::new(stall)
                 .run(
                     sample,
-                    Box::pin(send::plain_chunks(conn, chunks, stall, watch)),
+                    Box::pin(send::plain_chunks(conn, chunks, plan, stall, watch)),
                 )
                 .await?;
             sent.linger(self.options.linger).await;

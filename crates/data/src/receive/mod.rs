@@ -80,9 +80,18 @@ fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
     })
 }
 
-/// Receives from one connection until it ends; `start` is the wire offset of the first byte,
-/// `until` that of the first unwanted one. Returns whether it ended without the end mark of its
-/// protection.
+/// The bytes of a MODE S connection that are data, by their wire offsets from its first one on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Span {
+    /// Those before an offset, of which the peer may send more.
+    Until(u64),
+    /// Those before the trailer, without which the data was cut off.
+    Trailed,
+}
+
+/// Receives from one connection until it ends; `start` is the wire offset of the first byte.
+/// Returns whether it may have been cut off: it ended without a trailer, and without the end mark of
+/// its protection.
 ///
 /// # Errors
 /// With the connection, on which the peer may still be sending.
@@ -91,7 +100,7 @@ fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
 /// Dropping the future resets the connection.
 pub(crate) async fn plain<W, F>(
     conn: Conn,
-    (start, until): (u64, u64),
+    (start, span): (u64, Span),
     mut job: Job<'_, W>,
     options: &Options,
 ) -> Result<bool, (Error, Conn)>
@@ -99,7 +108,10 @@ where
     W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
 {
-    let mut pump = Pump::plain(conn, start, until);
+    let mut pump = match span {
+        Span::Until(until) => Pump::plain(conn, start, until),
+        Span::Trailed => Pump::trailed(conn, start),
+    };
     let seen = Seen::new(job.delivery);
     let (watch, delivery, moved) = (job.watch, job.delivery, &seen);
     let work = poll_fn(|cx| {
@@ -112,11 +124,14 @@ where
         ended = stall.run(|| moved.sample(watch), work) => ended,
         error = delivery.failed() => Err(error),
     };
-    match ended {
-        Ok(_) => {
-            let ended_unmarked = pump.conn.stream.info().ended_unmarked;
+    match ended.and_then(|_| pump.trailer()) {
+        Ok(trailer) => {
+            let unmarked = trailer.is_none() && pump.conn.stream.info().ended_unmarked;
+            if let Some(digest) = trailer.and_then(|trailer| trailer.digest) {
+                watch.told(digest);
+            }
             pump.conn.retire();
-            Ok(ended_unmarked)
+            Ok(unmarked)
         }
         Err(error) => Err((error, pump.conn)),
     }

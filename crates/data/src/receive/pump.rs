@@ -1,5 +1,8 @@
 //! `Pump`: moves the data of one connection into the storage, reading one block ahead of the write.
 
+mod extended;
+mod tail;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -8,13 +11,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind};
 use mode_e::{HEADER_LEN, Step};
-use tokio::io::{AsyncRead, ReadBuf};
 use xio_core::{Block, KernelTransfer, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::receive::job::{Job, Payload};
 use crate::receive::pipe::{self, Pipe, WORTH};
+use crate::trailer::{self, Holder};
 
 /// Reads of one connection before it yields to the others.
 const TURN: u32 = 16;
@@ -50,6 +53,9 @@ pub(crate) struct Pump<F> {
     framing: Framing,
     /// Wire offset of the first byte, in MODE S.
     start: u64,
+    /// The end of a stream with a trailer. While it holds bytes there is no `block`, or the stream has
+    /// ended; else they begin the block.
+    holder: Option<Box<Holder>>,
     /// Bytes read and not yet passed to the storage, never an empty block.
     block: Option<Block>,
     /// Wire offset of the block's first byte.
@@ -88,6 +94,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 Framing::Plain(start, _) => start,
                 Framing::Extended => 0,
             },
+            holder: None,
             block: None,
             at: 0,
             write: Box::pin(None),
@@ -199,10 +206,15 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     where
         W: Fn(u64, Payload) -> F,
     {
-        let len = self.block.as_ref().map_or(0, |block| block.len() as u64);
+        let len = self.data();
+        if len == 0 {
+            self.hold_back();
+            return false;
+        }
         let Some(stored) = job.begin(self.at, len) else {
             return false;
         };
+        self.hold_back();
         let Some(block) = self.block.take() else {
             return false;
         };
@@ -261,19 +273,27 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let (at, read) = match &self.block {
             Some(block) if self.at + block.len() as u64 == offset => (self.at, block.len()),
             Some(_) => return Ok(Read::Full),
-            None => (offset, 0),
+            None => {
+                let held = self.held().len();
+                (offset - held as u64, held)
+            }
         };
-        let Poll::Ready(room) = job.delivery.poll_room(cx, at, read) else {
+        // Bytes that may be a trailer take no room.
+        let most = self.holder.as_ref().map_or(0, |_| trailer::LEN);
+        let kept = read.min(most);
+        let Poll::Ready(room) = job.delivery.poll_room(cx, at, read - kept) else {
             return Ok(Read::Wait);
         };
+        let room = room.saturating_add(most - kept);
         self.read_payload(cx, job, (offset, len), room)
     }
 
     /// Whether to use a pipe for the payload. In MODE S the length is unknown, so the first
     /// [`WORTH`] bytes go without.
     fn is_large<W>(&mut self, job: &mut Job<'_, W>, offset: u64, len: u64) -> bool {
-        // Repeated bytes must be compared, which needs them in memory.
-        if self.block.is_some() || job.came(offset, len.min(pipe::SIZE as u64)) {
+        // Repeated bytes must be compared, which needs them in memory, as does a trailer.
+        let kept = self.block.is_some() || self.holder.is_some();
+        if kept || job.came(offset, len.min(pipe::SIZE as u64)) {
             return false;
         }
         if self.pipe.is_some() {
@@ -334,62 +354,14 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     }
 
     /// Handles the end of the connection instead of payload: in MODE S, the end of the file.
-    fn ended(&self) -> Result<Read> {
+    fn ended(&mut self) -> Result<Read> {
         if matches!(self.framing, Framing::Extended) {
             self.conn.deframer.at_end()?;
             let error = io::ErrorKind::UnexpectedEof.into();
             return Err(Error::broken("receive", error));
         }
+        self.hold_back();
         Ok(Read::End(End::Gone))
-    }
-
-    /// Reads and discards payload of an abandoned transfer.
-    fn read_stale<W>(
-        &mut self,
-        cx: &mut Context<'_>,
-        job: &mut Job<'_, W>,
-        len: u64,
-    ) -> Result<Read> {
-        let Poll::Ready(mut block) = self.poll_block(cx, job.pool) else {
-            return Ok(Read::Wait);
-        };
-        let limit = usize::try_from(len).unwrap_or(usize::MAX);
-        match block.poll_fill(cx, Pin::new(&mut self.conn.stream), limit) {
-            Poll::Pending => Ok(Read::Wait),
-            Poll::Ready(Ok(1..)) => {
-                job.read += block.len() as u64;
-                self.conn.deframer.moved(block.len() as u64);
-                Ok(Read::Some)
-            }
-            // The peer may close instead of completing an abandoned transfer.
-            Poll::Ready(_) => Ok(Read::End(End::Gone)),
-        }
-    }
-
-    fn read_header(&mut self, cx: &mut Context<'_>, need: usize) -> Result<Read> {
-        let mut bytes = [0; HEADER_LEN];
-        let mut buf = ReadBuf::new(bytes.get_mut(..need).unwrap_or_default());
-        match Pin::new(&mut self.conn.stream).poll_read(cx, &mut buf) {
-            Poll::Pending => Ok(Read::Wait),
-            Poll::Ready(Err(error)) => self.gone(error),
-            Poll::Ready(Ok(())) if buf.filled().is_empty() => {
-                self.conn.deframer.at_end()?;
-                Ok(Read::End(End::Gone))
-            }
-            Poll::Ready(Ok(())) => {
-                self.conn.deframer.feed(buf.filled());
-                Ok(Read::Some)
-            }
-        }
-    }
-
-    /// Handles a broken connection: before its first header it is not an error, since it may be
-    /// another client's, or one kept too long.
-    fn gone(&self, error: io::Error) -> Result<Read> {
-        match self.conn.deframer.at_end() {
-            Ok(()) => Ok(Read::End(End::Gone)),
-            Err(_) => Err(Error::broken("receive", error)),
-        }
     }
 
     fn read_payload<W>(
@@ -406,8 +378,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 return Ok(Read::Full);
             }
             None => match self.poll_block(cx, job.pool) {
-                Poll::Ready(block) => {
-                    self.at = offset;
+                Poll::Ready(mut block) => {
+                    self.at = offset - block.extend(self.held()) as u64;
                     block
                 }
                 Poll::Pending => return Ok(Read::Wait),
@@ -423,9 +395,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let limit = limit.min(room);
         let before = block.len();
         let answer = block.poll_fill(cx, Pin::new(&mut self.conn.stream), limit);
-        if before == 0 && !matches!(answer, Poll::Ready(Ok(1..))) {
+        if before == self.held().len() && !matches!(answer, Poll::Ready(Ok(1..))) {
             drop(block);
         } else {
+            self.holder.iter_mut().for_each(|holder| holder.release());
             self.block = Some(block);
         }
         match answer {
@@ -470,12 +443,6 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         };
         self.conn.deframer.feed(header);
         Ok(end.map_or(Read::Some, Read::End))
-    }
-
-    /// Handles the end-of-data mark.
-    fn over(&mut self, close: bool) -> End {
-        self.conn.deframer.next_transfer();
-        if close { End::Last } else { End::Kept }
     }
 
     /// Takes a block from the pool, or waits for one.

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use super::{Feed, flush, pieces};
 use crate::conn::Conn;
 use crate::error::Result;
+use crate::plan::SendPlan;
 use crate::text::Expand;
 use crate::wait;
 use crate::watch::Watch;
@@ -38,18 +39,23 @@ async fn some<C: Chunks>(chunks: &mut C, stall: Duration, watch: &Watch) -> Resu
     }
 }
 
-/// Sends all chunks and ends the connection, which it returns.
+/// Sends all chunks with the trailer of `plan`, and ends the connection, which it returns.
 pub(crate) async fn plain_chunks<C: Chunks>(
-    conn: Conn,
+    mut conn: Conn,
     chunks: &mut C,
+    plan: &SendPlan,
     stall: Duration,
     watch: &Watch,
 ) -> Result<Conn> {
-    let mut conn = conn;
+    let mut offset = 0;
     while let Some(chunk) = some(chunks, stall, watch).await? {
+        watch.show(offset, &chunk);
         pieces(&mut conn.stream, [&chunk]).await?;
-        watch.moved(chunk.len() as u64);
+        let len = chunk.len() as u64;
+        watch.moved(len);
+        offset += len;
     }
+    pieces(&mut conn.stream, [&plan.trailer(watch, offset)]).await?;
     conn.finish().await
 }
 

@@ -6,7 +6,6 @@ mod deal;
 mod widen;
 mod write;
 
-use byte_ranges::RangeSet;
 use gridftp_dsi::Source;
 use mode_e::Header;
 
@@ -21,18 +20,27 @@ pub(crate) use deal::extended;
 pub(crate) use write::Feed;
 use write::{SMALL, pieces};
 
-/// Sends `ranges` one after the other and ends the connection, which in MODE S is the end of the
-/// file. Returns the connection, on which the peer may still have bytes to read.
+/// Sends the ranges of `plan` one after the other, with its trailer, and ends the connection, which in
+/// MODE S is the end of the file. Returns the connection, on which the peer may still have bytes to
+/// read.
 pub(crate) async fn plain<S: Source>(
     feed: &Feed<'_, S>,
     mut conn: Conn,
-    ranges: &RangeSet,
+    plan: &SendPlan,
 ) -> Result<Conn> {
-    for range in ranges.iter() {
-        feed.stretch(&mut conn, &[], range.start(), range.len(), &Box::default)
+    let total = plan.ranges.total();
+    let trailer = || plan.trailer(feed.watch, total);
+    // Read in a single piece, it needs no check behind it, and leaves together with its trailer.
+    let is_small = total <= SMALL && plan.ranges.len() == 1;
+    for range in plan.ranges.iter() {
+        let tail = || if is_small { trailer() } else { Box::default() };
+        feed.stretch(&mut conn, &[], range.start(), range.len(), &tail)
             .await?;
     }
-    still_the_same(feed.source, ranges.total()).await?;
+    still_the_same(feed.source, total).await?;
+    if !is_small {
+        pieces(&mut conn.stream, [&trailer()]).await?;
+    }
     conn.finish().await
 }
 

@@ -13,6 +13,7 @@ mod repair;
 mod splice;
 mod stream;
 mod tagged;
+mod trailed;
 mod widening;
 
 use std::fs::File;
