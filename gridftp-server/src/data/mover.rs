@@ -22,7 +22,7 @@ pub(crate) struct Context<'a, D: Dsi> {
     pub(crate) shared: &'a Shared<D>,
     pub(crate) user: &'a User,
     pub(crate) channel: &'a Channel,
-    /// Tag of the data, which a client may send before the reply.
+    /// Tag of the data, which a client may send before the reply in MODE E.
     pub(crate) tag: Option<Tag>,
     /// The way of storing, of this server or of the front end of this node.
     pub(crate) rules: StoreRules,

@@ -339,7 +339,8 @@ impl Store {
                 announced,
             });
         }
-        let proven = announced == Some(here.end());
+        // In MODE S the data of a tagged transfer had its trailer.
+        let proven = announced == Some(here.end()) || context.tag.is_some();
         let is_empty = self.rules.empty_unannounced && received.bytes == 0;
         if received.ended_unmarked && !proven && !is_empty {
             return Err(Error::Unmarked { held: here.total() });

@@ -108,7 +108,7 @@
 //! - Where data connections are on other hosts (`NODES` in `FEAT`), the reply to `EPSV` has the
 //!   address too (`|2|address|port|`, as the Globus server's under `-epsv-ip`) for a client that
 //!   has sent a command of GridFTP, and is `502` for others: RFC 2428 §3 has the port alone.
-//! - `ESTO tag=n path` is an extension (`STOR Tagged;Digest;` in `FEAT`; also `tag=n,S,size`,
+//! - `ESTO tag=n path` is an extension (`STOR Tagged;Digest;Stream;` in `FEAT`; also `tag=n,S,size`,
 //!   `tag=n,A,offset` and `tag=n,E`): a `STOR` in MODE E whose data the client may send before the
 //!   reply. The first block of each connection for each file has the descriptor 0x01, no payload
 //!   and the tag in its offset field; tags rise. Data of a lower tag belongs to a failed store, and
@@ -131,6 +131,13 @@
 //!   file in place (`digest=n,A`, `digest=n,E`, `in-place`) stay there. Where the server does not
 //!   know its own digest, as after a restart without the values of earlier bytes, it reads the file
 //!   and compares it with the sender's.
+//! - `ESTO digest=n path` and `ERET digest=n path`, with the same arguments, are transfers in MODE S
+//!   too, in `TYPE I` (`Stream` in that line of `FEAT`; `tag=n` is not, and is answered `504`). The
+//!   number means nothing there, and no block precedes the data. A trailer of 48 bytes follows it: the
+//!   8 bytes `GFTP-dig`, the 32 of the BLAKE3 digest, the 8 bytes `GFTP-end`; a sender that does not
+//!   know the digest, as behind `REST` without the values of earlier bytes, sends `GFTP-nil` and zeros
+//!   for it. A store without its trailer was cut off: it fails with `426`, and what has come is kept
+//!   for a restart. One whose bytes have another digest fails as in MODE E, but nothing of it is kept.
 //! - `ERET` and `ESTO` have the modules `checksum`, `tar` and `memory`, see [modules](super::modules),
 //!   and `FEAT` lists them; its line `MEMORY Bytes=n;Seconds=n;` tells the bounds of the last one. Another module is answered `504`; the Globus server answers `500`.
 //! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage

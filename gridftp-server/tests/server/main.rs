@@ -53,6 +53,7 @@ mod support;
 mod tagged;
 mod tls;
 mod tls_support;
+mod trailed;
 mod tree;
 
 /// The storage of a server of a test.
