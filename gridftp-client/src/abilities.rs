@@ -20,6 +20,8 @@ pub struct Abilities {
     pub slink: bool,
     /// Transfers may be tagged: the data of a store may follow it unasked.
     pub tags: bool,
+    /// Tagged transfers may be in MODE S too, where a trailer with the digest follows the data.
+    pub trailers: bool,
     /// The bytes of a broken upload are kept apart from its final name, and `SITE HELD` tells of
     /// them; a file without the digest that `SITE STORATTR` announced is never published.
     pub held: bool,
@@ -75,6 +77,7 @@ impl Abilities {
                 .parameters("MLST")
                 .is_some_and(|facts| facts.to_ascii_lowercase().contains("unix.slink")),
             tags: known.tagged_transfers().is_yes(),
+            trailers: known.trailers().is_yes(),
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),

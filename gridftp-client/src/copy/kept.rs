@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, SiteCommand, StorAttr};
+use ftp_wire::command::{Command, Mode, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::{Code, Reply};
@@ -217,17 +217,29 @@ impl Copy<'_> {
 
     /// Has the job go on with the ranges that the server has recorded: more than those of the last
     /// marker, or of a copy that differed those on which both ends agree. They may be another upload's,
-    /// so they have to be proven, as those of an earlier run.
-    pub(crate) async fn take_recorded(&mut self, job: &mut FileJob, original: &Original<'_>) {
-        self.ask_recorded(job, original).await;
+    /// so they have to be proven, as those of an earlier run. In MODE S they are those before the first
+    /// hole, of which no marker told.
+    pub(crate) async fn take_recorded(
+        &mut self,
+        job: &mut FileJob,
+        original: &Original<'_>,
+        mode: Mode,
+    ) {
+        let marked = mode == Mode::Extended;
+        self.ask_recorded(job, original, if marked { SMALL } else { 0 })
+            .await;
+        if !marked {
+            job.held = RangeSet::up_to(job.held.first_hole());
+        }
         job.hold_nameable();
     }
 
-    async fn ask_recorded(&mut self, job: &mut FileJob, original: &Original<'_>) {
+    /// Asks for the ranges of a file of more than `small` bytes.
+    async fn ask_recorded(&mut self, job: &mut FileJob, original: &Original<'_>, small: u64) {
         let (_, length) = self.part;
         let differed = std::mem::take(&mut job.agreement) == Agreement::AtServer;
         let is_asked =
-            differed || (self.goes_on && length > SMALL && self.algorithm(original).is_some());
+            differed || (self.goes_on && length > small && self.algorithm(original).is_some());
         if !is_asked || !self.abilities.held || !self.whole {
             return;
         }

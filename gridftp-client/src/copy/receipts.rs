@@ -1,11 +1,12 @@
 //! Comparison of the two receipts of a tagged transfer, for every pair of ends.
 
+use ftp_wire::command::Mode;
 use ftp_wire::receipt::{Extent, Receipt};
 use gridftp_dsi::types::ChecksumAlgorithm::{self, Blake3};
 
 use super::kept::Digest;
 use super::state::CopyState;
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::control::Replies;
 use crate::error::TransferError;
 use crate::options::Verify;
@@ -28,6 +29,22 @@ impl CopyState {
             Verify::Auto => Extent::Whole,
             _ => Extent::Head,
         }
+    }
+
+    /// The `tags` of transfers with `servers`, where all of them know such in this mode: MODE S has
+    /// them for the digest of all bytes alone.
+    pub(crate) fn tags<'t>(
+        &self,
+        mode: Mode,
+        servers: &[&Abilities],
+        tags: &'t Tags,
+    ) -> Option<&'t Tags> {
+        let is_whole = self.extent() == Extent::Whole;
+        let knows = |server: &&Abilities| match mode {
+            Mode::Extended => server.tags,
+            Mode::Stream => server.trailers && is_whole,
+        };
+        servers.iter().all(knows).then_some(tags)
     }
 
     /// Compares the receipts of the sender and the receiver of a transfer between `servers` and this

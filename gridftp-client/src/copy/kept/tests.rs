@@ -124,7 +124,10 @@ async fn a_large_upload_goes_on_with_what_the_server_has_recorded() {
                 replies.write_all(reply.as_bytes()).await.unwrap();
             }
         };
-        tokio::join!(copy.take_recorded(&mut job, &original), server);
+        tokio::join!(
+            copy.take_recorded(&mut job, &original, Mode::Extended),
+            server
+        );
         assert_eq!(job.held, RangeSet::up_to(held), "{reply:?}");
         assert_eq!(job.recalled, reply == Some(told));
     }
@@ -161,7 +164,10 @@ async fn an_upload_goes_on_with_no_more_ranges_than_a_line_names() {
                 replies.write_all(told.as_bytes()).await.unwrap();
             }
         };
-        tokio::join!(copy.take_recorded(&mut job, &original), server);
+        tokio::join!(
+            copy.take_recorded(&mut job, &original, Mode::Extended),
+            server
+        );
         let text = job.held.to_string();
         assert!((7900..=8000).contains(&text.len()), "{}", text.len());
     }

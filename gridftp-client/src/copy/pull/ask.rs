@@ -105,7 +105,9 @@ impl Asker<'_> {
             None => rest,
         };
         let rest = rest.map(|rest| control.send(Command::Rest(rest)));
-        let tag = self.tags.map(|tags| tags.next(shared.extent()));
+        // A connection that is closed on the server brings no trailer.
+        let tags = self.tags.filter(|_| cut.is_none());
+        let tag = tags.map(|tags| tags.next(shared.extent()));
         let replies = control.send(self.command(job, tag, &from));
         let transfer = Transfer::download(replies, &job.from).with_file(&job.to);
         let lasts = !layers && job.facts.lasts();

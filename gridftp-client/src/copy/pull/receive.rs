@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
@@ -33,7 +34,7 @@ use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
 use super::list::lists_otherwise;
 use super::resume::proof;
-use super::{Asked, Cut, Landed, resume};
+use super::{Asked, Cut, Landed, Sent, resume};
 
 /// Takes the data of one transfer after the other.
 pub(super) struct Receiver<'a> {
@@ -91,28 +92,40 @@ impl Receiver<'_> {
         });
         let work = resume::recorded(self.shared, (running, before), (&sink, &watch), work);
         let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
-        let judged = ended.and_then(|(_, reply)| {
-            let proof = match watch.receipt() {
-                Some(taken) => self.shared.judge_receipts(
-                    [Receipt::parse(&reply.text()).as_ref(), Some(&taken)],
-                    &[self.abilities],
-                    asked.sent.transfer.replies(),
-                    || self.shared.name_source(job),
-                ),
-                None => Ok(Proof::default()),
-            };
-            proof.map_err(|error| Failure::midway(error, SessionState::Reusable))
+        let proven = ended.and_then(|(_, reply)| {
+            let told = Receipt::parse(&reply.text());
+            self.prove(&mut asked.sent, job, &watch, told)
         });
-        let beside = judged.as_ref().ok().and_then(|proof| proof.beside);
+        end(self.shared, asked, sink, &watch, proven).await
+    }
+
+    /// Compares the receipts of both ends, where the transfer was tagged, and asks for a digest where
+    /// they have none; gives the one that they agree on.
+    fn prove(
+        &self,
+        sent: &mut Sent,
+        job: &FileJob,
+        watch: &Watch,
+        told: Option<Receipt>,
+    ) -> Result<Option<Digest>, Failure> {
+        let proof = match watch.receipt() {
+            Some(taken) => self.shared.judge_receipts(
+                [told.as_ref(), Some(&taken)],
+                &[self.abilities],
+                sent.transfer.replies(),
+                || self.shared.name_source(job),
+            ),
+            None => Ok(Proof::default()),
+        };
+        let proof = proof.map_err(|error| Failure::midway(error, SessionState::Reusable))?;
         if let (Some(_), None, Some(from)) =
-            (beside, &asked.sent.checksum, self.control.path(&job.from))
+            (proof.beside, &sent.checksum, self.control.path(&job.from))
         {
             let options = &self.shared.options;
             let part = (options.offset.unwrap_or(0), options.length);
-            asked.sent.checksum = DigestQuery::send(self.control, beside, None, part, from);
+            sent.checksum = DigestQuery::send(self.control, proof.beside, None, part, from);
         }
-        let proven = judged.map(|proof| proof.digest);
-        end(self.shared, asked, sink, &watch, proven).await
+        Ok(proof.digest)
     }
 
     /// The watch of a file's transfer.
@@ -191,9 +204,15 @@ impl Receiver<'_> {
         };
         let cut = asked.sent.cut.map(|cut| cut.length);
         let plan = plan(self.shared, Mode::Stream, start).until(cut);
+        let plan = plan.tag(asked.sent.tag);
         let watch = self.watch(job);
         let before = resume::before(self.shared, job, &sink);
         let running = job.running.clone();
+        // The bytes behind the first hole come again.
+        let left_out = RangeSet::up_to(start);
+        let known = before.as_ref().map(|before| before.intersect(&left_out));
+        let held = (&left_out, known.as_ref());
+        resume::go_on((&sink, &watch), held, asked.sent.tag).await;
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
         let work = async {
@@ -201,29 +220,30 @@ impl Receiver<'_> {
             let received = transfer.pass(&watch, data, told).await?;
             match cut {
                 None => {
-                    transfer.end(|_| ()).await?;
+                    let reply = transfer.end(|_| ()).await?;
                     if received.ended_unmarked && !is_provable {
                         let (path, got) = (source, received.bytes);
                         return Err(TransferError::Unmarked { path, got }.into());
                     }
-                    Ok(false)
+                    Ok((false, Receipt::parse(&reply.text())))
                 }
                 Some(length) => {
                     let is_whole = received.ranges.end().max(start) >= length;
-                    cut_off(transfer, is_whole).await
+                    Ok((cut_off(transfer, is_whole).await?, None))
                 }
             }
         };
         let work = resume::recorded(self.shared, (running, before), (&sink, &watch), work);
         let ended = Box::pin(self.shared.watched(self.control, &watch, work)).await;
         let ended = ended.map_err(|failure| self.unconnected(&watch, transfer, failure));
-        let is_last = matches!(ended, Ok(true));
-        match end(self.shared, asked, sink, &watch, ended.map(|_| None)).await {
+        let is_last = matches!(ended, Ok((true, _)));
+        let proven = ended.and_then(|(_, told)| self.prove(&mut asked.sent, job, &watch, told));
+        match end(self.shared, asked, sink, &watch, proven).await {
             Ok(Some(mut landed)) => {
                 if cut.is_some() && !is_last {
                     landed.after = asker.look_after(&landed.taken, start > 0);
                 }
-                if !is_last && landed.checksum.is_none() {
+                if !is_last && landed.checksum.is_none() && landed.proven.is_none() {
                     landed.checksum = asker.digest_after(&landed.taken, landed.size);
                 }
                 landed.is_last = is_last;

@@ -8,6 +8,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::abilities::Tags;
 use crate::client::Client;
 use crate::copy::Stop;
 use crate::copy::admission::Server;
@@ -42,11 +43,11 @@ impl<'a> Channel<'a> {
 }
 
 impl Serial<'_> {
-    fn asker<'a>(&'a self, (control, abilities): Server<'a>) -> Asker<'a> {
+    fn asker<'a>(&'a self, (control, abilities): Server<'a>, tags: &'a Tags) -> Asker<'a> {
         Asker {
             control,
             abilities,
-            tags: None,
+            tags: self.shared.tags(Mode::Stream, &[abilities], tags),
             shared: self.shared,
             algorithm: self.algorithm,
             mode: Mode::Stream,
@@ -75,14 +76,15 @@ impl<'a> Route for Serial<'a> {
             return Ok(None);
         };
         if has_arrived(&taken) {
-            let asker = self.asker((&client.control, &client.abilities));
-            return asker.ask_words(taken);
+            let server = (&client.control, &client.abilities);
+            return self.asker(server, &client.state.tags).ask_words(taken);
         }
         if let Err(error) = client.set_up_stream(BufferSide::Send).await {
             let failed = shared.fail_set_up(&client.control, taken, error);
             return failed.map(|()| None);
         }
-        let asker = self.asker((&client.control, &client.abilities));
+        let server = (&client.control, &client.abilities);
+        let asker = self.asker(server, &client.state.tags);
         let Some(asked) = asker.send(taken).await else {
             return Ok(None);
         };

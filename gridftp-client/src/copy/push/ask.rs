@@ -131,10 +131,10 @@ impl Asker<'_> {
             recalled: job.recalled,
             shared,
         };
-        if extended {
-            copy.take_recorded(job, &original).await;
-        }
         let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
+        if extended || (proves && job.note.is_some()) {
+            copy.take_recorded(job, &original, self.mode).await;
+        }
         let earlier = match proves {
             true => job.earlier(&source.file).await,
             false => None,
@@ -187,8 +187,8 @@ impl Asker<'_> {
     async fn store(&self, mut taken: Taken, goal: StorePath, prepared: Prepared) -> Asked {
         let (control, whole) = (self.control, !self.shared.is_partial());
         let (offset, length) = prepared.part;
-        // In MODE S a connection that is cut off looks like the end of the file. A tag tells the
-        // size along.
+        // In MODE S without a tag a connection that is cut off looks like the end of the file. A tag
+        // tells the size along.
         let worth = length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held);
         if worth && (self.tags.is_none() || !whole) {
             // A server that sees no use in it says so, and the store goes on.
@@ -201,6 +201,7 @@ impl Asker<'_> {
         let is_hidden = goal.hidden.is_some();
         (self.shared).keep_existing(server, taken.file_mut(), is_hidden);
         // RFC 959 §4.1.3: nothing comes between REST and the store.
+        let was_kept = prepared.kept.is_some();
         let how = match prepared.kept {
             None => How::default(),
             Some(kept) if self.mode == Mode::Extended => How {
@@ -221,7 +222,11 @@ impl Asker<'_> {
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
         self.shared.renew_note(job, self.abilities, None).await;
-        let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
+        // What is added to the end is not the whole file, whose digest is told.
+        let tags = self.tags.filter(|_| !how.append);
+        let tag = tags.map(|tags| tags.next(self.shared.extent()));
+        // All bytes are sent where the server does not go on with those that it has.
+        let goes_on = !was_kept || !how.held.is_empty();
         let spot = match whole {
             _ if how.append => Spot::End,
             true => Spot::Sized(length),
@@ -233,7 +238,7 @@ impl Asker<'_> {
         Asked {
             taken,
             source: prepared.source,
-            earlier: prepared.earlier,
+            earlier: prepared.earlier.filter(|_| goes_on),
             ranges,
             base: offset,
             rest: how.rest,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_wire::attribute::Attribute;
-use ftp_wire::command::Command;
+use ftp_wire::command::{Command, Mode};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use gridftp_dsi::Source as _;
@@ -134,8 +134,10 @@ fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> 
     let (mut store, error) = (file.store, failure.error.control());
     let job = store.taken.file_mut();
     job.note_unplaced(error);
-    // A server that knows data by its tag keeps the connections; any other drops them.
-    let of_data = file.receipt.is_none() || error.is_some_and(lacks_channel);
+    // A server that knows data by its tag keeps the connections; any other drops them, and MODE S has
+    // none to keep.
+    let keeps = file.receipt.is_some() && asker.mode == Mode::Extended;
+    let of_data = !keeps || error.is_some_and(lacks_channel);
     let session = match (error, of_data) {
         (Some(ControlError::Lost { .. }), _) => SessionState::Lost,
         (_, true) => SessionState::ChannelBroken,

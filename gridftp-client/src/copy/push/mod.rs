@@ -73,7 +73,7 @@ struct Asked {
     /// The name it is written under until it is whole, where that is not its own.
     hidden: Option<FtpPath>,
     transfer: Transfer,
-    /// Tag of the data, which is sent without waiting for the server's word.
+    /// Tag of the data, which in MODE E is sent without waiting for the server's word.
     tag: Option<Tag>,
     _under_way: UnderWay,
 }
@@ -89,8 +89,8 @@ impl Asked {
 struct Sent {
     store: Asked,
     size: u64,
-    /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks
-    /// to it like the end of the file.
+    /// Whether the server is asked how much it has: in MODE S without a tag a connection that was cut
+    /// off looks to it like the end of the file.
     ask_size: bool,
     /// The receipt of the sent data, where it was tagged.
     receipt: Option<Receipt>,

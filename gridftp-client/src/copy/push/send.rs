@@ -126,8 +126,8 @@ impl Push<'_> {
             let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);
         }
-        let ask_size = match mode {
-            Mode::Stream => !shared.through_layers(),
+        let ask_size = match (mode, asked.tag) {
+            (Mode::Stream, None) => !shared.through_layers(),
             // The old file may have been longer, and without a receipt nothing tells of this one.
             _ => asked.resumes || (asked.tag.is_none() && !shared.through_layers()),
         };

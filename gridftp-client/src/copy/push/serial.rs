@@ -120,7 +120,7 @@ impl Serial<'_> {
                 shared: self.shared,
                 algorithm: self.algorithm,
                 mode: Mode::Stream,
-                tags: None,
+                tags: (self.shared).tags(Mode::Stream, &[&client.abilities], &client.state.tags),
                 window: &Window::default(),
             },
             width: Width::of_streams(1),

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ftp_wire::command::Command;
+use ftp_wire::command::{Command, Mode};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
@@ -208,7 +208,8 @@ impl Pair<'_> {
                 // The source has sent data that nobody took, and the next file has a tag of its
                 // own.
                 let refused = matches!(error, ControlError::Refused { .. });
-                let in_step = *tagged && source.is_some() && refused && !lacks_channel(&error);
+                let is_next = *tagged && self.mode == Mode::Extended;
+                let in_step = is_next && source.is_some() && refused && !lacks_channel(&error);
                 let error = judge(error.into(), announced.as_ref(), || copy);
                 if !in_step {
                     return Err(out_of_step(error));

@@ -4,7 +4,7 @@
 //! it is sent only when the source has said that the data of its file comes: a `RETR` that fails
 //! sends none. Before a handshake of Grid security the source cannot say so, and the `STOR` goes
 //! first there too. Where both servers tag transfers, the destination knows each file's data by its tag
-//! and throws away that of a `STOR` that fails, so retrievals may be pipelined; any other
+//! and throws away that of a `STOR` that fails, so retrievals may be pipelined in MODE E; any other
 //! destination has to accept each file before the next is asked for, lest it take one for another.
 
 use std::net::SocketAddr;
@@ -148,8 +148,9 @@ pub(crate) async fn run(
             }
         };
         // A receipt is of all bytes, and a stripe has only its own.
-        let whole = both && !width.is_striped();
-        let tagged = whole && source.abilities.tags && destination.abilities.tags;
+        let ends = [&source.abilities, &destination.abilities];
+        let tags = shared.tags(mode, &ends, &source.state.tags);
+        let tags = tags.filter(|_| !width.is_striped());
         let pair = Pair {
             source: &source.control,
             destination: &destination.control,
@@ -157,13 +158,13 @@ pub(crate) async fn run(
             shared,
             algorithm,
             mode,
-            tags: tagged.then_some(&source.state.tags),
+            tags,
             handshake: source.guard.has_grid_handshake(),
             port: Some(port),
         };
         let window = Window::default();
         let pipeline = Pipeline {
-            depth: depth(mode, tagged),
+            depth: depth(mode, tags.is_some()),
             kind: Kind::Files,
             width: Some(width),
             ..Pipeline::new(shared, &window, path)
@@ -295,7 +296,7 @@ impl Route for Pair<'_> {
         let Some(file) = self.store(asked, told).await? else {
             return Ok(None);
         };
-        let moving = match self.tags {
+        let moving = match self.tags.filter(|_| self.mode == Mode::Extended) {
             Some(_) => Some(file),
             None => self.begin(file).await?,
         };

@@ -49,8 +49,8 @@ impl Pair<'_> {
         let tells = job.agreement != Agreement::AtServer;
         let tells = tells && self.tags.is_some() && self.shared.extent() == Extent::Whole;
         let original = Original::There(self.source, self.abilities.0, from);
-        if self.mode == Mode::Extended {
-            copy.take_recorded(job, &original).await;
+        if self.mode == Mode::Extended || tells {
+            copy.take_recorded(job, &original, self.mode).await;
         }
         if tells && copy.whole && self.abilities.1.held {
             return Kept::of_proven(&job.held);
@@ -82,7 +82,9 @@ impl Pair<'_> {
         if let Some(digest) = proof {
             announced = Some(Announced::send(self.destination, digest).taken().await?);
         }
-        let append = self.mode == Mode::Stream && announced.is_none() && !self.shared.is_partial();
+        // What is added to the end is not the whole file, whose digest the source tells.
+        let may_append = self.mode == Mode::Stream && self.tags.is_none();
+        let append = may_append && announced.is_none() && !self.shared.is_partial();
         match self.destination.send(rest).finish().await {
             Err(ControlError::Refused { .. }) if append => Ok((None, true)),
             Err(error) => Err(error),
