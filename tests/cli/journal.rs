@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -76,6 +77,16 @@ pub(crate) fn kill_midway(
     }
     copy.kill()?;
     copy.wait()?;
+    Ok(())
+}
+
+/// Waits for a file.
+pub(crate) fn wait_for(path: &Path) -> Result<()> {
+    let begun = Instant::now();
+    while !path.exists() {
+        ensure!(begun.elapsed() < LIMIT, "no {}", path.display());
+        std::thread::sleep(LOOK);
+    }
     Ok(())
 }
 
@@ -210,6 +221,25 @@ fn a_server_reads_the_ends_of_ranges_of_a_killed_upload_again() -> Result<()> {
         "{names:?}"
     );
     Ok(())
+}
+
+/// In MODE S the server is asked for the bytes that it holds.
+#[test]
+fn no_end_reads_again_for_a_killed_upload_in_mode_s() -> Result<()> {
+    let bed = Bed::new()?;
+    settled_file(&bed.here)?;
+    let relay = Relay::paced(bed.server.addr(), Break::Never, 4 * RATE)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let args = ["--mode", "stream", "file", &url];
+    kill_midway(&bed.here, &args, || relay.passed() > 80 << 20)?;
+    wait_for(&bed.there.path(".file.gridftp-held"))?;
+    let before = bytes_read(bed.server.pid())?;
+    let (read, said) = reads(&bed, &args)?;
+    ensure!(said.contains("file: continuing at"), "{said}");
+    ensure!(read < SIZE, "the client reads {read} bytes: {said}");
+    let read = bytes_read(bed.server.pid())? - before;
+    ensure!(read < FEW, "the server reads {read} bytes: {said}");
+    bed.same("file", "file")
 }
 
 /// The server records more often than it sends markers, which alone are in the note.

@@ -49,6 +49,7 @@ mod stacks;
 mod sync;
 mod tagged;
 mod third;
+mod trailed;
 mod uploads;
 mod verified;
 mod web;

@@ -60,6 +60,7 @@ fn a_flipped_bit_is_found_by_default_and_never_published() -> Result<()> {
         (100_000, &[][..]),
         (100_000, &["--no-verify"]),
         (4_000_000, &["-p", "2"]),
+        (4_000_000, &["--mode", "stream"]),
     ] {
         for (retries, upload) in [("0", true), ("1", true), ("0", false), ("1", false)] {
             let bed = Bed::new()?;
