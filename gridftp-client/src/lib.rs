@@ -160,9 +160,9 @@
 //! MODE S has no markers, so the server is asked how much it has, on whatever connection: the first
 //! may be lost. Its bytes may be older, another client's, or hold holes, so they have to be proven:
 //!
-//! - Our own server keeps the bytes apart. `SITE HELD` tells how many (`HELD` in `FEAT`), and
-//!   `SITE STORATTR` tells it the digest of the source, without which it publishes nothing. In MODE E
-//!   it is asked so for files of more than 64 MiB: it records more often than it sends markers.
+//! - Our own server keeps the bytes apart, and publishes nothing without the digest of the source: that
+//!   behind the data or, where this end does not know the values of those, that of `SITE STORATTR`.
+//!   `SITE HELD` tells how many there are (`HELD` in `FEAT`), in MODE E of files of more than 64 MiB.
 //! - Any other tells the number of those under the name that is written, by `SIZE`. They count if
 //!   `CKSM` gives the digest that as many bytes of the source have.
 //! - Of one without digests, such as `vsftpd`, the bytes of an upload from this machine under its
@@ -184,7 +184,7 @@
 //! other bytes. Without such a proof, all of the file is sent again.
 //!
 //! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
-//! size; our own is told it before, and takes nothing shorter for the whole.
+//! size; our own is told it before and gets a mark behind the data, and takes no less for the whole.
 //!
 //! Of a copy between servers that send no markers nothing is heard until its end. After two minutes
 //! without a word the size of the copy is asked for over a session of its own, and as long as it
@@ -274,13 +274,13 @@
 //! # Which bytes are compared
 //!
 //! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
-//! MODE E transfer while they pass (`Digest` in `FEAT`), and the sender tells its digest on the data
-//! channel: the receiver publishes nothing that differs. Behind the digest go at most 34 KiB with which
-//! the receiver finds the differing groups of 1 MiB of a file of any size, so that only those are sent
-//! again; where about 700 or more differ, it is the differing ones of 1,024 sections. A part written into
-//! a file that exists is there at once. Behind a transfer in MODE S, through a front end, over several
-//! stripes, or that continued an earlier one of which an end does not know the values, the stored files
-//! are read again for their digests, where both ends know BLAKE3 and the server does not refuse.
+//! transfer while they pass (`Digest` in `FEAT`, in MODE S `Stream`), and the sender tells its digest
+//! on the data channel: the receiver publishes nothing that differs. In MODE E at most 34 KiB follow
+//! with which the receiver finds the differing groups of 1 MiB of a file of any size, so that only
+//! those are sent again; where about 700 or more differ, it is the differing ones of 1,024 sections.
+//! A part written into a file that exists is there at once. Behind a transfer of a pipe, through a
+//! front end, over stripes, or that continued one of which an end does not know the values, the stored
+//! files are read again for their digests, where both ends know BLAKE3 and the server does not refuse.
 //!
 //! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
 //! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;

@@ -24,10 +24,10 @@
 //!   of the Globus server.
 //! - `LIST` and `NLST` leave out `.` and `..`; an empty directory is an empty listing.
 //! - An upload in MODE S that ends before the length given by `ALLO` counts as cut off: `426`, and
-//!   the received bytes are kept. Without `ALLO`, the end of the connection is the end of the file,
-//!   as in RFC 959, unless the control connection is gone as well, or the connection was protected
-//!   and ended without close-notify: `426`. An empty file of `globus-url-copy`, which announces all
-//!   others, is stored nevertheless.
+//!   the received bytes are kept. Without `ALLO` or `digest=`, the end of the connection is the end of
+//!   the file, as in RFC 959, unless the control connection is gone as well, or the connection was
+//!   protected and ended without close-notify: `426`. An empty file of `globus-url-copy`, which
+//!   announces all others, is stored nevertheless.
 //! - An upload in MODE E with holes is refused when it ends; the Globus server stores zeros there.
 //! - A `REST` that names bytes which are not here is refused with `554`.
 //! - `REST` and `STOR` into a whole file change the written bytes and keep the others, as

@@ -67,7 +67,7 @@
 //!
 //! The Globus programs end protected data connections without close-notify, so anybody on the path
 //! can end one early. In MODE S the server therefore publishes an upload behind `PROT S` or `P` if
-//! its end is a close-notify, which `gridftp-cp` sends, or if `ALLO` has told its length, as
+//! its end is a close-notify or a trailer, which `gridftp-cp` sends, or if `ALLO` has told its length, as
 //! `globus-url-copy` does for every file that is not empty; an upload that fails both is answered
 //! `426` and kept for a restart. A client of another kind that does neither needs MODE E, whose
 //! blocks say where the file ends. In the other direction `gridftp-cp` compares the length of the data
