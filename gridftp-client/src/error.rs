@@ -406,6 +406,7 @@ impl TransferError {
             | Self::Connect(
                 ConnectError::Unreachable { .. } | ConnectError::Control(ControlError::Lost { .. }),
             ) => true,
+            Self::Web(error) => error.is_gone(),
             Self::Both {
                 source,
                 destination,

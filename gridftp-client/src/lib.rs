@@ -192,8 +192,9 @@
 //! after 600 s, or after [`ConnectOptions::stall`] where that is longer.
 //!
 //! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`],
-//! and the bytes of a download stay; other failures have [`CopyOptions::retries`], counted anew
-//! after an attempt that brought more than any before it.
+//! and the bytes of a download stay. So is a web server that an HTTP proxy does not reach: it answers
+//! `CONNECT` by 502, 503 or 504, or not in time. Other failures have [`CopyOptions::retries`], counted
+//! anew after an attempt that brought more than any before it.
 //!
 //! # Stripes
 //!

@@ -219,8 +219,8 @@ pub struct CopyOptions {
     pub notes: Option<PathBuf>,
     /// Number of further attempts at a failed file or a lost connection.
     pub retries: u32,
-    /// Time in which a server that is gone is tried again beyond those attempts; zero for none.
-    /// Without any retries it is not tried again at all.
+    /// Time in which a server that is gone, or that an HTTP proxy does not reach, is tried again beyond
+    /// those attempts; zero for none. Without any retries it is not tried again at all.
     pub retry_for: Duration,
     /// Longest first pause before trying again; doubled each time, at most a minute.
     pub backoff: Duration,

@@ -13,6 +13,9 @@ use crate::url::show_text;
 /// Longest text of a server that an error repeats, in bytes.
 const WORDS: usize = 200;
 
+/// The remedy for a server that a proxy does not reach.
+const NOT_REACHED: &str = "it does not reach the server, try again later";
+
 /// The failure of an exchange with a web server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,6 +45,17 @@ pub enum WebError {
         reason: String,
         /// The pause that the proxy asks for before the next request.
         wait: Option<Duration>,
+    },
+    /// A proxy does not say in time whether it reaches the server.
+    #[error("{proxy}: {request}: {}{}", Chain(.cause), Remedy(NOT_REACHED))]
+    Unanswered {
+        /// The word `proxy`, and its `host:port`.
+        proxy: String,
+        /// `CONNECT` and the server.
+        request: String,
+        /// The error of the connection, which names the time limit.
+        #[source]
+        cause: xio_core::Error,
     },
     /// The connection broke, or the server or a proxy broke the protocol.
     #[error("{url}: {}", Chain(.cause))]
@@ -98,8 +112,22 @@ impl WebError {
             Self::Refused { status, .. } | Self::Proxy { status, .. } => {
                 matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
             }
+            Self::Unanswered { .. } => true,
             Self::Broken { cause, .. } => cause.is_transient(),
             Self::Redirect { .. } | Self::Answer { .. } => false,
+        }
+    }
+
+    /// Says whether a proxy does not reach the server, which may come back: RFC 9110 §15.6.3 to
+    /// §15.6.5 have these statuses for a gateway, and only `CONNECT` tells them as the proxy's own.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Proxy { status, .. } => matches!(status, 502..=504),
+            Self::Unanswered { .. } => true,
+            Self::Refused { .. }
+            | Self::Broken { .. }
+            | Self::Redirect { .. }
+            | Self::Answer { .. } => false,
         }
     }
 
@@ -135,6 +163,11 @@ impl WebError {
                 })
                 .with_remedy(proxy_remedy(*status))
             },
+            Self::Unanswered { proxy, request, .. } => Fields {
+                site: Some(proxy),
+                operation: Some(request),
+                ..Fields::of(Class::Connect).with_remedy(NOT_REACHED)
+            },
             Self::Broken { url, cause } => match cause.kind() {
                 ErrorKind::Unreachable | ErrorKind::Refused => at(Class::Connect, url),
                 _ => at(Class::Transfer, url),
@@ -169,7 +202,7 @@ fn proxy_remedy(status: u16) -> &'static str {
     match status {
         407 => "name an account in the URL of the proxy, as http://USER:PASSWORD@HOST:PORT",
         403 | 405 => "the proxy does not allow it, name the server in no_proxy",
-        502..=504 => "it does not reach the server, try again later",
+        502..=504 => NOT_REACHED,
         _ => "",
     }
 }
@@ -218,11 +251,14 @@ mod tests {
 
     #[test]
     fn the_refusal_of_a_proxy_names_it() {
-        for (status, class, again) in [
-            (403, Class::Connect, false),
-            (407, Class::Login, false),
-            (502, Class::Connect, true),
-            (504, Class::Connect, true),
+        // RFC 9110 §15.6.3 to §15.6.5.
+        for (status, class, again, gone) in [
+            (403, Class::Connect, false, false),
+            (407, Class::Login, false, false),
+            (500, Class::Connect, true, false),
+            (502, Class::Connect, true, true),
+            (503, Class::Connect, true, true),
+            (504, Class::Connect, true, true),
         ] {
             let mut response = Response::new(status).unwrap();
             response.reason = "No".to_owned();
@@ -232,13 +268,14 @@ mod tests {
             let fields = error.fields();
             assert_eq!((fields.class, fields.code), (class, Some(status)));
             assert_eq!(fields.site, Some("proxy p:1"));
-            assert!(fields.remedy.is_some(), "{status}");
+            assert_eq!(fields.remedy.is_some(), status != 500, "{status}");
             assert_eq!(error.is_transient(), again, "{status}");
             let told = error.to_string();
-            let fact = format!("proxy p:1: CONNECT h:443: {status} No; ");
+            let fact = format!("proxy p:1: CONNECT h:443: {status} No");
             assert!(told.starts_with(&fact), "{told}");
-            let pause = TransferError::from(error).asked_pause();
-            assert_eq!(pause, Duration::from_secs(9));
+            let error = TransferError::from(error);
+            assert_eq!(error.is_gone(), gone, "{status}");
+            assert_eq!(error.asked_pause(), Duration::from_secs(9));
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn tunnel(
     };
     let opened = timeout(limit, opening).await;
     let opened = opened.unwrap_or_else(|_| {
-        let fact = format!("no answer to CONNECT within {} s", limit.as_secs());
+        let fact = format!("no answer within {} s", limit.as_secs());
         Err(Error::new(
             ErrorKind::TimedOut,
             "http",
@@ -50,13 +50,16 @@ pub(super) async fn tunnel(
             fact,
         ))
     });
-    let (stream, response) = opened.map_err(|cause| broken(&named(proxy), cause))?;
-    match response.is_success() {
-        true => Ok(Box::new(stream)),
-        false => {
-            let request = format!("CONNECT {server}");
-            Err(WebError::by_proxy(named(proxy), request, &response))
-        }
+    let request = format!("CONNECT {server}");
+    match opened {
+        Ok((stream, response)) if response.is_success() => Ok(Box::new(stream)),
+        Ok((_, response)) => Err(WebError::by_proxy(named(proxy), request, &response)),
+        Err(cause) if cause.kind() == ErrorKind::TimedOut => Err(WebError::Unanswered {
+            proxy: named(proxy),
+            request,
+            cause,
+        }),
+        Err(cause) => Err(broken(&named(proxy), cause)),
     }
 }
 
@@ -67,15 +70,15 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::*;
+    use crate::error::{Class, TransferError};
     use crate::played::Wire;
 
     const LIMIT: Duration = Duration::from_secs(7);
 
-    async fn opened(near: DuplexStream) -> Result<BoxStream, String> {
+    async fn opened(near: DuplexStream) -> Result<BoxStream, WebError> {
         let (proxy, server) = (Site::new("p", 3128), Site::new("h", 443));
         let options = ConnectOptions::default().connect_within(LIMIT);
-        let opened = tunnel(Box::new(Wire(near)), &proxy, &server, &options).await;
-        opened.map_err(|error| error.to_string())
+        tunnel(Box::new(Wire(near)), &proxy, &server, &options).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -89,13 +92,18 @@ mod tests {
                 far.write_all(&[*byte]).await.unwrap();
             }
         };
-        let told = tokio::select! {
+        let error = tokio::select! {
             done = opened(near) => done.err().unwrap(),
             () = trickling => unreachable!("it has no end"),
         };
         assert_eq!(begun.elapsed(), LIMIT);
-        let is_said = told.starts_with("proxy p:3128: ") && told.contains("within 7 s");
+        let told = error.to_string();
+        let is_said =
+            told.starts_with("proxy p:3128: CONNECT h:443: ") && told.contains("within 7 s");
         assert!(is_said, "{told}");
+        assert_eq!(error.fields().class, Class::Connect);
+        let error = TransferError::from(error);
+        assert!(error.is_transient() && error.is_gone(), "{told}");
     }
 
     #[tokio::test]

@@ -36,6 +36,8 @@ enum Way {
     To(SocketAddr),
     /// It answers with these bytes.
     Says(Vec<u8>),
+    /// It answers so many requests with these bytes, and leads the next ones to this server.
+    Late(usize, &'static [u8], SocketAddr),
 }
 
 impl Proxy {
@@ -74,11 +76,18 @@ async fn serve(mut near: TcpStream, way: Way, heads: &Mutex<Vec<String>>) -> Res
         head.push(near.read_u8().await?);
     }
     let head = String::from_utf8(head)?;
-    heads
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(head.clone());
+    let asked = {
+        let mut heads = heads.lock().unwrap_or_else(PoisonError::into_inner);
+        heads.push(head.clone());
+        heads.len()
+    };
+    let way = match way {
+        Way::Late(refused, says, _) if asked <= refused => Way::Says(says.to_vec()),
+        Way::Late(_, _, to) => Way::To(to),
+        way => way,
+    };
     match way {
+        Way::Late(..) => unreachable!("it is one of the others by now"),
         Way::Says(bytes) => {
             near.write_all(&bytes).await?;
             near.shutdown().await?;
@@ -161,6 +170,38 @@ fn a_tls_source_is_reached_through_the_proxy() -> Result<()> {
         let texts = [&said.stdout, &said.stderr, &log];
         ensure!(texts.iter().all(|text| !text.contains(secret)), "{secret}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_the_proxy_does_not_reach_is_waited_for() -> Result<()> {
+    let here = Tree::new()?;
+    let authority = Authority::new("test authority");
+    drop(authority.write(here.root()));
+    let own = authority.issue("host", &[HOST]);
+    let tls = Tls::server(identity(&own)?).build()?;
+    let web = Web::start_tls(tls, |request| file().answer(request))?;
+    // The request for the facts, and the attempts that --retries has.
+    let says = b"HTTP/1.1 504 Gateway Timeout\r\n\r\n";
+    let proxy = Proxy::start(Way::Late(3, says, web.addr))?;
+    let (variable, url) = (proxy.url(""), format!("https://{HOST}/f"));
+    let variables = [("https_proxy", variable.as_str())];
+    let args = ["--ca", "ca.pem", "--retries", "1", &url, "f"];
+    cp(&here, &variables, &args)?.ok()?;
+    ensure!(fs::read(here.path("f"))? == bytes(0), "it differs");
+    ensure!(proxy.heads().len() == 4, "{:?}", proxy.heads());
+    Ok(())
+}
+
+#[test]
+fn without_time_for_it_a_copy_through_a_proxy_ends_by_number() -> Result<()> {
+    let here = Tree::new()?;
+    let proxy = Proxy::start(Way::Says(b"HTTP/1.1 504 Late\r\n\r\n".to_vec()))?;
+    let (variable, url) = (proxy.url(""), format!("https://{HOST}/f"));
+    let variables = [("https_proxy", variable.as_str())];
+    let args = ["--retries", "1", "--retry-for", "0", &url, "f"];
+    fails(&cp(&here, &variables, &args)?, 3, &["504 Late"])?;
+    ensure!(proxy.heads().len() == 3, "{:?}", proxy.heads());
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use super::same::Object;
 use super::state::CopyState;
 use super::tuning::Worker;
 use crate::client::Client;
-use crate::error::TransferError;
+use crate::error::{ConnectError, TransferError};
 use crate::names;
 use crate::options::{CopyOptions, Verify};
 use crate::url::{Location, Site, file_name};
@@ -91,8 +91,10 @@ pub(super) async fn add(
     };
     let facts = match Box::pin(facts(request, &shared.options.connect)).await {
         Ok(head) => head.facts,
+        // A server that is not there is not waited for, before anything was copied.
+        Err(error @ TransferError::Connect(ConnectError::Unreachable { .. })) => return Err(error),
         // The copy itself tries again.
-        Err(error) if error.is_transient() && !error.is_gone() => Facts::default(),
+        Err(error) if error.is_transient() => Facts::default(),
         Err(error) => return Err(error),
     };
     let root = Root {
