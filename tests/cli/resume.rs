@@ -277,7 +277,7 @@ fn a_killed_download_of_a_large_file_goes_on() -> Result<()> {
         .first()
         .and_then(|line| line[5..].parse().ok());
     ensure!(
-        restart.is_some_and(|at| (64 << 20..=until).contains(&at)),
+        restart.is_some_and(|at| (48 << 20..=until).contains(&at)),
         "{restart:?}: {}",
         said.report()
     );

@@ -29,6 +29,7 @@ use crate::transfer::Transfer;
 mod ask;
 pub(super) mod land;
 mod list;
+mod pace;
 mod probe;
 mod receive;
 pub(super) mod resume;

@@ -12,9 +12,10 @@ use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{ErrorKind, Result, Sink as _};
 use gridftp_dsi_posix::kept::expire_in;
 use gridftp_dsi_posix::{FileSink, Origin};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::local;
+use super::pace::Pace;
 use crate::abilities::Abilities;
 use crate::copy::job::FileJob;
 use crate::copy::lock;
@@ -29,10 +30,6 @@ use crate::verify;
 
 /// Most bytes at the end of a held range that come again where no digest proves the copy.
 const AGAIN: u64 = 8 << 20;
-/// Shortest time between two records of a file.
-const EVERY: Duration = Duration::from_secs(1);
-/// Fewest new bytes that are worth a record, unless the user has asked for the bytes of small files too.
-const STEP: u64 = 64 << 20;
 /// Longest wait for the disk when a transfer has failed.
 const KEEPING: Duration = Duration::from_secs(60);
 /// Longest search for old partial files, in all directories together.
@@ -239,8 +236,7 @@ pub(super) async fn go_on(
 }
 
 /// Runs the transfer `work` to the `running` file, which held the bytes `before`, and records those that
-/// arrive: at most those of the last second, or the last 64 MiB, are not recorded where that is more.
-/// With [`Resume::All`] it is the last second.
+/// arrive, at its [`Pace`]; with [`Resume::All`] each second.
 pub(in crate::copy) async fn recorded<T>(
     shared: &CopyState,
     (running, before): (Option<Arc<RunningFile>>, Option<RangeSet>),
@@ -250,9 +246,10 @@ pub(in crate::copy) async fn recorded<T>(
     let Some(before) = before else {
         return work.await;
     };
+    let takes_any = shared.options.resume == Resume::All;
     let mut recorder = Recorder {
         running,
-        recorded: stored(&before, sink).total(),
+        pace: Pace::new(stored(&before, sink).total(), takes_any),
         before,
         sink,
         watch,
@@ -271,34 +268,26 @@ struct Recorder<'a> {
     watch: &'a Watch,
     /// Bytes held before the transfer.
     before: RangeSet,
-    /// Number of bytes of the last record.
-    recorded: u64,
+    pace: Pace,
 }
 
 impl Recorder<'_> {
     async fn run(&mut self, shared: &CopyState) -> Infallible {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let step = match shared.options.resume {
-            Resume::All => 1,
-            _ => STEP,
-        };
-        ticks.tick().await;
         loop {
-            ticks.tick().await;
+            self.pace.look().await;
             let mut held = self.before.clone();
             held.extend(&self.watch.received());
             let held = stored(&held, self.sink);
             let bytes = held.total();
             // In this order: the values of all groups in those ranges are there.
             self.sink.note_groups(self.watch.take_groups());
-            if bytes < self.recorded.saturating_add(step) {
+            if !self.pace.begins(bytes) {
                 continue;
             }
             // A local copy needs no sync here: a crash of the machine costs only another reading.
             match self.sink.checkpoint(&held, !shared.is_local()).await {
                 Ok(()) => {
-                    self.recorded = bytes;
+                    self.pace.recorded(bytes);
                     if let Some(running) = &self.running {
                         running.note_kept(true);
                     }
