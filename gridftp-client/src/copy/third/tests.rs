@@ -239,9 +239,10 @@ async fn the_size_of_a_copy_is_asked_anew_where_the_session_for_it_failed_or_end
     server.await.unwrap();
 }
 
-/// A file that both servers were asked to move.
-async fn moving(pair: &Pair<'_>) -> Moving {
-    let job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
+/// A file of this size that both servers were asked to move.
+async fn moving(pair: &Pair<'_>, size: Option<u64>) -> Moving {
+    let mut job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
+    job.facts.size = size;
     pair.shared.queue.push(Item::File(Box::new(job)));
     let path = || FtpPath::new(b"/file".to_vec()).unwrap();
     Moving {
@@ -257,6 +258,11 @@ async fn moving(pair: &Pair<'_>) -> Moving {
     }
 }
 
+/// The last reply of a server that has moved three bytes, with their digest.
+fn proven() -> String {
+    format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32))
+}
+
 /// The channel of steps that were passed on, with this one in it.
 fn passed(step: Step<Moving>) -> (mpsc::Sender<Step<Moving>>, mpsc::Receiver<Step<Moving>>) {
     let (moved, confirming) = mpsc::channel(1);
@@ -270,7 +276,7 @@ async fn over_udt(replies: Option<&[u8]>) -> (Arc<CopyState>, Taken) {
     let mut bed = Bed::new().await.over_udt();
     let shared = Arc::clone(&bed.shared);
     let (pair, mut far) = bed.pair();
-    let (_moved, confirming) = passed(Step::transfer(moving(&pair).await));
+    let (_moved, confirming) = passed(Step::transfer(moving(&pair, None).await));
     let broken = CancellationToken::new();
     let servers = async {
         asked(&mut far).await;
@@ -308,9 +314,8 @@ async fn connections_that_break_over_udt_return_the_copy_to_tcp() {
 /// Tells that a file of three bytes is copied, and waits until the size of the copy is asked for.
 async fn copied(servers: &mut [&mut DuplexStream; 2]) {
     asked(servers).await;
-    let words = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
     for end in servers.iter_mut() {
-        end.write_all(words.as_bytes()).await.unwrap();
+        end.write_all(proven().as_bytes()).await.unwrap();
     }
     let [_, to] = servers;
     to.read_exact(&mut [0; "SIZE /to\r\n".len()]).await.unwrap();
@@ -322,9 +327,7 @@ async fn the_next_sessions_check_a_file_whose_words_are_in() {
     let mut bed = Bed::new().await.over_udt();
     let shared = Arc::clone(&bed.shared);
     let (pair, mut far) = bed.pair();
-    let mut file = moving(&pair).await;
-    file.taken.file_mut().facts.size = Some(3);
-    let (_moved, confirming) = passed(Step::transfer(file));
+    let (_moved, confirming) = passed(Step::transfer(moving(&pair, Some(3)).await));
     let broken = CancellationToken::new();
     let servers = async {
         copied(&mut far).await;
@@ -371,9 +374,7 @@ async fn a_check_over_which_a_session_ends_is_made_again() {
     let mut bed = Bed::new().await;
     let shared = Arc::clone(&bed.shared);
     let (pair, mut far) = bed.pair();
-    let mut file = moving(&pair).await;
-    file.taken.file_mut().facts.size = Some(3);
-    let (_, confirming) = passed(Step::transfer(file));
+    let (_, confirming) = passed(Step::transfer(moving(&pair, Some(3)).await));
     let broken = CancellationToken::new();
     let servers = async {
         copied(&mut far).await;
@@ -393,7 +394,7 @@ async fn a_destination_that_waits_is_stopped_and_tells_the_host_that_it_refused(
     for (word, both) in [(named, true), ("426 Transfer aborted.\r\n", false)] {
         let mut bed = Bed::new().await;
         let (pair, mut far) = bed.pair();
-        let mut file = moving(&pair).await;
+        let mut file = moving(&pair, None).await;
         let servers = async {
             asked(&mut far).await;
             let [from, to] = far;
@@ -420,7 +421,7 @@ async fn bytes_in_use_at_the_destination_are_asked_for_again() {
         let mut bed = Bed::new().await;
         let shared = Arc::clone(&bed.shared);
         let (pair, mut far) = bed.pair();
-        let mut file = moving(&pair).await;
+        let mut file = moving(&pair, None).await;
         file.resumes = true;
         file.taken.file_mut().held = RangeSet::up_to(5);
         let (_, confirming) = passed(Step::transfer(file));
@@ -441,22 +442,21 @@ async fn bytes_in_use_at_the_destination_are_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn uncompared_bytes_are_proven_by_a_digest() {
-    let proven = format!("226 Bytes=3;BLAKE3={};\r\n", "01".repeat(32));
     for (source, want) in [
         (
             "226 Bytes=3;\r\n".to_owned(),
             Some(ChecksumAlgorithm::Blake3),
         ),
-        (proven.clone(), None),
+        (proven(), None),
     ] {
         let mut bed = Bed::new().await;
         let (pair, mut far) = bed.pair();
-        let mut file = moving(&pair).await;
+        let mut file = moving(&pair, None).await;
         let servers = async {
             asked(&mut far).await;
             let [from, to] = far;
             from.write_all(source.as_bytes()).await.unwrap();
-            to.write_all(proven.as_bytes()).await.unwrap();
+            to.write_all(proven().as_bytes()).await.unwrap();
         };
         let (compared, ()) = tokio::join!(pair.confirm_one(&mut file), servers);
         compared.unwrap();
