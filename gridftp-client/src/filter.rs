@@ -261,7 +261,7 @@ impl Token {
                 [b']', left @ ..] if !ranges.is_empty() => {
                     return Ok((Self::Set { negated, ranges }, left));
                 }
-                [b'[', b':' | b'.' | b'=', ..] => return Err(CLASS),
+                [b'[', rest @ ..] if opens_class(rest) => return Err(CLASS),
                 [b'\\', byte, left @ ..] | [byte, left @ ..] => (*byte, left),
                 [] => return Err(OPEN),
             };
@@ -273,6 +273,18 @@ impl Token {
             ranges.push((low, high));
             rest = left;
         }
+    }
+}
+
+/// Says whether a `[` in a set, before this rest, begins the name of a class (`[:alpha:]`), a
+/// collating symbol (`[.-.]`) or an equivalence class (`[=a=]`): only where its end follows (POSIX,
+/// XCU 2.13.1 and XBD 9.3.5). Else it is a member.
+fn opens_class(rest: &[u8]) -> bool {
+    match rest {
+        [kind @ (b':' | b'.' | b'='), name @ ..] => {
+            name.windows(2).any(|end| end == [*kind, b']'].as_slice())
+        }
+        _ => false,
     }
 }
 
@@ -327,6 +339,12 @@ mod tests {
             ("[]]", &["]"], &["["]),
             ("[[]", &["["], &["]"]),
             ("[a-]", &["a", "-"], &["b"]),
+            // POSIX, XCU 2.13.1: `[:` is special only before `:]`, `[.` before `.]`, `[=` before `=]`.
+            ("[a[:]", &["a", "[", ":"], &["]", "a:", "a]"]),
+            ("[![:]", &["a", "]"], &["[", ":"]),
+            ("[[:alpha]", &["[", ":", "a", "h"], &["b"]),
+            ("[a[.]", &["a", "[", "."], &["]", "b"]),
+            ("[a[=]=", &["a=", "[=", "=="], &["a", "]="]),
             ("[\\]x]", &["]", "x"], &["\\"]),
             ("\\*\\?", &["*?"], &["ab"]),
             ("*", &["a", "d/a"], &[]),
@@ -343,7 +361,20 @@ mod tests {
     #[test]
     fn patterns_that_fit_nothing_are_refused() {
         let mut filter = Filter::default();
-        for bad in ["", "/", "[a", "[]", "a\\", "[[:digit:]]", "[^x[:alpha:]]"] {
+        for bad in [
+            "",
+            "/",
+            "[a",
+            "[]",
+            "a\\",
+            "[[:digit:]]",
+            "[^x[:alpha:]]",
+            "[[:x:]",
+            "[[:]x:]",
+            "[[.-.]]",
+            "[[.].]]",
+            "[[=a=]b]",
+        ] {
             assert!(filter.include(bad.as_bytes()).is_err(), "{bad}");
             assert!(filter.exclude(bad.as_bytes()).is_err(), "{bad}");
         }
