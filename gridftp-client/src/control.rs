@@ -56,6 +56,8 @@ pub(crate) struct Control {
 #[derive(Debug)]
 pub(crate) struct Replies {
     answers: mpsc::UnboundedReceiver<Answer>,
+    /// The end, where it was seen and not taken.
+    end: Option<Answer>,
     site: Arc<str>,
     command: String,
     begun: bool,
@@ -116,6 +118,7 @@ impl Control {
         tokio::spawn(driver.run(stream, incoming));
         let replies = Replies {
             answers,
+            end: None,
             site: Arc::clone(&site),
             command: "connect".to_owned(),
             begun: false,
@@ -147,6 +150,7 @@ impl Control {
         }
         Replies {
             answers,
+            end: None,
             site: Arc::clone(&self.site),
             command: shown,
             begun: false,
@@ -283,7 +287,11 @@ impl Replies {
     /// # Cancel safety
     /// No reply is lost.
     pub(crate) async fn next(&mut self) -> Result<Step, ControlError> {
-        match self.answers.recv().await {
+        let answer = match self.end.take() {
+            Some(end) => Some(end),
+            None => self.answers.recv().await,
+        };
+        match answer {
             Some(Answer::Preliminary(reply)) => {
                 self.begun = true;
                 Ok(Step::Preliminary(reply))
@@ -299,6 +307,24 @@ impl Replies {
             }
             Some(Answer::Lost(why)) => Err(self.unanswered(&why)),
             None => Err(self.unanswered(CLOSED)),
+        }
+    }
+
+    /// Waits for the end, which is still the next reply then, and says whether it is a failure.
+    /// Preliminary replies are dropped.
+    ///
+    /// # Cancel safety
+    /// The end is not lost.
+    pub(crate) async fn fails(&mut self) -> bool {
+        loop {
+            match &self.end {
+                Some(Answer::Final(reply)) => return reply.code().is_failure(),
+                Some(Answer::Lost(_)) => return true,
+                Some(Answer::Preliminary(_)) => self.begun = true,
+                None => {}
+            }
+            let next = self.answers.recv().await;
+            self.end = Some(next.unwrap_or_else(|| Answer::Lost(CLOSED.into())));
         }
     }
 
@@ -389,6 +415,22 @@ mod tests {
         assert!(control.gone().is_none());
         control.ended.set("broken".into()).unwrap();
         assert!(!control.requests.is_closed() && control.gone().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_command_is_seen_and_not_taken() {
+        for (end, fails) in [("426 reset\r\n", true), ("226 done\r\n", false)] {
+            let (control, _lines, mut replies) = played::greeted(Settings::default()).await;
+            let path = FtpPath::new(b"/file".to_vec()).unwrap();
+            let mut retrieve = control.send(Command::Retr(path));
+            let words = ["150 begins\r\n", end].concat();
+            replies.write_all(words.as_bytes()).await.unwrap();
+            for _ in 0..2 {
+                assert_eq!(retrieve.fails().await, fails, "{end}");
+            }
+            assert!(retrieve.has_begun());
+            assert_eq!(retrieve.finish().await.is_err(), fails, "{end}");
+        }
     }
 
     /// The server may close the connection only after its reply.

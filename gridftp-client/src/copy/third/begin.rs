@@ -1,5 +1,6 @@
 //! The begin of a copy from server to server, and the release of one end when the other refuses.
 
+use std::future::pending;
 use std::net::IpAddr;
 use std::pin::Pin;
 
@@ -29,19 +30,32 @@ pub(super) enum Retrieve {
 
 impl Pair<'_> {
     /// Waits until both servers have accepted a file; each may say so only when the data connection
-    /// is there.
+    /// is there. Behind a source that has accepted it and failed, a destination of ours may not have.
     pub(super) async fn begin(&self, mut file: Moving) -> Result<Option<Moving>, Stop> {
         let (source, destination) = loop {
             let begun = (file.retrieve.has_begun(), file.store.has_begun());
             if begun == (true, true) {
                 return Ok(Some(file));
             }
-            tokio::select! {
-                first = file.retrieve.begin(), if !begun.0 => {
-                    if let Err(error) = first {
-                        break (Some(error), None);
-                    }
+            let retrieve = &mut file.retrieve;
+            let source = async {
+                if !begun.0 {
+                    return retrieve.begin().await.map(|()| false);
                 }
+                // Of other servers, the refusal of the destination comes by itself.
+                match self.abilities.1.held && retrieve.fails().await {
+                    true => Ok(true),
+                    false => pending().await,
+                }
+            };
+            tokio::select! {
+                first = source => match first {
+                    Ok(false) => {}
+                    // The destination may have refused the connection, and waits for another: it is
+                    // told to stop behind this failure.
+                    Ok(true) => return Ok(Some(file)),
+                    Err(error) => break (Some(error), None),
+                },
                 first = file.store.begin(), if !begun.1 => {
                     if let Err(error) = first {
                         break (None, Some(error));
