@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use workspace_tests::{Break, Relay, Tree};
+use workspace_tests::{Break, Relay, Tree, kill_once, wait_for_files};
 
 use crate::{Bed, LIMIT, command};
 
@@ -27,9 +27,6 @@ const FEW: u64 = 16 << 20;
 
 /// Seconds since the last change of a file from which on its times tell a further one.
 const SETTLED: u64 = 61;
-
-/// Time between two looks for a record.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// The partial file of `file`, and its journal.
 const PARTIAL: &str = ".file.gridftp-part";
@@ -59,50 +56,35 @@ fn reads(bed: &Bed, args: &[&str]) -> Result<(u64, String)> {
     Ok((bytes, text))
 }
 
-/// Kills a copy once `is_recorded`.
+/// Kills a copy once `is_recorded` in `folder`.
 pub(crate) fn kill_midway(
     here: &Tree,
     args: &[&str],
+    folder: &Path,
     is_recorded: impl Fn() -> bool,
 ) -> Result<()> {
-    let mut copy = command(here, args)?.stderr(Stdio::null()).spawn()?;
-    let begun = Instant::now();
-    while !is_recorded() {
-        if begun.elapsed() > LIMIT || copy.try_wait()?.is_some() {
-            copy.kill()?;
-            anyhow::bail!("no record is written");
-        }
-        // A look that never pauses would take the processor from the copy.
-        std::thread::sleep(LOOK);
-    }
-    copy.kill()?;
-    copy.wait()?;
-    Ok(())
+    kill_once(&mut command(here, args)?, folder, LIMIT, is_recorded)
 }
 
 /// Waits for a file.
 pub(crate) fn wait_for(path: &Path) -> Result<()> {
-    let begun = Instant::now();
-    while !path.exists() {
-        ensure!(begun.elapsed() < LIMIT, "no {}", path.display());
-        std::thread::sleep(LOOK);
-    }
+    let folder = path.parent().context("it is in a folder")?;
+    let is_there = wait_for_files(folder, None, LIMIT, || path.exists())?;
+    ensure!(is_there, "no {}", path.display());
     Ok(())
 }
 
 /// Makes the file, and waits until its times would tell a further change of it.
 fn settled_file(dir: &Tree) -> Result<()> {
     let file = dir.file("file", SIZE, 7)?;
-    let begun = Instant::now();
-    while begun.elapsed() < LIMIT {
-        let changed = u64::try_from(std::fs::metadata(&file)?.ctime())?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        if now >= changed + SETTLED {
-            return Ok(());
-        }
-        std::thread::sleep(LOOK);
+    let changed = u64::try_from(std::fs::metadata(&file)?.ctime())?;
+    let settled = UNIX_EPOCH + Duration::from_secs(changed + SETTLED);
+    if let Ok(left) = settled.duration_since(SystemTime::now()) {
+        ensure!(left < LIMIT, "the clocks differ");
+        // Nothing but the clock tells it.
+        std::thread::sleep(left);
     }
-    anyhow::bail!("the clocks differ")
+    Ok(())
 }
 
 /// Kills a download over several connections once it has a record; returns the relay and the URL.
@@ -117,7 +99,8 @@ fn kill_download(bed: &Bed) -> Result<(Relay, String)> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let held = bed.here.path(".file.gridftp-held");
-    kill_midway(&bed.here, &["-p", "4", &url, "file"], || held.exists())?;
+    let args = ["-p", "4", &url, "file"];
+    kill_midway(&bed.here, &args, bed.here.root(), || held.exists())?;
     let sums = std::fs::metadata(bed.here.path(SUMS))?;
     ensure!(sums.len() >= 40 * SLOT as u64, "{} bytes", sums.len());
     Ok((relay, url))
@@ -188,9 +171,14 @@ fn flipped_bits_of_a_partial_file_are_found() -> Result<()> {
     bed.same("file", "file")
 }
 
+/// The folder of the notes of uploads.
+pub(crate) fn notes(here: &Tree) -> PathBuf {
+    here.path(".local/state/gridftp/uploads")
+}
+
 /// Says whether the note of an upload in `bed` has ranges of the file.
 fn is_noted(bed: &Bed) -> bool {
-    let notes = std::fs::read_dir(bed.here.path(".local/state/gridftp/uploads"));
+    let notes = std::fs::read_dir(notes(&bed.here));
     let mut notes = notes.into_iter().flatten().flatten();
     notes.any(|note| {
         let text = std::fs::read_to_string(note.path()).unwrap_or_default();
@@ -206,7 +194,7 @@ fn a_server_reads_the_ends_of_ranges_of_a_killed_upload_again() -> Result<()> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, RATE / 2)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let args = ["-p", "4", "file", &url];
-    kill_midway(&bed.here, &args, || is_noted(&bed))?;
+    kill_midway(&bed.here, &args, &notes(&bed.here), || is_noted(&bed))?;
     let before = bytes_read(bed.server.pid())?;
     let (read, said) = reads(&bed, &args)?;
     ensure!(said.contains("file: continuing at"), "{said}");
@@ -231,7 +219,9 @@ fn no_end_reads_again_for_a_killed_upload_in_mode_s() -> Result<()> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, 4 * RATE)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let args = ["--mode", "stream", "file", &url];
-    kill_midway(&bed.here, &args, || relay.passed() > 80 << 20)?;
+    kill_midway(&bed.here, &args, bed.there.root(), || {
+        relay.passed() > 80 << 20
+    })?;
     wait_for(&bed.there.path(".file.gridftp-held"))?;
     let before = bytes_read(bed.server.pid())?;
     let (read, said) = reads(&bed, &args)?;
@@ -252,7 +242,7 @@ fn a_killed_upload_goes_on_with_what_no_marker_told() -> Result<()> {
     let url = bed.server.url_at(relay.addr(), "file");
     let args = ["-p", "4", "file", &url];
     let held = bed.there.path(".file.gridftp-held");
-    kill_midway(&bed.here, &args, || held.exists())?;
+    kill_midway(&bed.here, &args, bed.there.root(), || held.exists())?;
     let (_, said) = reads(&bed, &args)?;
     ensure!(said.contains("file: continuing at"), "{said}");
     bed.same("file", "file")
@@ -266,7 +256,7 @@ fn a_source_reads_nothing_twice_for_a_copy_between_servers_that_goes_on() -> Res
     let url = |name| bed.server.url_at(relay.addr(), name);
     let (from, to) = (url("file"), url("copy"));
     let args = ["-p", "4", &from, &to];
-    kill_midway(&bed.here, &args, || is_noted(&bed))?;
+    kill_midway(&bed.here, &args, &notes(&bed.here), || is_noted(&bed))?;
     let before = bytes_read(bed.server.pid())?;
     let (_, said) = reads(&bed, &args)?;
     ensure!(said.contains("continuing at"), "{said}");

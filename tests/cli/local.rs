@@ -121,7 +121,7 @@ fn a_killed_copy_goes_on_in_the_next_run() -> Result<()> {
         here.file("file", (150 << 20) + 12_345, 7)?;
         let slow = [flags, &["--bwlimit", "66M", "file", "to/copy"]].concat();
         let held = here.path("to/.copy.gridftp-held");
-        kill_midway(&here, &slow, || held.exists())?;
+        kill_midway(&here, &slow, &here.path("to"), || held.exists())?;
         ensure!(!here.path("to/copy").exists(), "a part has the final name");
         let listed = cp_in(&here, &["--partials", "to"])?.ok()?.stdout;
         let source = here.path("file").display().to_string();

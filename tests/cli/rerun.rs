@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Finished, tree_digests};
 
 use crate::Bed;
-use crate::journal::kill_midway;
+use crate::journal::{kill_midway, notes};
 use crate::stacks::bed;
 
 /// Files of a tree, and the bytes of each.
@@ -53,7 +53,8 @@ impl Killed {
         };
         let args = killed.args(&SLOW);
         let is_recorded = || killed.recorded().is_some_and(|lines| lines >= SAFE);
-        kill_midway(&killed.bed.here, &args, is_recorded)?;
+        let here = &killed.bed.here;
+        kill_midway(here, &args, &notes(here), is_recorded)?;
         Ok(killed)
     }
 
@@ -64,8 +65,7 @@ impl Killed {
 
     /// The record, where there is one.
     fn record(&self) -> Option<PathBuf> {
-        let notes = self.bed.here.path(".local/state/gridftp/uploads");
-        let mut entries = std::fs::read_dir(notes).ok()?.flatten();
+        let mut entries = std::fs::read_dir(notes(&self.bed.here)).ok()?.flatten();
         let record =
             entries.find(|entry| entry.file_name().as_encoded_bytes().starts_with(b"done-"));
         Some(record?.path())

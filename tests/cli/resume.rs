@@ -5,11 +5,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
+use workspace_tests::{Finished, Reaction, ScriptedServer, Tree, wait_for_files};
 
 use crate::uploads::digest;
 use crate::{Bed, LIMIT, command, cp_in};
@@ -215,18 +215,17 @@ fn a_download_without_digests_goes_on_behind_bytes_that_are_equal() -> Result<()
 
 /// Waits until received bytes of a copy are recorded in a file other than `last`; gives its number.
 fn wait_for_record(here: &Tree, copy: &mut Child, last: Option<u64>) -> Result<u64> {
-    let begun = Instant::now();
-    loop {
-        let now = here.path(RECORD).metadata().ok().map(|file| file.ino());
-        if let Some(now) = now.filter(|now| Some(*now) != last) {
-            return Ok(now);
-        }
-        if begun.elapsed() > LIMIT {
-            copy.kill()?;
-            anyhow::bail!("no record is written");
-        }
-        std::thread::yield_now();
+    let record = || here.path(RECORD).metadata().ok().map(|file| file.ino());
+    let mut now = None;
+    let waited = wait_for_files(here.root(), Some(&*copy), LIMIT, || {
+        now = record().filter(|now| Some(*now) != last);
+        now.is_some()
+    });
+    if !matches!(waited, Ok(true)) {
+        copy.kill()?;
     }
+    waited?;
+    now.context("no record is written")
 }
 
 #[test]

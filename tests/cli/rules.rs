@@ -3,10 +3,9 @@
 use std::io::Write as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Reaction, ScriptedServer, Tree};
+use workspace_tests::{Reaction, ScriptedServer, Tree, wait_for_files};
 
 use crate::uploads::digest;
 use crate::{Bed, LIMIT, cp_in, fails};
@@ -287,13 +286,12 @@ fn no_clobber_keeps_a_file_that_appears_during_an_upload_from_standard_input() -
     let mut put = put.stdin(Stdio::piped()).spawn()?;
     let mut input = put.stdin.take().context("a pipe")?;
     input.write_all(&vec![1; 1 << 20])?;
-    let begun = Instant::now();
     let is_file =
         |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.path().is_file());
-    while !std::fs::read_dir(bed.there.root())?.any(is_file) {
-        ensure!(begun.elapsed() < LIMIT, "the upload does not begin");
-        std::thread::yield_now();
-    }
+    let has_begun = wait_for_files(bed.there.root(), Some(&put), LIMIT, || {
+        std::fs::read_dir(bed.there.root()).is_ok_and(|mut entries| entries.any(is_file))
+    })?;
+    ensure!(has_begun, "the upload does not begin");
     std::fs::write(bed.there.path("a"), "other")?;
     drop(input);
     ensure!(put.wait()?.code() == Some(1));

@@ -3,20 +3,18 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Break, Finished, FtpServer, FtpServerKind, Relay, Tree, run, same_file};
+use workspace_tests::{
+    Break, Finished, FtpServer, FtpServerKind, Relay, Tree, kill_once, run, same_file,
+    wait_for_files,
+};
 
 use crate::bed::{Client, End, LIMIT, Way};
 
 const SIZE: u64 = 12_000_001;
 const AFTER: u64 = 5_000_000;
-
-/// Time between two looks at a note.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// The end of a copy that is behind the relay.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -313,14 +311,7 @@ fn noted(notes: &Path) -> Option<String> {
 
 /// Kills an upload once its note has ranges; returns those of the last state.
 fn kill_noted(upload: &mut Command, notes: &Path) -> Result<String> {
-    let mut upload = upload.stderr(Stdio::null()).spawn()?;
-    let begun = Instant::now();
-    while noted(notes).is_none() && begun.elapsed() < LIMIT && upload.try_wait()?.is_none() {
-        // A look that never pauses would take the processor from the copy.
-        thread::sleep(LOOK);
-    }
-    upload.kill()?;
-    upload.wait()?;
+    kill_once(upload, notes, LIMIT, || noted(notes).is_some())?;
     noted(notes).context("no range is noted")
 }
 
@@ -377,20 +368,13 @@ fn is_open(file: &Path) -> bool {
 /// Kills an upload once the server has so many bytes of it; returns the hidden file and its size,
 /// once the server has closed it.
 fn kill_stored(upload: &mut Command, folder: &Path, bytes: u64) -> Result<(PathBuf, u64)> {
-    let mut upload = upload.stderr(Stdio::null()).spawn()?;
-    let begun = Instant::now();
-    let has = || hidden_in(folder).is_some_and(|(_, size)| size >= bytes);
-    while !has() && begun.elapsed() < LIMIT && upload.try_wait()?.is_none() {
-        thread::sleep(LOOK);
-    }
-    upload.kill()?;
-    upload.wait()?;
+    kill_once(upload, folder, LIMIT, || {
+        hidden_in(folder).is_some_and(|(_, size)| size >= bytes)
+    })?;
     let (left, _) = hidden_in(folder).context("no hidden file is left")?;
     let left = left.canonicalize()?;
-    while is_open(&left) {
-        ensure!(begun.elapsed() < LIMIT, "the server still has it open");
-        thread::sleep(LOOK);
-    }
+    let is_closed = wait_for_files(folder, None, LIMIT, || !is_open(&left))?;
+    ensure!(is_closed, "the server still has it open");
     hidden_in(folder).context("the hidden file is gone")
 }
 

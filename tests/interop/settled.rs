@@ -2,20 +2,16 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Break, FtpServer, FtpServerKind, Relay, Tree, run, same_file};
+use workspace_tests::{Break, FtpServer, FtpServerKind, Relay, Tree, kill_once, run, same_file};
 
 use crate::bed::{Client, LIMIT};
 
 const LARGE: u64 = 150_000_007;
 const MIB: u64 = 1 << 20;
-
-/// Time between two looks for a record.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Age of a source from which on it counts as settled, and more.
 const SETTLED: Duration = Duration::from_secs(2 * 3600);
@@ -37,17 +33,8 @@ fn download(server: &FtpServer, relay: &Relay, here: &Tree, state: &Tree) -> Res
 
 /// Kills a download once bytes of it are recorded.
 fn kill_recorded(download: &mut Command, here: &Tree) -> Result<()> {
-    let mut download = download.stderr(Stdio::null()).spawn()?;
-    let begun = Instant::now();
-    let is_recorded = || here.path(".file.gridftp-held").exists();
-    while !is_recorded() && begun.elapsed() < LIMIT && download.try_wait()?.is_none() {
-        // A look that never pauses would take the processor from the copy.
-        thread::sleep(LOOK);
-    }
-    download.kill()?;
-    download.wait()?;
-    ensure!(is_recorded(), "nothing is recorded");
-    Ok(())
+    let record = here.path(".file.gridftp-held");
+    kill_once(download, here.root(), LIMIT, || record.exists())
 }
 
 /// The last bytes that are there come again; where they are others, all of the file does.

@@ -10,6 +10,7 @@
     reason = "every error ends the test or chore that meets it, and its message gives the cause"
 )]
 
+mod changes;
 mod cluster;
 mod daemon;
 mod digest;
@@ -32,6 +33,7 @@ mod sshd;
 mod tree;
 mod xioperf;
 
+pub use changes::{kill_once, wait_for_files};
 pub use cluster::{Cluster, ClusterPlan, Place};
 pub use daemon::Daemon;
 pub use digest::{Digests, same_file, same_tree, sha256, sha256_of, sha256_range, tree_digests};
