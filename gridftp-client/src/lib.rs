@@ -304,9 +304,9 @@
 //!
 //! The bytes of a file of more than 64 MiB (any size with [`Resume::All`](options::Resume::All))
 //! are in `.NAME.gridftp-part` until it is whole. Once a second, or at the latest behind 64 MiB where
-//! that takes longer and `Resume::All` is not asked for, they are synced, and `.NAME.gridftp-held` then records
-//! their ranges with the URL, size and time of the source. The next run continues behind them, whatever
-//! ended the one before; a source that has changed is read from its start. A digest of the whole file
+//! that takes longer and `Resume::All` is not asked for, they are synced, and `.NAME.gridftp-held`
+//! then records their ranges with the URL, size and time of the source. The next run continues behind
+//! them, whatever ended the one before; a source that has changed is read from its start. A digest of the whole file
 //! proves the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says.
 //!
 //! Where the server offers no digest, size and time have to do, of a source that had not changed for an

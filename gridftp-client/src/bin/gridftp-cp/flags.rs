@@ -160,8 +160,9 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) retries: u32,
 
-    /// Longest time for which a server that is gone, or that an HTTP proxy does not reach, is tried again
-    /// beyond --retries, in seconds, or as 90s, 10m or 2h; 0 leaves it at those, and --retries 0 at none
+    /// Longest time for which a server that is gone, or that an HTTP proxy does not reach, is tried
+    /// again beyond --retries, in seconds, or as 90s, 10m or 2h; 0 leaves it at those, and --retries 0
+    /// at none
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time(0..=LONGEST))]
     pub(crate) retry_for: Duration,
 
