@@ -25,6 +25,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod known;
+#[cfg(test)]
+mod known_tests;
 mod piece;
 mod sections;
 mod subtree;
@@ -35,10 +38,11 @@ mod tree;
 
 pub use blake3::Hash;
 use byte_ranges::{Range64, RangeSet};
+pub use known::Known;
 pub use piece::Piece;
 pub use sections::{MAX_SECTIONS, section_length};
 pub use sums::{SUMS, Sum, differing_groups};
-pub use tree::{MAX_WAITING, Tree, Unknown};
+pub use tree::{MAX_WAITING, MAX_WAITING_PARTS, Tree, Unknown};
 
 /// Bytes of a group, the unit of journals and of repairs.
 pub const GROUP: u64 = 1 << 20;

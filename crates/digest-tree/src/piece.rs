@@ -17,7 +17,7 @@ pub(crate) struct Parts {
 }
 
 /// Less than a chunk at the end of a block, or the first chunk of the file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,

@@ -8,7 +8,7 @@ use super::*;
 /// Bytes of a group.
 const GROUP_LEN: usize = 1 << 20;
 
-fn file(size: usize) -> Vec<u8> {
+pub(crate) fn file(size: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let byte = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

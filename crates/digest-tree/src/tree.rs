@@ -16,26 +16,42 @@ use crate::{GROUP, Value};
 /// Most values, and most chunks in parts, that wait for bytes before them: about 6 MiB.
 pub const MAX_WAITING: usize = 1 << 12;
 
+/// Most values that wait in a tree of several hosts' parts, of which one may be far ahead of another:
+/// about 5 MiB.
+pub const MAX_WAITING_PARTS: usize = 1 << 16;
+
 /// The values of a file of which any ranges are known.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     /// Complete subtrees by offset. Those at the left edge of the tree are not joined: which one
     /// of them is the root shows at the end.
-    values: BTreeMap<u64, (u32, Value)>,
+    pub(crate) values: BTreeMap<u64, (u32, Value)>,
     /// Chunks in parts by offset, the first one for good.
-    chunks: BTreeMap<u64, Chunk>,
+    pub(crate) chunks: BTreeMap<u64, Chunk>,
     /// Values of groups that nobody has taken yet, where they are wanted.
     groups: Option<Vec<(u64, Value)>>,
     sections: Sections,
+    hosts: Hosts,
     /// The reason for which the digest is lost.
     lost: Option<Unknown>,
 }
 
+/// The hosts of the bytes of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Hosts {
+    #[default]
+    One,
+    /// Several, whose parts this tree joins.
+    Several,
+    /// Several, of which this tree has one part.
+    Part,
+}
+
 /// A chunk of which parts are known.
 #[derive(Debug, Clone)]
-struct Chunk {
-    bytes: [u8; blake3::CHUNK_LEN],
-    known: RangeSet,
+pub(crate) struct Chunk {
+    pub(crate) bytes: [u8; blake3::CHUNK_LEN],
+    pub(crate) known: RangeSet,
 }
 
 /// The reason for which the digest of a tree is not known. The bytes have to be read again.
@@ -63,6 +79,25 @@ impl Tree {
         Self {
             groups: Some(Vec::new()),
             ..Self::default()
+        }
+    }
+
+    /// An empty tree of a host that has a part of the file: it hands out what it
+    /// [knows](Self::take_known), for the tree of all parts.
+    pub fn of_part() -> Self {
+        Self {
+            hosts: Hosts::Part,
+            ..Self::default()
+        }
+    }
+
+    /// The tree of all parts of a file that several hosts send or receive, of which it keeps up to
+    /// [`MAX_WAITING_PARTS`] values: with blocks of 1 MiB in turn, one host may be 64 GiB ahead.
+    #[must_use]
+    pub fn of_parts(self) -> Self {
+        Self {
+            hosts: Hosts::Several,
+            ..self
         }
     }
 
@@ -200,7 +235,7 @@ impl Tree {
     }
 
     /// Changes the tree, which is of no use any more after a failure.
-    fn keep(&mut self, change: impl FnOnce(&mut Self) -> Result<(), Unknown>) {
+    pub(crate) fn keep(&mut self, change: impl FnOnce(&mut Self) -> Result<(), Unknown>) {
         if self.lost.is_none()
             && let Err(reason) = change(self)
         {
@@ -212,7 +247,7 @@ impl Tree {
     }
 
     /// Adds bytes of one chunk.
-    fn edge(&mut self, edge: &Edge) -> Result<(), Unknown> {
+    pub(crate) fn edge(&mut self, edge: &Edge) -> Result<(), Unknown> {
         let start = edge.start - edge.start % CHUNK;
         let Some(range) = Range64::from_len(edge.start - start, edge.bytes.len() as u64) else {
             return Ok(());
@@ -250,7 +285,7 @@ impl Tree {
     }
 
     /// Adds a complete subtree and joins it with its siblings, but for the left edge.
-    fn add(&mut self, mut subtree: Subtree, mut value: Value) -> Result<(), Unknown> {
+    pub(crate) fn add(&mut self, mut subtree: Subtree, mut value: Value) -> Result<(), Unknown> {
         let chunks = self.chunks.range(subtree.start..subtree.end()).next();
         if self.is_known(subtree) || chunks.is_some() {
             return Err(Unknown::Repeated);
@@ -265,7 +300,10 @@ impl Tree {
             let sibling = subtree.sibling();
             let other = self.values.get(&sibling.start);
             let other = other.filter(|(level, _)| *level == sibling.level);
-            let Some(&(_, other)) = other.filter(|_| subtree.parent().start > 0) else {
+            // That of all parts hands out the values of groups and of sections.
+            let ends = self.hosts == Hosts::Part && subtree.level == GROUP_LEVEL;
+            let joins = subtree.parent().start > 0 && !ends;
+            let Some(&(_, other)) = other.filter(|_| joins) else {
                 break;
             };
             self.values.remove(&sibling.start);
@@ -279,7 +317,11 @@ impl Tree {
         if in_first {
             self.first_group();
         }
-        match self.values.len() > MAX_WAITING {
+        let most = match self.hosts {
+            Hosts::One => MAX_WAITING,
+            Hosts::Several | Hosts::Part => MAX_WAITING_PARTS,
+        };
+        match self.values.len() > most {
             true => Err(Unknown::Scattered),
             false => Ok(()),
         }
