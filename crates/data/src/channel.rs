@@ -296,6 +296,9 @@ impl DataChannel {
         let senders = plan.stripes.unwrap_or(NonZero::<u32>::MIN);
         *watch.arrived() = Gather::new(self.options.limits()).with_senders(senders);
         watch.prove(plan.tag, plan.start, 0);
+        if plan.stripes.is_some() {
+            watch.join_parts();
+        }
         let pool = self.pool.clone();
         let job = Job::new(write, delivery, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;

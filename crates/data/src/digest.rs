@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use byte_ranges::{Range64, RangeSet};
-use digest_tree::{GROUP, Piece, Sum, Tree, Value, differing_groups, section_length};
+use digest_tree::{GROUP, Known, Piece, Sum, Tree, Value, differing_groups, section_length};
 use ftp_wire::receipt::Extent;
 use gridftp_dsi::GroupValue;
 use mode_e::Hint;
@@ -25,6 +25,11 @@ pub(crate) struct Digest {
     before: u64,
     /// `None` when the values of bytes that the transfer leaves out are not known.
     tree: Option<Tree>,
+    /// Where the digested bytes begin, in a transfer of which this end has a part: it hands on the
+    /// values of that, and has no digest.
+    part: Option<u64>,
+    /// The digest of bytes that only another host has.
+    elsewhere: Option<[u8; 32]>,
 }
 
 impl Digest {
@@ -34,9 +39,57 @@ impl Digest {
         self.earlier = Some(earlier);
     }
 
+    /// Has this end hand on the values of its part of the next transfer, whose digest begins at the
+    /// offset `from`.
+    pub(crate) fn hand_on(&mut self, from: u64) {
+        self.part = Some(from);
+    }
+
+    /// Whether this end hands on the values of its part.
+    pub(crate) fn hands_on(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// The values of its part that were not handed on before, as far as they fit a message.
+    pub(crate) fn take_known(&mut self) -> Known {
+        let tree = self.tree.as_mut().filter(|_| self.part.is_some());
+        tree.map(Tree::take_known).unwrap_or_default()
+    }
+
+    /// Adds the values of the part of another host.
+    pub(crate) fn add_known(&mut self, known: Known) {
+        if let Some(tree) = &mut self.tree {
+            tree.insert_known(known);
+        }
+    }
+
+    /// Has the digest be that of the parts of several hosts.
+    pub(crate) fn join_parts(&mut self) {
+        self.tree = self.tree.take().map(Tree::of_parts);
+    }
+
+    /// Notes the digest of a host that has all bytes.
+    pub(crate) fn note(&mut self, digest: Option<[u8; 32]>) {
+        self.elsewhere = digest;
+    }
+
+    /// Offset of the first byte that the digest counts.
+    pub(crate) fn from(&self) -> Option<u64> {
+        self.of.map(|(from, _)| from)
+    }
+
     /// Begins the digest of a transfer of the bytes from `start` on, in a file that begins at
     /// `base`.
     pub(crate) fn begin(&mut self, extent: Extent, start: u64, base: u64) {
+        if let Some(from) = self.part {
+            *self = Self {
+                of: Some((from, extent)),
+                tree: Some(Tree::of_part()),
+                part: Some(from),
+                ..Self::default()
+            };
+            return;
+        }
         let (from, earlier) = match extent {
             Extent::Head => (start, None),
             Extent::Whole => (base, self.earlier.take()),
@@ -51,6 +104,7 @@ impl Digest {
             earlier: None,
             before: bytes,
             tree: is_known.then_some(tree),
+            ..Self::default()
         };
     }
 
@@ -93,6 +147,9 @@ impl Digest {
 
     /// The digest of a transfer of `bytes` bytes; `None` when it is not known.
     pub(crate) fn value(&self, bytes: u64) -> Option<[u8; 32]> {
+        if self.part.is_some() || self.elsewhere.is_some() {
+            return self.elsewhere;
+        }
         let digest = self.tree.as_ref()?.digest(self.length(bytes)?).ok()?;
         Some(digest.into())
     }

@@ -66,4 +66,4 @@ pub use plan::{ReceivePlan, Received, SendPlan, Sent};
 pub use process::{forbid_core_dumps, raise_descriptors};
 pub use receive::Consumer;
 pub use send::Chunks;
-pub use watch::{RemoteSend, Stage, Watch};
+pub use watch::{RemoteSend, Stage, Told, Watch};

@@ -1,5 +1,6 @@
 //! `Watch`: the state of a running transfer, readable from outside.
 
+mod parts;
 mod proof;
 mod remote;
 
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use xio_core::PathStats;
 
-use self::proof::Told;
+pub use self::proof::Told;
 pub use self::remote::RemoteSend;
 use crate::digest::Digest;
 use crate::error::{Result, Wait};

@@ -32,8 +32,9 @@ struct Deal<'a, S> {
     total: u64,
     /// Whether all bytes leave in one block.
     is_small: bool,
-    /// Whether one receiver gets all bytes, so that their digest is of use to it.
-    proves: bool,
+    /// Connections to the receiver that is told the digest: the first one, which has all bytes or
+    /// hands it on to the host that joins the digests of all. None where this end has a part itself.
+    told: usize,
 }
 
 /// The next step of a connection.
@@ -90,9 +91,10 @@ pub(crate) async fn extended<S: Source>(
         still_the_same(feed.source, deal.total).await?;
     }
     let deal = &deal;
-    wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
+    let ends = conns.iter_mut().zip(ends).enumerate();
+    wait::all(ends.map(|(index, (conn, end))| async move {
         if let Some((head, end)) = end {
-            pieces(&mut conn.stream, [&head, &deal.marks(end)]).await?;
+            pieces(&mut conn.stream, [&head, &deal.marks(index, end)]).await?;
         }
         flush(std::slice::from_mut(conn)).await
     }))
@@ -125,7 +127,10 @@ impl<'a, S: Source> Deal<'a, S> {
             active: Active::new(start),
             total,
             is_small: total <= SMALL.min(block),
-            proves: plan.stripe.is_none() && streams.destinations() == 1,
+            told: match plan.stripe {
+                None => streams.connections() / streams.destinations(),
+                Some(_) => 0,
+            },
         }
     }
 
@@ -157,7 +162,7 @@ impl<'a, S: Source> Deal<'a, S> {
                 Some(Step::End(end)) => Some(end),
                 _ => None,
             };
-            let tail = || end.map_or_else(Box::default, |end| self.marks(end));
+            let tail = || end.map_or_else(Box::default, |end| self.marks(index, end));
             let offset = header.offset.saturating_add(self.plan.base);
             head.extend(header.to_bytes());
             let begun = Instant::now();
@@ -203,8 +208,9 @@ impl<'a, S: Source> Deal<'a, S> {
     }
 
     /// The end mark of a connection, with the values that go ahead of it.
-    fn marks(&self, end: Header) -> Box<[u8]> {
-        marks(end, self.feed.watch, self.proves.then_some(self.total))
+    fn marks(&self, index: usize, end: Header) -> Box<[u8]> {
+        let proves = index < self.told;
+        marks(end, self.feed.watch, proves.then_some(self.total))
     }
 }
 
@@ -220,7 +226,7 @@ fn in_turn(before: u64, count: u64, took: Duration) -> u64 {
 }
 
 /// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
-/// bytes and the hints of it, where this end sends all of them to one receiver and knows it.
+/// bytes and the hints of it, where this end knows it.
 fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
     let total = total.filter(|_| end.announces() && !watch.is_cut());
     let digest = total.and_then(|total| watch.whole(total));

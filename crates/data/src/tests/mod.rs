@@ -12,6 +12,7 @@ mod parts;
 mod repair;
 mod splice;
 mod stream;
+mod striped;
 mod tagged;
 mod trailed;
 mod widening;

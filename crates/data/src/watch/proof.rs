@@ -17,10 +17,14 @@ use crate::earlier::Earlier;
 use crate::error::{Error, Result};
 
 /// The digest of the whole file, and the hints of it, as its sender computed them.
-#[derive(Debug)]
-pub(super) struct Told {
-    digest: [u8; 32],
-    hints: Vec<Hint>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Told {
+    /// The digest.
+    pub digest: [u8; 32],
+    /// The values of its sections, in order, and the sums over its groups; none of a file of a single
+    /// section.
+    pub hints: Vec<Hint>,
 }
 
 impl Watch {
@@ -130,12 +134,15 @@ impl Watch {
         }
     }
 
-    fn lock_told(&self) -> MutexGuard<'_, Option<Told>> {
+    pub(super) fn lock_told(&self) -> MutexGuard<'_, Option<Told>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compares the data that arrived with the digest that its sender told.
-    pub(crate) fn compare(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where they differ.
+    pub fn compare(&self) -> Result<()> {
         let told = self.lock_told().as_ref().map(|told| told.digest);
         match (told, self.whole(self.bytes())) {
             (Some(sent), Some(here)) if sent != here => Err(Error::corrupt(sent, here)),
@@ -161,7 +168,7 @@ impl Watch {
 
     /// The digest of the receipt. The lock is never held across a wait; only chunks at the ends of
     /// blocks are hashed under it.
-    fn digest(&self) -> MutexGuard<'_, Digest> {
+    pub(super) fn digest(&self) -> MutexGuard<'_, Digest> {
         self.digest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
