@@ -71,7 +71,7 @@
 //! impl Serve for Server {
 //!     async fn session(&self, open: Open, mut requests: Requests, replies: Replies) {
 //!         while let Some(request) = requests.recv().await {
-//!             // Listen, connect, transfer for the user of `open`, and answer.
+//!             // Listen, NodeTag, connect, transfer for the user of `open`, and answer.
 //!             replies.send(FromNode::Done).await;
 //!         }
 //!     }
@@ -130,8 +130,8 @@ pub use identity::{BadIdentity, Identity, Role};
 pub use join::join;
 pub use member::Member;
 pub use message::{
-    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Malformed, Open, PeerRule,
-    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, Whole,
+    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Malformed, NodeTag, Open,
+    PeerRule, SessionLimits, StoreRules, ToNode, Told, Transfer, TransferKind, Transferred, Whole,
 };
 pub use node::{Node, Replies, Requests, Serve};
 pub use nodes::{NodeHandle, NodeInfo, Nodes};

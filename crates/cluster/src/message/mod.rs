@@ -1,6 +1,8 @@
 //! Messages of a session: requests of the front end and reports of the node, as typed values.
 
 mod bounds;
+#[cfg(test)]
+mod malformed_tests;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -11,10 +13,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use byte_ranges::{Layout, RangeSet};
+use digest_tree::Known;
 use ftp_proto::modules::RetrieveModule;
 use ftp_proto::security::DataProtection;
 use ftp_proto::types::{Channel, ListForm, Placement};
-use ftp_wire::command::{Family, StackSide};
+use ftp_wire::command::{Family, StackSide, Tag};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
@@ -95,6 +98,12 @@ pub enum FromNode {
     /// if the client dies. It is published after [`ToNode::Publish`], and kept for a restart after
     /// [`ToNode::Abort`].
     Arrived,
+    /// Event: values of the digest of this node's part since the last such event; all of them come
+    /// before [`FromNode::Transferred`]. Of the bytes in memory and not of those on stable storage.
+    Hashed(Box<Known>),
+    /// Event: the digest of the file that the sender of the data told this node, ahead of
+    /// [`FromNode::Transferred`].
+    Told(Box<Told>),
     /// The transfer ended well.
     Transferred(Box<Transferred>),
 }
@@ -185,6 +194,28 @@ pub struct Transfer {
     pub restart_every: Option<Duration>,
     /// Whether to read and discard the rest of a failed upload.
     pub drains: bool,
+    /// The tag of the data in MODE E, for transfers with a receipt.
+    pub tag: Option<NodeTag>,
+}
+
+/// The tag of the data of a transfer, and the node's part of its receipt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeTag {
+    /// The tag.
+    pub tag: Tag,
+    /// The offset where the digested bytes begin, for a node that has a part of them and tells the
+    /// values of that ([`FromNode::Hashed`]); `None` for one that has all of them, and tells the digest
+    /// ([`Transferred::proven`]).
+    pub part_of: Option<u64>,
+}
+
+/// The digest of a file, and the values of its sections, as its sender computed them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// BLAKE3 of the file.
+    pub digest: [u8; 32],
+    /// The first bytes of the values of its sections, in order.
+    pub sections: Vec<[u8; 16]>,
 }
 
 /// The file or the listing of a transfer.
@@ -307,4 +338,6 @@ pub struct Transferred {
     pub connections: u32,
     /// Algorithm and digest of the bytes, where a module of ERET makes one.
     pub digest: Option<(String, String)>,
+    /// BLAKE3 of a [tagged](NodeTag) transfer with all of its bytes on this node, where that knows it.
+    pub proven: Option<[u8; 32]>,
 }

@@ -4,14 +4,15 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use byte_ranges::Layout;
-
+use digest_tree::{Known, MAX_SECTIONS};
 use ftp_proto::modules::RetrieveModule;
 use ftp_proto::security::{DataProtection, Level};
 use ftp_proto::types::{Channel, ListForm, Placement};
-use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
+use ftp_wire::command::{Dcau, Family, Mode, StackSide, Tag, Type};
 use ftp_wire::facts::{Fact, FactSet, TimeVal};
 use ftp_wire::opts::MAX_PARALLELISM;
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Extent;
 use ftp_wire::reply::{Code, Reply};
 use gridftp_dsi::Delegated;
 use gridftp_dsi_rpc::proto::Digest;
@@ -21,8 +22,8 @@ use super::bounds::{
     some_text, text,
 };
 use super::{
-    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule,
-    SessionLimits, StoreRules, ToNode, Transfer, TransferKind, Transferred, Whole,
+    Connect, Credential, DataIdentity, Failed, Fault, FromNode, Listen, NodeTag, Open, PeerRule,
+    SessionLimits, StoreRules, ToNode, Told, Transfer, TransferKind, Transferred, Whole,
 };
 use crate::proto::{self, from_node, peers, to_node, transfer};
 
@@ -88,6 +89,11 @@ pub(crate) fn reply(message: proto::FromNode) -> Result<Option<FromNode>> {
         from_node::Kind::Moved(bytes) => FromNode::Moved(bytes),
         from_node::Kind::Waiting(_) => FromNode::Waiting,
         from_node::Kind::Arrived(_) => FromNode::Arrived,
+        from_node::Kind::Hashed(known) => {
+            let known = Known::from_bytes(&known).ok_or(Malformed::new("hashed"))?;
+            FromNode::Hashed(Box::new(known))
+        }
+        from_node::Kind::Told(told) => FromNode::Told(Box::new(told.try_into()?)),
         from_node::Kind::Transferred(end) => FromNode::Transferred(Box::new(end.try_into()?)),
     }))
 }
@@ -208,8 +214,40 @@ impl TryFrom<proto::Transfer> for Transfer {
             perf_every: transfer.perf_ms.map(Duration::from_millis),
             restart_every: transfer.restart_ms.map(Duration::from_millis),
             drains: transfer.drains,
+            tag: transfer.tag.map(NodeTag::from),
         })
     }
+}
+
+impl From<proto::Tag> for NodeTag {
+    fn from(tag: proto::Tag) -> Self {
+        let extent = match tag.whole {
+            true => Extent::Whole,
+            false => Extent::Head,
+        };
+        Self {
+            tag: Tag::new(tag.number, extent),
+            part_of: tag.part_of,
+        }
+    }
+}
+
+impl TryFrom<proto::Told> for Told {
+    type Error = Malformed;
+
+    fn try_from(told: proto::Told) -> Result<Self> {
+        let (sections, rest) = told.sections.as_chunks();
+        let holds = rest.is_empty() && sections.len() <= MAX_SECTIONS;
+        Ok(Self {
+            digest: blake3(&told.digest, "told.digest")?,
+            sections: check(sections.to_vec(), holds, "told.sections")?,
+        })
+    }
+}
+
+/// A digest of BLAKE3.
+fn blake3(value: &[u8], field: &'static str) -> Result<[u8; 32]> {
+    value.try_into().map_err(|_| Malformed::new(field))
 }
 
 impl TryFrom<transfer::Kind> for TransferKind {
@@ -376,6 +414,10 @@ impl TryFrom<proto::Transferred> for Transferred {
             ended_unmarked: end.ended_unmarked,
             connections: end.connections,
             digest: digest(end.digest, "transferred.digest")?,
+            proven: end
+                .proven
+                .map(|proven| blake3(&proven, "transferred.proven"))
+                .transpose()?,
         })
     }
 }

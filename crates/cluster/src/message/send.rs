@@ -8,11 +8,12 @@ use ftp_proto::security::{DataProtection, Level};
 use ftp_proto::types::{ListForm, Placement};
 use ftp_wire::command::{Dcau, Family, Mode, StackSide, Type};
 use ftp_wire::facts::{Fact, FactSet};
+use ftp_wire::receipt::Extent;
 use gridftp_dsi_rpc::proto as storage;
 
 use super::{
-    Connect, DataIdentity, Failed, Fault, FromNode, Listen, Open, PeerRule, StoreRules, ToNode,
-    Transfer, TransferKind, Transferred, Whole,
+    Connect, DataIdentity, Failed, Fault, FromNode, Listen, NodeTag, Open, PeerRule, StoreRules,
+    ToNode, Told, Transfer, TransferKind, Transferred, Whole,
 };
 use crate::proto::{self, from_node, list, peers, to_node, transfer};
 
@@ -64,6 +65,8 @@ impl From<FromNode> for proto::FromNode {
             FromNode::Moved(bytes) => from_node::Kind::Moved(bytes),
             FromNode::Waiting => from_node::Kind::Waiting(proto::Empty {}),
             FromNode::Arrived => from_node::Kind::Arrived(proto::Empty {}),
+            FromNode::Hashed(known) => from_node::Kind::Hashed(known.to_bytes()),
+            FromNode::Told(told) => from_node::Kind::Told((*told).into()),
             FromNode::Transferred(end) => from_node::Kind::Transferred((*end).into()),
         };
         Self { kind: Some(kind) }
@@ -149,6 +152,26 @@ impl From<Transfer> for proto::Transfer {
             perf_ms: transfer.perf_every.map(millis),
             restart_ms: transfer.restart_every.map(millis),
             drains: transfer.drains,
+            tag: transfer.tag.map(Into::into),
+        }
+    }
+}
+
+impl From<NodeTag> for proto::Tag {
+    fn from(tag: NodeTag) -> Self {
+        Self {
+            number: tag.tag.number,
+            whole: tag.tag.extent == Extent::Whole,
+            part_of: tag.part_of,
+        }
+    }
+}
+
+impl From<Told> for proto::Told {
+    fn from(told: Told) -> Self {
+        Self {
+            digest: told.digest.to_vec(),
+            sections: told.sections.concat(),
         }
     }
 }
@@ -307,6 +330,7 @@ impl From<Transferred> for proto::Transferred {
             ended_unmarked: end.ended_unmarked,
             connections: end.connections,
             digest: end.digest.map(digest),
+            proven: end.proven.map(Vec::from),
         }
     }
 }
