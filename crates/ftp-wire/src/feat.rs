@@ -71,11 +71,13 @@ pub enum Feature {
     Spas,
     /// `SPOR`.
     Spor,
-    /// `STOR Tagged;Digest;Stream;`, ours: `ESTO tag=`, with data that may precede the 150, `ERET
-    /// tag=`, and both with `digest=`.
+    /// `STOR Tagged;Digest;`, ours: `ESTO tag=`, with data that may precede the 150, `ERET tag=`, and
+    /// both with `digest=`.
     StorTagged {
-        /// `digest=` in MODE S too, where a [trailer](crate::command::Tag) follows the data.
+        /// `Stream;`: `digest=` in MODE S too, where a [trailer](crate::command::Tag) follows the data.
         stream: bool,
+        /// `Striped;`: both over several stripes too.
+        striped: bool,
     },
     /// `STORATTR`: attributes of the next stored file.
     StorAttr,
@@ -132,8 +134,8 @@ impl Feature {
             ("SPAS", _) => Self::Spas,
             ("SPOR", _) => Self::Spor,
             ("STOR", _) if has_item(params, "Tagged") && has_item(params, "Digest") => {
-                let stream = has_item(params, "Stream");
-                Self::StorTagged { stream }
+                let [stream, striped] = ["Stream", "Striped"].map(|item| has_item(params, item));
+                Self::StorTagged { stream, striped }
             }
             ("STORATTR", _) => Self::StorAttr,
             ("TVFS", _) => Self::Tvfs,
@@ -190,6 +192,12 @@ impl fmt::Display for Feature {
             Self::Memory(limits) => return write!(f, "MEMORY {limits}"),
             Self::Mlst(facts) => return write!(f, "MLST {}", facts.feat()),
             Self::Other(text) => text,
+            Self::StorTagged { stream, striped } => {
+                let items = [("Stream;", stream), ("Striped;", striped)];
+                let mut items = items.into_iter().filter(|(_, has)| **has);
+                f.write_str("STOR Tagged;Digest;")?;
+                return items.try_for_each(|(item, _)| f.write_str(item));
+            }
             Self::Dcau => "DCAU",
             Self::Durable => "DURABLE",
             Self::Eprt => "EPRT",
@@ -211,8 +219,6 @@ impl fmt::Display for Feature {
             Self::Size => "SIZE",
             Self::Spas => "SPAS",
             Self::Spor => "SPOR",
-            Self::StorTagged { stream: false } => "STOR Tagged;Digest;",
-            Self::StorTagged { stream: true } => "STOR Tagged;Digest;Stream;",
             Self::StorAttr => "STORATTR",
             Self::Tvfs => "TVFS",
             Self::Utf8 => "UTF8",
@@ -342,17 +348,21 @@ mod tests {
         ] {
             assert!(features.has(&feature), "{feature}");
         }
-        assert!(!features.has(&Feature::StorTagged { stream: false }));
+        assert!(!features.has(&Feature::StorTagged { stream: false, striped: false }));
         assert!(features.has(&Feature::Other("AUTHZ_ASSERT".into())));
         assert_eq!(features.to_reply().to_string(), GCT);
     }
 
     #[test]
     fn coded_and_lower_case_lines_are_read_too() {
-        for (more, stream) in [("", false), ("stream;", true)] {
+        for (more, stream, striped) in [
+            ("", false, false),
+            ("stream;", true, false),
+            ("other;striped;", false, true),
+        ] {
             let lines = format!("211-rest stream\r\n211-stor tagged;digest;{more}\r\n211-epsv");
             let features = parse(&format!("211-Features:\r\n{lines}\r\n211 End\r\n"));
-            let tagged = Feature::StorTagged { stream };
+            let tagged = Feature::StorTagged { stream, striped };
             assert_eq!(Feature::parse(tagged.to_string().as_bytes()), tagged);
             let all = [Feature::RestStream, tagged, Feature::Epsv];
             assert_eq!(features, all.into_iter().collect());

@@ -92,12 +92,21 @@ impl Capabilities {
 
     /// Tagged transfers in MODE S, where a trailer with the digest follows the data.
     pub fn trailers(&self) -> Support {
-        let items = self.parameters("STOR").unwrap_or_default().split(';');
-        let mut items = items.map(str::trim);
-        let is_listed = items.any(|item| item.eq_ignore_ascii_case("Stream"));
-        match self.tagged_transfers() {
-            Support::Yes if is_listed => Support::Yes,
-            _ => Support::No,
+        self.tagged_with("Stream")
+    }
+
+    /// Tagged transfers over several stripes, of which the server joins the digests.
+    pub fn tagged_stripes(&self) -> Support {
+        self.tagged_with("Striped")
+    }
+
+    /// Tagged transfers, with an item of their line.
+    fn tagged_with(&self, item: &str) -> Support {
+        let text = self.parameters("STOR").unwrap_or_default();
+        let mut items = text.split(';').map(str::trim);
+        match items.any(|listed| listed.eq_ignore_ascii_case(item)) {
+            true => self.tagged_transfers(),
+            false => Support::No,
         }
     }
 
@@ -153,23 +162,30 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_those_of_a_server_with_tags() {
-        for (line, tags, trailers) in [
-            ("STOR Tagged;Digest;", Support::Yes, Support::No),
-            ("STOR Tagged;Digest;Stream;", Support::Yes, Support::Yes),
-            ("stor tagged;digest;stream", Support::Yes, Support::Yes),
-            ("STOR Stream;", Support::No, Support::No),
-        ] {
-            let caps = feat(&[line]);
-            assert_eq!(caps.tagged_transfers(), tags, "{line}");
-            assert_eq!(caps.trailers(), trailers, "{line}");
-        }
-    }
-
-    #[test]
     fn a_failed_feat_leaves_everything_open_but_tagged_transfers() {
         let caps = Capabilities::from_feat(&Reply::of::<500>("?"));
         assert_eq!(caps.extended_mode(), Support::Maybe);
         assert_eq!(caps.tagged_transfers(), Support::No);
+        assert_eq!(caps.tagged_stripes(), Support::No);
+    }
+
+    #[test]
+    fn tags_in_mode_s_and_over_stripes_are_items_of_their_own() {
+        for (line, tags, trailers, striped) in [
+            ("STOR Tagged;Digest;", true, false, false),
+            ("STOR Tagged;Digest;Stream;", true, true, false),
+            ("STOR Tagged;Digest;Striped;", true, false, true),
+            ("stor tagged;digest;other;stream;striped", true, true, true),
+            ("STOR Stream;Striped;", false, false, false),
+        ] {
+            let caps = feat(&[line]);
+            let tagged = [
+                caps.tagged_transfers(),
+                caps.trailers(),
+                caps.tagged_stripes(),
+            ];
+            let tagged = tagged.map(Support::is_yes);
+            assert_eq!(tagged, [tags, trailers, striped], "{line}");
+        }
     }
 }

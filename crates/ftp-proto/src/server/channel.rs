@@ -188,14 +188,6 @@ impl DataSide {
         cx.out.action(Action::DropData);
     }
 
-    /// Says whether the bytes are divided between several stripes.
-    pub(super) fn is_striped(&self) -> bool {
-        match self.setup {
-            Setup::Passive(now) | Setup::Active(now) => now.striped,
-            Setup::None | Setup::Delayed(..) => false,
-        }
-    }
-
     /// Says whether any set-up is in force.
     pub(super) fn is_set(&self) -> bool {
         self.setup != Setup::None

@@ -126,11 +126,13 @@ impl LoggedIn {
         let channel = &self.data.channel;
         let has_place = match channel.mode {
             Mode::Extended => true,
-            // In a trailer, which text has not, and which is of use for the digest of all bytes.
-            Mode::Stream => tag.extent == Extent::Whole && channel.ty == Type::Image,
+            // In a trailer, which text has not, and which is of use for the digest of all bytes. Data
+            // nodes have none.
+            Mode::Stream => {
+                let is_whole = tag.extent == Extent::Whole && channel.ty == Type::Image;
+                is_whole && cx.settings.stripes.is_none()
+            }
         };
-        // A receipt is of all bytes, and a stripe has only its own.
-        let whole = has_place && !self.data.is_striped();
-        cx.settings.tags && whole && !cx.settings.denies(as_if)
+        cx.settings.tags && has_place && !cx.settings.denies(as_if)
     }
 }

@@ -49,9 +49,13 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         lines.push(line.to_owned());
     }
     if settings.tags && !settings.denies("ESTO") {
-        lines.push("STOR Tagged;Digest;Stream;".to_owned());
-        // The tag tells the connections of a transfer from those that its sender gave up.
-        lines.push(format!("CONNECTIONS {}", settings.limits.parallelism));
+        let item = settings.stripes.map_or("Stream", |_| "Striped");
+        lines.push(format!("STOR Tagged;Digest;{item};"));
+        // The tag tells the connections of a transfer from those that its sender gave up. Nodes have
+        // limits of their own.
+        let connections = settings.stripes.is_none();
+        let connections = connections.then_some(settings.limits.parallelism);
+        lines.extend(connections.map(|most| format!("CONNECTIONS {most}")));
     }
     let attributes = !settings.denies("STORATTR") && !settings.denies("SITE STORATTR");
     for (has, line) in [

@@ -35,7 +35,8 @@ pub struct Settings {
     pub perf_every: Option<Duration>,
     /// Interval of 111 markers unless `TREV` changes it; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Whether transfers may be tagged (`ESTO tag=`), so that data may be sent before the reply.
+    /// Whether transfers may be tagged (`ESTO tag=`), so that data may be sent before the reply; with
+    /// [`stripes`](Self::stripes), those over several of them as well.
     pub tags: bool,
     /// Whether broken uploads are kept apart from the final name (`SITE HELD`).
     pub keeps: bool,

@@ -331,12 +331,21 @@ fn stripes_serve_mode_e_and_type_i_alone() {
 }
 
 #[test]
-fn a_tag_has_no_receipt_of_several_stripes() {
-    let mut rig = receiving();
-    assert_eq!(
-        rig.ask("ESTO tag=1 f"),
-        "504 ESTO module not available.\r\n"
+fn tagged_transfers_go_over_stripes() {
+    let mut rig = session();
+    let said = rig.ask("FEAT");
+    assert!(
+        said.contains("\r\n STOR Tagged;Digest;Striped;\r\n"),
+        "{said}"
     );
+    assert!(!said.contains("CONNECTIONS"), "{said}");
+    let tag = Some(Tag::new(1, Extent::Whole));
+    for (mut rig, line) in [
+        (receiving(), "ESTO digest=1 f"),
+        (sending(), "ERET digest=1 f"),
+    ] {
+        assert_eq!(complete(&mut rig, line).tag, tag, "{line}");
+    }
     let mut rig = session();
     rig.passive();
     rig.line("ESTO tag=1 f");
