@@ -470,8 +470,6 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) 
         settings.stripes = Some(front.stripes);
         settings.shares_uploads = capabilities.shares_uploads;
         settings.data_elsewhere = !front.hybrid;
-        // The receipts of tagged data are made where the data is, on the nodes.
-        settings.tags = false;
     }
     // On nodes the kernel may be another.
     settings.udt = config.front.is_none() && offers_udt(&config.net_stacks);

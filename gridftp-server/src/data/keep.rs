@@ -2,10 +2,11 @@
 
 use byte_ranges::RangeSet;
 use gridftp_data::Watch;
-use gridftp_dsi::Sink;
+use gridftp_dsi::{Finish, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::store::Store;
+use crate::error::{Error, KEEPING};
 
 impl Store {
     /// Keeps the received data for a restart; says whether it is recorded in time.
@@ -41,6 +42,23 @@ impl Store {
             }
         }
         self.record(sink, &RangeSet::new(), until).await;
+    }
+
+    /// As [`prove`](Self::prove), with the digests of a transfer; its data is kept for a restart where
+    /// it is not proven.
+    pub(crate) async fn prove_or_keep<S: Sink>(
+        &self,
+        (sink, base): (&S, u64),
+        watch: &Watch,
+        finish: &mut Finish,
+    ) -> Result<(), Error> {
+        let digests = (watch.file_digest(), watch.told_digest());
+        let proven = self.prove(digests, finish);
+        if proven.is_err() {
+            let until = Instant::now() + KEEPING;
+            self.keep(sink, base, watch, until).await;
+        }
+        proven
     }
 
     /// Records exactly these ranges of a failed upload; says whether they are recorded in time.

@@ -10,7 +10,7 @@ use ftp_wire::receipt::Extent;
 use gridftp_data::{Chunks, Earlier, SendPlan};
 use gridftp_dsi::{Dsi, DsiPath, Source, Version};
 
-use super::{Buffers, Mover};
+use super::{Buffers, Context, Mover};
 use crate::error::Error;
 use crate::listing::Lister;
 
@@ -62,16 +62,7 @@ impl<D: Dsi> Mover<'_, D> {
             // The region lies within the file, so moving its ranges cannot overflow.
             ranges = ranges.shift_up(base).unwrap_or_default();
         }
-        let is_whole = region.is_none() && self.context.channel.ty == Type::Image;
-        let tag = self.context.tag.filter(|_| is_whole);
-        let version = match tag.is_some_and(|tag| tag.extent == Extent::Whole) {
-            true => self.go_on_digest(&source, held).await?,
-            false if held.is_empty() => None,
-            false => {
-                self.context.watch.go_on(None);
-                None
-            }
-        };
+        let version = self.context.go_on_digest(&source, region, held).await?;
         let channel = self.context.channel;
         // A smaller file is over before more connections could help it.
         let most = match ranges.total() {
@@ -81,42 +72,10 @@ impl<D: Dsi> Mover<'_, D> {
         let parallelism = Parallelism::up_to(channel.parallelism, most);
         let plan = self.plan(channel.ty, ranges).parallelism(parallelism);
         let plan = plan.base(base).stripe(self.stripe);
-        let (watch, sent) = (self.context.watch, &self.context.shared.sent);
+        let watch = self.context.watch;
         let sending = self.side.channel.send(&source, &plan, watch);
-        let note = |values| {
-            if let Some(version) = version {
-                sent.note(version, values);
-            }
-        };
-        let noted = |values| async move { note(values) };
-        let sending = watch.with_groups(NOTING, sending, noted);
-        let recorded = |_| std::future::ready(Ok(()));
-        let done = self.context.reporter.run(watch, sending, recorded).await;
-        // One that was aborted was dropped.
-        note(watch.take_groups());
-        if let (Some(version), true) = (version, done.is_ok()) {
-            sent.forget(version);
-        }
-        Ok(done?.bytes)
-    }
-
-    /// Has the digest of a tagged transfer count the ranges `held`, which it leaves out. Gives the
-    /// version of the file where its values are kept for the case that this transfer breaks off.
-    async fn go_on_digest<S: Source>(
-        &mut self,
-        source: &S,
-        held: &RangeSet,
-    ) -> Result<Option<Version>, Error> {
-        let context = &mut self.context;
-        let version = source.version().filter(|_| source.size() >= WORTH);
-        if version.is_none() && held.is_empty() {
-            return Ok(None);
-        }
-        let groups = version.map_or_else(Vec::new, |version| context.shared.sent.of(version, held));
-        let earlier = async { Ok::<_, Error>(Earlier::of_source(source, groups, held).await) };
-        let earlier = context.reporter.run_patiently(earlier).await?;
-        context.watch.go_on(Some(earlier));
-        Ok(version)
+        let done = self.context.run_noted(version, sending).await?;
+        Ok(done.bytes)
     }
 
     /// Sends a listing; returns the bytes sent.
@@ -159,5 +118,66 @@ impl<D: Dsi> Mover<'_, D> {
         SendPlan::new(self.context.channel.mode, ty, ranges)
             .parallelism(self.context.channel.parallelism)
             .tag(self.context.tag)
+    }
+}
+
+impl<D: Dsi> Context<'_, D> {
+    /// Has the digest of a tagged transfer of a file, or of a region of it, count the ranges `held`,
+    /// which it leaves out. Gives the version of the file where its values are kept for the case that
+    /// this transfer breaks off.
+    pub(crate) async fn go_on_digest<S: Source>(
+        &mut self,
+        source: &S,
+        region: Option<(u64, Option<u64>)>,
+        held: &RangeSet,
+    ) -> Result<Option<Version>, Error> {
+        if self.watch.hands_on() {
+            return Ok(None);
+        }
+        let is_whole = region.is_none() && self.channel.ty == Type::Image;
+        let tag = self.tag.filter(|_| is_whole);
+        if tag.is_none_or(|tag| tag.extent != Extent::Whole) {
+            if !held.is_empty() {
+                self.watch.go_on(None);
+            }
+            return Ok(None);
+        }
+        let version = source.version().filter(|_| source.size() >= WORTH);
+        if version.is_none() && held.is_empty() {
+            return Ok(None);
+        }
+        let groups = version.map_or_else(Vec::new, |version| self.shared.sent.of(version, held));
+        let earlier = async { Ok::<_, Error>(Earlier::of_source(source, groups, held).await) };
+        let earlier = self.reporter.run_patiently(earlier).await?;
+        self.watch.go_on(Some(earlier));
+        Ok(version)
+    }
+
+    /// Runs the transfer `sending` of this `version` of a file, and keeps the values of its groups for
+    /// the case that it breaks off.
+    ///
+    /// # Errors
+    /// Those of `sending`, and [`Error::Aborted`].
+    pub(crate) async fn run_noted<T, E: Into<Error>>(
+        &mut self,
+        version: Option<Version>,
+        sending: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        let (watch, sent) = (self.watch, &self.shared.sent);
+        let note = |values| {
+            if let Some(version) = version {
+                sent.note(version, values);
+            }
+        };
+        let noted = |values| async move { note(values) };
+        let sending = watch.with_groups(NOTING, sending, noted);
+        let recorded = |_| std::future::ready(Ok(()));
+        let done = self.reporter.run(watch, sending, recorded).await;
+        // One that was aborted was dropped.
+        note(watch.take_groups());
+        if let (Some(version), true) = (version, done.is_ok()) {
+            sent.forget(version);
+        }
+        done
     }
 }

@@ -90,13 +90,9 @@ impl<D: Dsi> Mover<'_, D> {
             .await?;
         if proves {
             let watch = context.watch;
-            let digests = (watch.file_digest(), watch.told_digest());
-            if let Err(error) = store.prove(digests, &mut finish) {
-                store
-                    .keep(&sink, base, watch, Instant::now() + KEEPING)
-                    .await;
-                return Err(error);
-            }
+            store
+                .prove_or_keep((&sink, base), watch, &mut finish)
+                .await?;
         }
         store.publish(context, sink, finish, arrived).await
     }
@@ -131,7 +127,7 @@ pub(crate) struct Arrived {
 impl Store {
     /// Counts the bytes that are held in the digest of a tagged transfer; says whether the file is to
     /// have the digest that the sender tells.
-    async fn go_on_digest<D: Dsi, S: Sink>(
+    pub(crate) async fn go_on_digest<D: Dsi, S: Sink>(
         &self,
         context: &mut Context<'_, D>,
         sink: &S,
@@ -163,7 +159,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Unproven`] for bytes of an earlier upload without any digest to compare them with.
-    fn prove(
+    pub(super) fn prove(
         &self,
         (here, told): (Option<String>, Option<String>),
         finish: &mut Finish,

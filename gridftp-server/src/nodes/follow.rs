@@ -8,7 +8,7 @@ use ftp_wire::command::Mode;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use gridftp_cluster::{Fault, FromNode, NodeSession, ToNode, Transfer, Transferred};
-use gridftp_data::Watch;
+use gridftp_data::{Told, Watch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -205,6 +205,11 @@ impl Followed<'_> {
                     let told = node.send(ToNode::Publish).await;
                     told.map_err(|error| lost(node.node(), error))?;
                 }
+            }
+            FromNode::Hashed(known) => self.watch.add_known(*known),
+            FromNode::Told(told) => {
+                let told = Told::new(told.digest, told.sections);
+                self.watch.note_told(told);
             }
             FromNode::Transferred(done) => {
                 moved(done.bytes);

@@ -116,6 +116,7 @@ fn request() -> Transfer {
         perf_every: None,
         restart_every: None,
         drains: false,
+        tag: None,
     }
 }
 

@@ -40,7 +40,8 @@ impl<D: Dsi> Mover<'_, D> {
         self.side.settle(Buffers::from(context.channel));
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(joined.base)
-            .start(joined.start);
+            .start(joined.start)
+            .tag(context.tag);
         let receiving = self.side.channel.receive(&sink, &plan, context.watch);
         let mut total = RangeSet::new();
         let recorded = |new: RangeSet| {

@@ -4,6 +4,7 @@ mod follow;
 mod joined;
 mod mover;
 mod node;
+mod receipt;
 mod served;
 mod side;
 mod whole;

@@ -9,7 +9,7 @@ use ftp_wire::command::Type;
 use ftp_wire::path::FtpPath;
 use gridftp_cluster::{NodeSession, Transfer, TransferKind as NodeKind, Transferred};
 use gridftp_data::{ReceivePlan, Received, Watch};
-use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _, Stat};
+use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _, Stat, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
@@ -130,6 +130,8 @@ impl<D: Dsi> NodeMover<'_, D> {
             length.map_or(rest, |length| length.min(rest))
         });
         let wanted = held.complement(rest).total();
+        let proving = self.prove_sent((&source, rest), region, held);
+        let (tag, version) = proving.await?;
         let stripes = u32::try_from(self.side.stripes.len()).unwrap_or(u32::MAX);
         let requests = (0..stripes).map(|stripe| {
             let retrieve = NodeKind::Retrieve {
@@ -140,10 +142,14 @@ impl<D: Dsi> NodeMover<'_, D> {
                 stripe,
                 stripes,
             };
-            self.request(retrieve, false)
+            Transfer {
+                tag,
+                ..self.request(retrieve, false)
+            }
         });
         let requests: Vec<_> = requests.collect();
-        let sent = self.send(requests).await?;
+        let sent = self.send(requests, version).await?;
+        self.take_digest(tag, &sent);
         let sent = sent.iter().map(|sent| sent.bytes).sum();
         // Each node opened the file by itself: all opened the same one if it is still there.
         self.must_be_unchanged(path, &before).await?;
@@ -212,7 +218,7 @@ impl<D: Dsi> NodeMover<'_, D> {
 
     /// Has the first node send all bytes.
     async fn send_one(&mut self, kind: NodeKind) -> Result<Moved, Error> {
-        let sent = self.send(vec![self.request(kind, false)]).await?;
+        let sent = self.send(vec![self.request(kind, false)], None).await?;
         let sent = sent.into_iter().next().unwrap_or_default();
         Ok(Moved {
             bytes: sent.bytes,
@@ -222,15 +228,17 @@ impl<D: Dsi> NodeMover<'_, D> {
         })
     }
 
-    /// Runs transfers that send; returns their results.
-    async fn send(&mut self, requests: Vec<Transfer>) -> Result<Vec<Transferred>, Error> {
+    /// Runs transfers that send, of a `version` of a file whose values are kept; returns their results.
+    async fn send(
+        &mut self,
+        requests: Vec<Transfer>,
+        version: Option<Version>,
+    ) -> Result<Vec<Transferred>, Error> {
         let followed = self.followed(SALVAGE, NodeFault::Silent);
         let running = run(self.side, requests, &followed);
-        let recorded = |_| std::future::ready(Ok(()));
-        let reporter = &mut *self.context.reporter;
-        let done = reporter.run(followed.watch, running, recorded).await?;
+        let done = self.context.run_noted(version, running).await?;
         // The bytes of each stripe, which the client learns in no other way.
-        reporter.last_marks(followed.watch).await;
+        self.context.reporter.last_marks(followed.watch).await;
         Ok(done)
     }
 
@@ -243,8 +251,9 @@ impl<D: Dsi> NodeMover<'_, D> {
         if !dsi.capabilities().shares_uploads || self.side.disk.is_some() {
             return self.store_at_one(store, drains).await;
         }
-        let opening = store.open(dsi, self.context.user, self.context.channel, None);
-        let (sink, base, finish) = self.context.reporter.run_quietly(opening).await?;
+        let context = &mut self.context;
+        let opening = store.open(dsi, context.user, context.channel, context.tag);
+        let (sink, base, mut finish) = context.reporter.run_quietly(opening).await?;
         let upload = match sink.share().await {
             Ok(upload) => upload,
             // A file that is changed in place, for instance.
@@ -254,6 +263,7 @@ impl<D: Dsi> NodeMover<'_, D> {
             }
             Err(error) => return Err(error.into()),
         };
+        let proves = store.go_on_digest(context, &sink).await?;
         let before = sink.held();
         let part = NodeKind::Store {
             path: wire_path(&store.path),
@@ -262,7 +272,10 @@ impl<D: Dsi> NodeMover<'_, D> {
             held: store.held.clone(),
             rules: store.rules,
         };
-        let request = self.request(part, drains);
+        let request = Transfer {
+            tag: self.prove_parts(store.held.first_hole(), 0),
+            ..self.request(part, drains)
+        };
         let requests = vec![request; self.side.stripes.len()];
         let followed = self.followed(SALVAGE, NodeFault::Silent);
         let context = &mut self.context;
@@ -280,12 +293,19 @@ impl<D: Dsi> NodeMover<'_, D> {
             {
                 return Err(NodeFault::Absent { at: data.end() }.into());
             }
+            followed.watch.compare()?;
             Ok::<_, Error>(received)
         };
         let examine = |reported| examine_reports(&sink, &before, base, reported);
         let arrived = store
             .receive(context, &sink, base, receiving, examine)
             .await?;
+        if proves {
+            let watch = context.watch;
+            store
+                .prove_or_keep((&sink, base), watch, &mut finish)
+                .await?;
+        }
         let stored = store.publish(context, sink, finish, arrived).await?;
         Ok(stored.bytes)
     }
@@ -298,6 +318,7 @@ impl<D: Dsi> NodeMover<'_, D> {
             perf_every: Some(REPORT),
             restart_every: Some(restart.min(DURABLE)),
             drains,
+            tag: None,
         }
     }
 }

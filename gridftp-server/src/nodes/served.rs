@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::security::DataProtection;
@@ -12,12 +13,14 @@ use gridftp_cluster::{
     Transfer, TransferKind as NodeKind, Transferred, Whole,
 };
 use gridftp_cluster::{Replies, Requests};
-use gridftp_data::{Peers, Watch};
+use gridftp_data::{Peers, Told, Watch};
 use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
 use super::joined::Joined;
-use crate::data::{Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter, Store, take_file};
+use crate::data::{
+    Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter, Store, every, take_file, tick,
+};
 use crate::error::{AbortedBy, Error, Forbidden};
 use crate::grid::GridSession;
 use crate::names::dsi_path;
@@ -26,6 +29,9 @@ use crate::server::Shared;
 
 /// Most events that wait for the connection to the front end.
 const EVENTS: usize = 4;
+
+/// Interval of telling the values of this node's part of a tagged transfer.
+const HASHED: Duration = Duration::from_millis(250);
 
 /// Most ranges in one report.
 const RANGES: usize = 32_768;
@@ -175,12 +181,18 @@ impl<D: Dsi> Served<D> {
         reporter.set_consent(consent);
         let mut publication: Option<oneshot::Sender<()>> = None;
         let watch = Watch::new();
+        let part_of = transfer.tag.and_then(|tag| tag.part_of);
+        if let Some(from) = part_of {
+            watch.hand_on(from);
+        }
+        let mut hashed = part_of.map(|_| every(HASHED));
         let work = self.work(transfer, &watch, &mut reporter);
         let mut work = std::pin::pin!(work);
         let result = loop {
             tokio::select! {
                 biased;
                 Some(event) = events.recv() => tell(replies, event).await,
+                () = tick(&mut hashed) => hand_on(replies, &watch).await,
                 Some(consent) = asked.recv() => {
                     publication = Some(consent);
                     replies.send(FromNode::Arrived).await;
@@ -207,6 +219,16 @@ impl<D: Dsi> Served<D> {
         while let Ok(event) = events.try_recv() {
             tell(replies, event).await;
         }
+        if part_of.is_some() {
+            hand_on(replies, &watch).await;
+            if let Some(Told {
+                digest, sections, ..
+            }) = watch.take_told()
+            {
+                let told = gridftp_cluster::Told { digest, sections };
+                replies.send(FromNode::Told(Box::new(told))).await;
+            }
+        }
         Some(result)
     }
 
@@ -223,7 +245,7 @@ impl<D: Dsi> Served<D> {
             shared: &shared,
             user: &self.user,
             channel: &channel,
-            tag: None,
+            tag: transfer.tag.map(|tag| tag.tag),
             rules: rules(&transfer.kind),
             watch,
             reporter,
@@ -232,6 +254,7 @@ impl<D: Dsi> Served<D> {
         let ended = moved(mover, transfer.kind, transfer.drains).await;
         let mut done = ended.map_err(|error| error.beside_refused(self.side.channel.refused()))?;
         done.connections = watch.most_carrying();
+        done.proven = watch.receipt().and_then(|receipt| receipt.blake3);
         Ok(done)
     }
 }
@@ -326,6 +349,17 @@ fn rules(kind: &NodeKind) -> StoreRules {
         NodeKind::Whole(whole) => whole.rules,
         NodeKind::Store { rules, .. } => *rules,
         _ => StoreRules::default(),
+    }
+}
+
+/// Tells the front end the values of this node's part that it does not know.
+async fn hand_on(replies: &Replies, watch: &Watch) {
+    loop {
+        let known = watch.take_known();
+        if known.is_empty() {
+            return;
+        }
+        replies.send(FromNode::Hashed(Box::new(known))).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
-use gridftp_cluster::{NodeSession, TransferKind as NodeKind, Transferred, Whole};
+use gridftp_cluster::{NodeSession, Transfer, TransferKind as NodeKind, Transferred, Whole};
 use gridftp_data::Watch;
 use gridftp_dsi::{Dsi, ErrorKind, Kind, Stat};
 use tokio::time::{Instant, sleep, timeout};
@@ -40,7 +40,11 @@ impl<D: Dsi> NodeMover<'_, D> {
         if store.proof.is_some() {
             self.context.reporter.keep_nothing();
         }
-        let request = self.request(whole, drains);
+        let tag = self.prove_at_one();
+        let request = Transfer {
+            tag,
+            ..self.request(whole, drains)
+        };
         // It publishes in one step, whose end alone is the truth.
         let followed = self.followed(KEEPING, NodeFault::Unknown);
         let is_layered = self.side.disk.is_some();
@@ -50,6 +54,10 @@ impl<D: Dsi> NodeMover<'_, D> {
         let context = &mut self.context;
         let done = context.reporter.run(followed.watch, running, recorded);
         let done = done.await;
+        if let Ok(done) = &done {
+            self.take_digest(tag, done);
+        }
+        let context = &mut self.context;
         let dsi = &context.shared.dsi;
         // Without stored files there is nothing to look at.
         if let Ok(done) = &done
