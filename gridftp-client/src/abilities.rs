@@ -22,6 +22,8 @@ pub struct Abilities {
     pub tags: bool,
     /// Tagged transfers may be in MODE S too, where a trailer with the digest follows the data.
     pub trailers: bool,
+    /// Tagged transfers may go over stripes: the server joins the digests of their parts.
+    pub striped_tags: bool,
     /// The bytes of a broken upload are kept apart from its final name, and `SITE HELD` tells of
     /// them; a file without the digest that `SITE STORATTR` announced is never published.
     pub held: bool,
@@ -78,6 +80,7 @@ impl Abilities {
                 .is_some_and(|facts| facts.to_ascii_lowercase().contains("unix.slink")),
             tags: known.tagged_transfers().is_yes(),
             trailers: known.trailers().is_yes(),
+            striped_tags: known.tagged_stripes().is_yes(),
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),
@@ -99,6 +102,11 @@ impl Abilities {
             cksm: known.has("CKSM").is_yes() || known.extended_mode().is_yes(),
             checksums,
         }
+    }
+
+    /// Says whether a transfer has receipts of both ends, over stripes or not.
+    pub(crate) fn proves(&self, is_striped: bool) -> bool {
+        self.tags && (self.striped_tags || !is_striped)
     }
 
     /// Says whether a checksum is known there: servers need not list their algorithms, and all of

@@ -286,13 +286,7 @@ impl<D: Dsi> NodeMover<'_, D> {
         let receiving = async {
             let done = run(side, requests, &followed).await?;
             let received = received(&plan, followed.watch, &done);
-            // Text has no ranges to compare with the file.
-            if plan.ty == Type::Ascii
-                && let Some(data) = sink.data().await?
-                && data.end() < received.end
-            {
-                return Err(NodeFault::Absent { at: data.end() }.into());
-            }
+            examine_text(&sink, &plan, &received).await?;
             followed.watch.compare()?;
             Ok::<_, Error>(received)
         };
@@ -336,6 +330,21 @@ fn received(plan: &ReceivePlan, watch: &Watch, done: &[Transferred]) -> Received
         received.end = done.iter().map(|done| done.end).max().unwrap_or_default();
     }
     received
+}
+
+/// Compares the reported length of text, which has no ranges, with that of the upload.
+async fn examine_text<S: Sink>(
+    sink: &S,
+    plan: &ReceivePlan,
+    received: &Received,
+) -> Result<(), Error> {
+    if plan.ty == Type::Ascii
+        && let Some(data) = sink.data().await?
+        && data.end() < received.end
+    {
+        return Err(NodeFault::Absent { at: data.end() }.into());
+    }
+    Ok(())
 }
 
 /// Compares the reported ranges with those that are in the upload.

@@ -13,7 +13,7 @@ use gridftp_cluster::{
     Transfer, TransferKind as NodeKind, Transferred, Whole,
 };
 use gridftp_cluster::{Replies, Requests};
-use gridftp_data::{Peers, Told, Watch};
+use gridftp_data::{Peers, Watch};
 use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
@@ -182,9 +182,7 @@ impl<D: Dsi> Served<D> {
         let mut publication: Option<oneshot::Sender<()>> = None;
         let watch = Watch::new();
         let part_of = transfer.tag.and_then(|tag| tag.part_of);
-        if let Some(from) = part_of {
-            watch.hand_on(from);
-        }
+        part_of.iter().for_each(|from| watch.hand_on(*from));
         let mut hashed = part_of.map(|_| every(HASHED));
         let work = self.work(transfer, &watch, &mut reporter);
         let mut work = std::pin::pin!(work);
@@ -219,15 +217,8 @@ impl<D: Dsi> Served<D> {
         while let Ok(event) = events.try_recv() {
             tell(replies, event).await;
         }
-        if part_of.is_some() {
-            hand_on(replies, &watch).await;
-            if let Some(Told {
-                digest, sections, ..
-            }) = watch.take_told()
-            {
-                let told = gridftp_cluster::Told { digest, sections };
-                replies.send(FromNode::Told(Box::new(told))).await;
-            }
+        if watch.hands_on() {
+            hand_on_last(replies, &watch).await;
         }
         Some(result)
     }
@@ -360,6 +351,18 @@ async fn hand_on(replies: &Replies, watch: &Watch) {
             return;
         }
         replies.send(FromNode::Hashed(Box::new(known))).await;
+    }
+}
+
+/// As [`hand_on`], with the digest that the sender told this node, at the end of the transfer.
+async fn hand_on_last(replies: &Replies, watch: &Watch) {
+    hand_on(replies, watch).await;
+    if let Some(told) = watch.take_told() {
+        let told = gridftp_cluster::Told {
+            digest: told.digest,
+            sections: told.sections,
+        };
+        replies.send(FromNode::Told(Box::new(told))).await;
     }
 }
 

@@ -38,6 +38,7 @@ mod nodes;
 mod nodes_ends;
 mod nodes_frozen;
 mod nodes_storage;
+mod nodes_tagged;
 #[cfg(feature = "object")]
 mod object;
 mod process;

@@ -203,8 +203,7 @@ async fn transfer(
         ..shared.width(first.item(), pipeline.path)
     });
     let stripes = client.state.sending;
-    // A receipt is of all bytes, and a stripe has only its own.
-    let tagged = client.abilities.tags && stripes.is_none();
+    let tagged = client.abilities.proves(stripes.is_some());
     let route = Asker {
         control: &client.control,
         abilities: &client.abilities,

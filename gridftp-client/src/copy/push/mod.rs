@@ -204,8 +204,7 @@ async fn extended(
         most: width.most,
         ..shared.width(first.item(), client.path_facts_to())
     };
-    // A receipt is of all bytes, and a stripe has only its own.
-    let tagged = client.abilities.tags && !width.is_striped();
+    let tagged = client.abilities.proves(width.is_striped());
     if !tagged && !client.guard.has_grid_handshake() {
         // No data may be on the way before its store is accepted, so the connections come first.
         let channel = client.channel.get();

@@ -147,7 +147,8 @@ pub(crate) async fn run(
                 continue;
             }
         };
-        // A receipt is of all bytes, and a stripe has only its own.
+        // No stripe knows the digest of the whole to tell it ahead of the publication: the copy is
+        // compared afterwards.
         let ends = [&source.abilities, &destination.abilities];
         let tags = shared.tags(mode, &ends, &source.state.tags);
         let tags = tags.filter(|_| !width.is_striped());
