@@ -254,6 +254,8 @@ impl<D: Dsi> NodeMover<'_, D> {
         let context = &mut self.context;
         let opening = store.open(dsi, context.user, context.channel, context.tag);
         let (sink, base, mut finish) = context.reporter.run_quietly(opening).await?;
+        // Sharing ends the record of the values of earlier bytes.
+        let proves = store.go_on_digest(context, &sink).await?;
         let upload = match sink.share().await {
             Ok(upload) => upload,
             // A file that is changed in place, for instance.
@@ -263,7 +265,6 @@ impl<D: Dsi> NodeMover<'_, D> {
             }
             Err(error) => return Err(error.into()),
         };
-        let proves = store.go_on_digest(context, &sink).await?;
         let before = sink.held();
         let part = NodeKind::Store {
             path: wire_path(&store.path),

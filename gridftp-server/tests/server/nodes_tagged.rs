@@ -1,10 +1,11 @@
 //! Tagged transfers over data nodes: each hashes its part, and the front end has the receipt.
 
 use std::net::{SocketAddr, TcpListener as Listener};
+use std::sync::Arc;
 
 use digest_tree::{Piece, Tree};
 
-use crate::nodes::{BLOCK, Farm, deal, last, spas};
+use crate::nodes::{BLOCK, Farm, deal, honest_with, join, last, spas};
 use crate::support::{Data, EOD, EOF, Ftp, bytes, header, host_port};
 
 const TAG: u8 = 0x01;
@@ -191,20 +192,34 @@ fn one_node_proves_what_it_sends_and_receives() {
     assert_eq!(last(&mut ftp).text(), expected);
 }
 
-/// An upload that changes a file in place is not shared: one node stores it, and has the receipt.
+/// An upload into a part of a file, and one through layers over files, which a node stores alone.
 #[test]
-fn one_node_that_stores_alone_tells_its_receipt() {
-    let farm = Farm::new(2);
+fn the_receipt_is_of_the_bytes_that_are_sent() {
+    let layers = || Some(["file", "count"].map(str::to_owned).into());
+    let farm = Farm::configured(
+        |options| options.disk_stacks = layers(),
+        |front| front,
+        |folder, root, runtime, address| {
+            let node = honest_with(root, 1, |options| options.disk_stacks = layers());
+            vec![join(folder, "n1", Arc::new(node), runtime, address)]
+        },
+    );
     farm.server.put("f", bytes(1000));
     let part = bytes(500);
-    let mut ftp = farm.extended();
-    let mut conn = Data::connect(ftp.pasv());
-    ftp.send("ESTO digest=1,A,100 f");
-    conn.write(&header(TAG, 0, 1));
-    conn.block(0, 0, &part);
-    conn.write(&told(&part));
-    conn.end(1);
     let expected = format!("226 Transfer Complete. {}", receipt(&part));
-    assert_eq!(last(&mut ftp).text(), expected);
-    assert!(farm.server.get("f")[100..600] == part);
+    let mut ftp = farm.extended();
+    for (tag, line, found) in [
+        (1, "ESTO digest=1,A,100 f", 100..600),
+        (2, "ESTO digest=2 f", 0..500),
+    ] {
+        let mut conn = Data::connect(ftp.pasv());
+        ftp.send(line);
+        conn.write(&header(TAG, 0, tag));
+        conn.block(0, 0, &part);
+        conn.write(&told(&part));
+        conn.end(1);
+        assert_eq!(last(&mut ftp).text(), expected, "{line}");
+        assert!(farm.server.get("f")[found] == part, "{line}");
+        ftp.ok("SITE SETDISKSTACK file,count", 250);
+    }
 }

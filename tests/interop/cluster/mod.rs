@@ -10,6 +10,7 @@ mod objects;
 mod pairings;
 mod parts;
 mod private;
+mod proven;
 
 use std::fs;
 use std::net::Ipv6Addr;
