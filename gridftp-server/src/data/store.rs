@@ -298,8 +298,14 @@ impl Store {
             // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
             finish.held = (!here.is_empty()).then_some(here);
         }
+        let told = context.watch.told_digest();
+        let told = told.map(|told| (ChecksumAlgorithm::Blake3, told));
+        let reads = told.is_some() && finish.checksum == told;
         let finishing = sink.finish(finish);
         context.reporter.complete(context.watch, finishing).await?;
+        if reads {
+            context.watch.confirm_told();
+        }
         context.reporter.last_marks(context.watch).await;
         Ok(Stored { bytes, end })
     }

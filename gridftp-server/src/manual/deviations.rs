@@ -84,8 +84,8 @@
 //! - `AVBL path`, of a draft, is answered `213` and the bytes that are free where `path` is, and named
 //!   in `FEAT` where every storage of the tree tells its free space: directories of this machine do, and
 //!   processes may. Other storages answer `504`.
-//! - `CONNECTIONS n` in `FEAT` is an extension of a server with tagged transfers: the most data
-//!   connections of one, `max-streams`. `OPTS RETR Parallelism=4,4,16;` then has a sender in MODE E
+//! - `CONNECTIONS n` in `FEAT` is an extension of a server with tagged transfers and without data
+//!   nodes: the most data connections of one, `max-streams`. `OPTS RETR Parallelism=4,4,16;` then has a sender in MODE E
 //!   open 16, of which 4 carry data until more raise the rate of the file.
 //! - `LOSS Congestion;UDT;` in `FEAT` is an extension, of a server that allows `udt` in `net-stacks`: the
 //!   means against the loss of packets on data connections. `UDT` may be chosen by `SITE SETNETSTACK`;
@@ -130,7 +130,9 @@
 //!   sections, where more groups differ), with which the next store goes on. Bytes written into a
 //!   file in place (`digest=n,A`, `digest=n,E`, `in-place`) stay there. Where the server does not
 //!   know its own digest, as after a restart without the values of earlier bytes, it reads the file
-//!   and compares it with the sender's.
+//!   and compares it with the sender's. With `Striped;` in that line of `FEAT`, of a front end, tagged
+//!   transfers may go over several [nodes](super::cluster): each connection to each of them begins with
+//!   the tag, the first address of an upload is told the digest, and no address of a download is.
 //! - `ESTO digest=n path` and `ERET digest=n path`, with the same arguments, are transfers in MODE S
 //!   too, in `TYPE I` (`Stream` in that line of `FEAT`; `tag=n` is not, and is answered `504`). The
 //!   number means nothing there, and no block precedes the data. A trailer of 48 bytes follows it: the

@@ -64,6 +64,12 @@ impl Watch {
         *self.lock_told() = Some(told);
     }
 
+    /// Notes that the stored file was read, and has the digest that its sender told: the receipt has it.
+    pub fn confirm_told(&self) {
+        let told = self.lock_told().as_ref().map(|told| told.digest);
+        self.digest().note(told);
+    }
+
     /// Begins the receipt of a tagged transfer of which one other host has all bytes, and the digest:
     /// it has to be [noted](Self::note_digest).
     pub fn prove_elsewhere(&self, tag: Tag) {
@@ -138,8 +144,13 @@ mod tests {
             assert_eq!(told, Told::new(digest.into(), vec![[1; 16]]));
             assert_eq!(part.take_told(), None);
             whole.note_told(told);
+            let unread = whole.receipt();
             let kind = whole.compare().err().map(|error| error.kind());
             assert_eq!(kind, is_corrupt.then_some(ErrorKind::Corrupt));
+            whole.confirm_told();
+            let told = whole.receipt().and_then(|receipt| receipt.blake3);
+            assert_eq!(told, Some(digest.into()));
+            assert_eq!(whole.receipt() != unread, is_corrupt);
         }
     }
 
