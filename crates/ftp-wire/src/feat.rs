@@ -348,7 +348,10 @@ mod tests {
         ] {
             assert!(features.has(&feature), "{feature}");
         }
-        assert!(!features.has(&Feature::StorTagged { stream: false, striped: false }));
+        assert!(!features.has(&Feature::StorTagged {
+            stream: false,
+            striped: false
+        }));
         assert!(features.has(&Feature::Other("AUTHZ_ASSERT".into())));
         assert_eq!(features.to_reply().to_string(), GCT);
     }

@@ -208,7 +208,7 @@ impl Followed<'_> {
             }
             FromNode::Hashed(known) => self.watch.add_known(*known),
             FromNode::Told(told) => {
-                let told = Told::new(told.digest, told.sections);
+                let told = Told::new(told.digest, told.hints);
                 self.watch.note_told(told);
             }
             FromNode::Transferred(done) => {

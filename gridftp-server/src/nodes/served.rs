@@ -360,7 +360,7 @@ async fn hand_on_last(replies: &Replies, watch: &Watch) {
     if let Some(told) = watch.take_told() {
         let told = gridftp_cluster::Told {
             digest: told.digest,
-            sections: told.sections,
+            hints: told.hints,
         };
         replies.send(FromNode::Told(Box::new(told))).await;
     }

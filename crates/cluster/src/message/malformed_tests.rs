@@ -128,10 +128,10 @@ fn malformed_replies_are_refused_by_field() {
     let failed = |code, lines: Vec<Vec<u8>>, fault| {
         from_node::Kind::Failed(proto::Failed { code, lines, fault })
     };
-    let told = |digest, sections| {
+    let told = |digest, hints| {
         from_node::Kind::Told(proto::Told {
             digest: vec![0; digest],
-            sections: vec![0; sections],
+            hints: vec![0; hints],
         })
     };
     for (kind, field) in [
@@ -150,8 +150,8 @@ fn malformed_replies_are_refused_by_field() {
         (from_node::Kind::Hashed(vec![11; 41]), "hashed"),
         (from_node::Kind::Hashed(vec![0; 41 * 1600]), "hashed"),
         (told(31, 0), "told.digest"),
-        (told(32, 15), "told.sections"),
-        (told(32, 16 * 1025), "told.sections"),
+        (told(32, 15), "told.hints"),
+        (told(32, 16 * 2049), "told.hints"),
         (
             from_node::Kind::Transferred(proto::Transferred {
                 proven: Some(vec![0; 33]),

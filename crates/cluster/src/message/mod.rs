@@ -209,13 +209,13 @@ pub struct NodeTag {
     pub part_of: Option<u64>,
 }
 
-/// The digest of a file, and the values of its sections, as its sender computed them.
+/// The digest of a file, and the hints of it, as its sender computed them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// BLAKE3 of the file.
     pub digest: [u8; 32],
-    /// The first bytes of the values of its sections, in order.
-    pub sections: Vec<[u8; 16]>,
+    /// The first bytes of the values of its sections, in order, and the sums over its groups.
+    pub hints: Vec<[u8; 16]>,
 }
 
 /// The file or the listing of a transfer.

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use byte_ranges::Layout;
-use digest_tree::{Known, MAX_SECTIONS};
+use digest_tree::{Known, MAX_SECTIONS, SUMS};
 use ftp_proto::modules::RetrieveModule;
 use ftp_proto::security::{DataProtection, Level};
 use ftp_proto::types::{Channel, ListForm, Placement};
@@ -236,11 +236,11 @@ impl TryFrom<proto::Told> for Told {
     type Error = Malformed;
 
     fn try_from(told: proto::Told) -> Result<Self> {
-        let (sections, rest) = told.sections.as_chunks();
-        let holds = rest.is_empty() && sections.len() <= MAX_SECTIONS;
+        let (hints, rest) = told.hints.as_chunks();
+        let holds = rest.is_empty() && hints.len() <= MAX_SECTIONS + SUMS;
         Ok(Self {
             digest: blake3(&told.digest, "told.digest")?,
-            sections: check(sections.to_vec(), holds, "told.sections")?,
+            hints: check(hints.to_vec(), holds, "told.hints")?,
         })
     }
 }

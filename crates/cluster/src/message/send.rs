@@ -171,7 +171,7 @@ impl From<Told> for proto::Told {
     fn from(told: Told) -> Self {
         Self {
             digest: told.digest.to_vec(),
-            sections: told.sections.concat(),
+            hints: told.hints.concat(),
         }
     }
 }

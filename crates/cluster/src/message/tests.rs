@@ -234,7 +234,7 @@ fn replies() -> Vec<FromNode> {
         FromNode::Hashed(Box::default()),
         FromNode::Told(Box::new(Told {
             digest: [7; 32],
-            sections: vec![[8; 16], [9; 16]],
+            hints: vec![[8; 16], [9; 16]],
         })),
         FromNode::Transferred(Box::new(Transferred {
             bytes: 1,

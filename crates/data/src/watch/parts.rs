@@ -3,15 +3,15 @@
 
 use digest_tree::Known;
 use ftp_wire::command::Tag;
-use mode_e::MAX_SECTIONS;
+use mode_e::{Hint, MAX_HINTS};
 
 use super::{Told, Watch};
 
 impl Told {
-    /// The digest of a file, and the values of at most [`MAX_SECTIONS`] sections of it.
-    pub fn new(digest: [u8; 32], mut sections: Vec<mode_e::SectionValue>) -> Self {
-        sections.truncate(MAX_SECTIONS);
-        Self { digest, sections }
+    /// The digest of a file, and at most [`MAX_HINTS`] hints of it.
+    pub fn new(digest: [u8; 32], mut hints: Vec<Hint>) -> Self {
+        hints.truncate(MAX_HINTS);
+        Self { digest, hints }
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         for (digest, is_corrupt) in [(blake3::hash(&content), false), (Hash::from([7; 32]), true)] {
             let whole = joined(&content, Extent::Whole, 0);
             part.told(digest.into());
-            part.told_section([1; 16]);
+            part.told_hint([1; 16]);
             let told = part.take_told().unwrap();
             assert_eq!(told, Told::new(digest.into(), vec![[1; 16]]));
             assert_eq!(part.take_told(), None);
