@@ -43,7 +43,7 @@
 //! Work that a session cannot do itself is an [`Action`](types::Action) under a
 //! [`Ticket`](types::Ticket); its progress and its outcome return as inputs under the same ticket.
 //! At most one action with an outcome is outstanding. Meanwhile further commands wait in a queue of
-//! bounded length and bytes; `ABOR` alone acts at once. Every command has exactly one final reply,
+//! bounded length and bytes; `ABOR` and `SITE RATE` alone act at once. Every command has exactly one final reply,
 //! in order.
 //!
 //! The client's end matches replies to commands; [`client::Login`] is the login of every client, as
@@ -57,7 +57,7 @@
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD, and AVBL of a draft |
 //! | GFD.20 and GCT | SPAS SPOR (several stripes where the settings have them) ERET P, checksum, tar and memory, ESTO A, checksum and memory, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
-//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD XATTR SETXATTR STAGE TRNC WAITS WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
+//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD XATTR SETXATTR STAGE TRNC WAITS RATE WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
 //! The machine sees plain lines: the edge runs the handshake of an upgrade, ADAT included, and
@@ -110,7 +110,9 @@
 //!   fourth: `SITE XATTR path` lists extended attributes, and `SITE SETXATTR` sets one. `NODES` says that
 //!   data connections are on other hosts, those that `SPAS` tells. `WAITS` is `SITE WAITS`: the first
 //!   one has the transfers of the session measured, and each tells their [waits](ftp_wire::waits), as
-//!   do the 112 markers of sends behind it.
+//!   do the 112 markers of sends behind it. `RATE` is `SITE RATE bytes` (0 or `off` for none): the
+//!   bytes a second that all data connections of the session send, and as many that they receive. It
+//!   is in force when it arrives, for a transfer under way too, and is answered in its turn.
 //! - `OPTS SPAS Stripes=n;`, an extension: at most `n` hosts listen for each `SPAS` from then on.
 //! - `OPTS SPAS Command=RETR;`, an extension: each `SPAS` from then on lists the hosts that send a
 //!   file, where the storage takes a file from one host only. `Command=STOR;` takes that back.

@@ -100,6 +100,10 @@ pub enum Action {
     /// Measure the transfers from now on, and tell where the time of those since the first such
     /// action went. Answered by [`Outcome::Waits`].
     Waits,
+    /// Bound the bytes a second that all data connections of the session send, and as many that
+    /// they receive, from now on; `None` for no bound. Not answered, and comes while another action
+    /// is outstanding too, for whose data connections it holds at once.
+    Rate(Option<NonZero<u64>>),
     /// Follow no symbolic link from now on, and make none. Not answered.
     ///
     /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it enforces on the
@@ -123,7 +127,7 @@ impl Action {
     pub const fn is_answered(&self) -> bool {
         !matches!(
             self,
-            Self::Abort(_) | Self::DropData | Self::NoLinks | Self::Annotate { .. }
+            Self::Abort(_) | Self::DropData | Self::Rate(_) | Self::NoLinks | Self::Annotate { .. }
         )
     }
 }

@@ -1,6 +1,7 @@
 //! `Command`: one variant per verb, in the order the specifications list them.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 
 use byte_ranges::RangeSet;
 use zeroize::Zeroizing;
@@ -202,6 +203,9 @@ pub enum SiteCommand {
     /// `SITE WAITS`, ours: measure the transfers of the session from now on, and tell where their
     /// time went ([`Waits`](crate::waits::Waits)).
     Waits,
+    /// `SITE RATE bytes` or `SITE RATE off`, ours: the bytes a second that all data connections of
+    /// the session send, and as many that they receive; `None` for no bound.
+    Rate(Option<NonZero<u64>>),
     /// `SITE VERSION`.
     Version,
     /// `SITE CLIENTINFO k="v";…`.

@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::{BufferSide, Family, SiteCommand, StackSide, StorAttr};
-use crate::command::{Spot, Tag};
+use crate::command::{BufferSide, Family, SiteCommand, Spot, StackSide, StorAttr, Tag};
 use crate::facts::TimeVal;
 use crate::path::FtpPath;
 use crate::receipt::Extent;
@@ -151,6 +150,7 @@ const LINES: &[(&str, &str)] = &[
     ("SITE SETXATTR user.a%20b=AA== a b", ""),
     ("SITE WHOAMI", ""),
     ("SITE WAITS", ""),
+    ("SITE RATE 1000", ""),
     ("SITE VERSION", ""),
     ("SITE CLIENTINFO scheme=ftp;appname=\"x y\";", ""),
     ("SITE TASKID 5 6", ""),

@@ -1,5 +1,7 @@
 //! `SITE`: the table of subcommands and the parsers of their arguments (GFD.20, GCT).
 
+use std::num::NonZero;
+
 use crate::args::{Args, digest};
 use crate::attribute::Attribute;
 use crate::command::{BufferSide, SiteCommand, StackSide, StorAttr};
@@ -85,6 +87,9 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ),
     ("SITE WHOAMI", "SITE WHOAMI", |_| Ok(SiteCommand::Whoami)),
     ("SITE WAITS", "SITE WAITS", |_| Ok(SiteCommand::Waits)),
+    ("SITE RATE", "SITE RATE <sp> bytes-a-second | off", |a| {
+        rate(a).map(SiteCommand::Rate)
+    }),
     ("SITE VERSION", "SITE VERSION", |_| Ok(SiteCommand::Version)),
     (
         "SITE CLIENTINFO",
@@ -147,6 +152,15 @@ fn buffer(args: &mut Args<'_>, side: BufferSide) -> Parsed<SiteCommand> {
         .map(|bytes| SiteCommand::Buffer(side, bytes))
 }
 
+/// A rate of 0 is none, as the word is.
+fn rate(args: &mut Args<'_>) -> Parsed<Option<NonZero<u64>>> {
+    let (word, _) = args.peek()?;
+    if word.eq_ignore_ascii_case(b"off") {
+        return Ok(None);
+    }
+    args.number("rate").map(NonZero::new)
+}
+
 fn stack(args: &mut Args<'_>, side: StackSide) -> Parsed<SiteCommand> {
     let text = args.text("stack")?;
     let text = text.trim_ascii();
@@ -202,4 +216,35 @@ fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {
         // Unknown attributes are no error: GCT's clients may send more than they need.
     }
     Ok(attr)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_or_none() {
+        let parse = |line: &str| Command::parse(line.as_bytes());
+        for (line, rate) in [
+            ("SITE RATE 1000", Some(1000)),
+            ("site rate  18446744073709551615", Some(u64::MAX)),
+            ("SITE RATE 0", None),
+            ("SITE RATE OFF", None),
+        ] {
+            let rate = SiteCommand::Rate(rate.and_then(NonZero::new));
+            assert_eq!(parse(line), Ok(Command::Site(rate)), "{line}");
+        }
+        for line in [
+            "SITE RATE",
+            "SITE RATE -1",
+            "SITE RATE 1M",
+            "SITE RATE 18446744073709551616",
+        ] {
+            assert_eq!(parse(line).unwrap_err().code().number(), 501, "{line}");
+        }
+        let off = Command::Site(SiteCommand::Rate(None));
+        assert_eq!(off.to_string(), "SITE RATE off");
+    }
 }

@@ -245,6 +245,8 @@ impl SiteCommand {
             }
             Self::Whoami => line.word("WHOAMI"),
             Self::Waits => line.word("WAITS"),
+            Self::Rate(Some(rate)) => line.show(format_args!("RATE {rate}")),
+            Self::Rate(None) => line.word("RATE off"),
             Self::Version => line.word("VERSION"),
             Self::ClientInfo(info) => line.show(format_args!("CLIENTINFO {info}")),
             Self::TaskId(id) => line.show(format_args!("TASKID {id}")),

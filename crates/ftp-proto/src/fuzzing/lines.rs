@@ -88,6 +88,8 @@ pub const LINES: &[&str] = &[
     "SITE STORATTR modify=20200101000000;x.checksum.md5=00;",
     "SITE WHOAMI",
     "SITE WAITS",
+    "SITE RATE 5",
+    "SITE RATE off",
     "FOO",
     "",
     "RETR",

@@ -63,7 +63,7 @@ pub fn server(bytes: &[u8]) {
     let mut settings = server::Settings::new("host", "0");
     settings.checksums = vec![("MD5".into(), 10)];
     (settings.tls, settings.gssapi, settings.dcsc) = (true, true, true);
-    settings.stripes = Some(3);
+    (settings.stripes, settings.rates) = (Some(3), true);
     settings.limits.queued_commands = 20;
     settings.limits.queued_bytes = 400;
     let mut rig = ServerRig {

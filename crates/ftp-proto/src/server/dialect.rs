@@ -58,6 +58,7 @@ fn is_gridftp(command: &Command) -> bool {
             SiteCommand::Buffer(..)
                 | SiteCommand::Held(_)
                 | SiteCommand::Waits
+                | SiteCommand::Rate(_)
                 | SiteCommand::DropHeld(_)
                 | SiteCommand::Xattr(_)
                 | SiteCommand::SetXattr(..)

@@ -60,6 +60,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     let attributes = !settings.denies("STORATTR") && !settings.denies("SITE STORATTR");
     for (has, line) in [
         (!settings.denies("SITE WAITS"), "WAITS"),
+        (settings.rates, "RATE"),
         (settings.keeps, "HELD"),
         (settings.exclusive && attributes, "EXCLUSIVE"),
         (settings.durable, "DURABLE"),

@@ -9,6 +9,7 @@ mod login;
 mod names;
 mod out;
 mod queue;
+mod rate;
 mod security;
 mod settings;
 mod state;
@@ -44,7 +45,7 @@ const LOGIN_FIRST: &str = "Please login with USER and PASS.";
 ///
 /// Feed it one [`Input`], then [`poll`](Self::poll) until [`Output::Wait`]. It never has more than
 /// one action with an outcome outstanding: meanwhile further commands wait in a bounded queue, and
-/// `ABOR` alone acts at once.
+/// `ABOR` and `SITE RATE` alone act at once.
 pub struct ServerSession {
     settings: Arc<Settings>,
     security: Security,
@@ -229,6 +230,13 @@ impl ServerSession {
         if queue::is_abort(line) && self.is_busy() {
             self.on_abort();
         }
+        // Behind a transfer the new rate would be of no use to it.
+        if self.is_busy()
+            && matches!(self.state, State::In(_))
+            && let Some(action) = rate::on_arrival(line, &self.settings)
+        {
+            self.out.action(action);
+        }
         if !self.queue.push(line, self.bounds()) {
             self.out.say::<500>("Pipeline queue full.");
             self.close(Ending::Misbehaved(PeerMisbehaved::QueueFull));
@@ -238,8 +246,9 @@ impl ServerSession {
     /// Stops the running action and cancels the commands queued before `ABOR`. Each still gets its
     /// one final reply, in order.
     fn on_abort(&mut self) {
-        // A queued `ABOR` keeps its reply when another one follows.
-        self.queue.cancel(|line| !queue::is_abort(line));
+        // A queued `ABOR` keeps its reply when another one follows, and a rate is in force already.
+        let stays = |line: &[u8]| queue::is_abort(line) || rate::is_of(line);
+        self.queue.cancel(|line| !stays(line));
         if let State::In(user) = &mut self.state {
             abort(&mut user.activity, &mut self.out);
         }

@@ -66,6 +66,8 @@ pub struct Settings {
     pub udt: bool,
     /// Whether a sender changes its congestion control on a path that loses packets.
     pub adapts: bool,
+    /// Whether the bytes a second of data connections can be bounded (`SITE RATE`).
+    pub rates: bool,
     /// Bounds of transfers from and to memory (`ERET memory=`, `ESTO memory=`); `None` for none of
     /// them.
     pub memory: Option<MemoryLimits>,
@@ -177,6 +179,7 @@ impl Settings {
             data_elsewhere: false,
             udt: false,
             adapts: false,
+            rates: false,
             memory: None,
             limits: Limits::default(),
         }

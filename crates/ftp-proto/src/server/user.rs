@@ -10,6 +10,7 @@ use ftp_wire::path::FtpPath;
 use super::channel::DataSide;
 use super::names::{NameJob, dot_dot};
 use super::out::Cx;
+use super::rate;
 use super::security;
 use super::settings::Settings;
 use super::state::{Activity, Job, PassiveForm, Trigger, allows};
@@ -67,11 +68,12 @@ impl LoggedIn {
         self.activity = to;
     }
 
-    /// Gives up an `RNFR` or `SITE SYMLINKFROM` unless `next` is its second half.
+    /// Gives up an `RNFR` or `SITE SYMLINKFROM` unless `next` is its second half, or a rate, which
+    /// clients send at any time.
     pub(super) fn expect_pair(&mut self, next: &Command) {
         if !matches!(
             next,
-            Command::Rnto(_) | Command::Site(SiteCommand::SymlinkTo(_))
+            Command::Rnto(_) | Command::Site(SiteCommand::SymlinkTo(_) | SiteCommand::Rate(_))
         ) {
             self.forget_pair();
         }
@@ -260,6 +262,7 @@ impl LoggedIn {
             }
             SiteCommand::Whoami => cx.out.say::<200>(self.name.as_str()),
             SiteCommand::Waits => self.start(Action::Waits, Job::Plain, cx),
+            SiteCommand::Rate(rate) => rate::limit(rate, cx),
             SiteCommand::Version => cx.out.say::<200>(cx.settings.version.as_str()),
             SiteCommand::ClientInfo(value) => annotate("clientinfo", value, cx),
             SiteCommand::TaskId(value) => annotate("taskid", value, cx),

@@ -5,6 +5,7 @@ mod held;
 mod memory;
 mod operations;
 mod pair;
+mod rate;
 mod replies;
 mod security;
 mod server;
@@ -49,6 +50,7 @@ pub(crate) fn settings() -> Settings {
     settings.durable = true;
     settings.space = true;
     settings.attributes = true;
+    settings.rates = true;
     settings
 }
 
@@ -282,7 +284,7 @@ impl Tree {
                 home: path("/"),
                 message: Vec::new(),
             },
-            Action::Abort(_) | Action::Annotate { .. } | Action::NoLinks => {
+            Action::Abort(_) | Action::Annotate { .. } | Action::NoLinks | Action::Rate(_) => {
                 return (vec![], None);
             }
             Action::Names(names) => self.names(names),

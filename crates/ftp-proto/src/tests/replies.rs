@@ -450,6 +450,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " CONNECTIONS 64",
         " HELD",
         " WAITS",
+        " RATE",
         " EXCLUSIVE",
         " DURABLE",
         " AVBL",
