@@ -1,6 +1,7 @@
 //! `Executor`: runs each `Action` of a session against the storage or the data channel.
 
 use std::future::Future;
+use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use ftp_wire::receipt::Receipt;
 use ftp_wire::waits::Waits;
 use gridftp_dsi::{Delegated, Dsi};
 use tokio::sync::{mpsc, oneshot};
+use xio::rate::Bound;
 use xio::tls::TlsSession;
 
 use crate::admission::SessionPermit;
@@ -61,6 +63,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) grid: GridSession,
     /// The waits of the transfers, once the client has asked for them.
     pub(crate) waits: Option<Waits>,
+    /// The bound on the bytes a second of the data connections, once the client has asked for one.
+    pub(crate) rate: Option<Bound>,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -196,6 +200,12 @@ impl<D: Dsi> Executor<D> {
             }
             Action::DropData => {
                 self.drop_data();
+                return None;
+            }
+            Action::Rate(rate) => {
+                // Its layer is under no connection of a client that never asks.
+                let bound = self.rate.get_or_insert_with(|| Bound::new(None));
+                bound.set(rate.map(NonZero::get));
                 return None;
             }
             Action::NoLinks => {

@@ -387,6 +387,7 @@ impl<D: Dsi> Shared<D> {
             tls: None,
             client: Client::default(),
             waits: None,
+            rate: None,
             permit,
         };
         Box::new(Session::new(machine, stream, executor, stopping))
@@ -472,6 +473,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) 
         settings.data_elsewhere = !front.hybrid;
     }
     // On nodes the kernel may be another.
+    settings.rates = config.front.is_none();
     settings.udt = config.front.is_none() && offers_udt(&config.net_stacks);
     settings.adapts = stacks.adapts();
     // The data connections of a front end are on nodes.

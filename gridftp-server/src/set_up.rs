@@ -133,6 +133,7 @@ impl<D: Dsi> Executor<D> {
         let ends = self.ends;
         match self.side(Some(stripes.is_some())) {
             Side::Here(mut side) => {
+                side.bound.clone_from(&self.rate);
                 let rule = self.rule(protection);
                 Box::pin(async move {
                     let listening = match rule {
@@ -160,6 +161,7 @@ impl<D: Dsi> Executor<D> {
     pub(crate) fn connect(&mut self, to: Vec<SocketAddr>, protection: &DataProtection) -> Work {
         match self.side(Some(to.len() > 1)) {
             Side::Here(mut side) => {
+                side.bound.clone_from(&self.rate);
                 let rule = self.rule(protection);
                 let set = rule.and_then(|rule| side.connect_to(to, self.ends, rule));
                 let finished = Finished::new(set.map(|()| Outcome::Done)).with(Side::Here(side));

@@ -7,7 +7,8 @@
 //! while it is not empty. Send-file and splice count as well.
 //!
 //! [`Rate::shared`] gives several streams one bucket: all handles of the layer and of its clones
-//! then share the rate, in no fixed proportion, and [`Rate::set`] changes it at any time.
+//! then share the rate, in no fixed proportion, and [`Rate::set`] changes it at any time. [`Bound`]
+//! is such a layer for any rate, with a period and a burst to match.
 //!
 //! # When not to use it
 //!
@@ -55,6 +56,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bound;
 mod bucket;
 mod options;
 
@@ -70,6 +72,7 @@ use xio_core::{
     ByteSize, Driver, DynLayer, Info, Observer, Operation, Result, Stream, Tap, Transform,
 };
 
+pub use bound::Bound;
 use bucket::Bucket;
 pub use options::{Limit, RateOptions};
 

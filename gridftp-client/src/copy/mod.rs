@@ -190,8 +190,10 @@ pub async fn copy(
     let begun = Instant::now();
     if options.polite {
         let limit = &mut options.connect.rate_limit;
-        let bound = limit.take().unwrap_or_else(|| RateLimit::new(None));
-        *limit = Some(bound.of_polite_copy());
+        *limit = Some(match limit.take() {
+            Some(bound) => bound.of_polite_copy(),
+            None => RateLimit::of_polite_copy_alone(),
+        });
     }
     // Ends with this call.
     let mut looking = JoinSet::new();

@@ -23,6 +23,7 @@ use std::time::Duration;
 use ftp_proto::types::Channel;
 use ftp_wire::command::{Family, StackSide};
 use gridftp_data::{DataChannel, Descriptors, Options, PartMemory, Peers};
+use xio::rate::Bound;
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
@@ -138,6 +139,8 @@ pub(crate) struct DataSide {
     stacks: Arc<Stacks>,
     /// The stack of data connections.
     net: DynStack,
+    /// The bound of the client on the bytes a second of the connections that are set up next.
+    pub(crate) bound: Option<Bound>,
     /// The client's layers over files.
     disk: Option<DiskStack>,
     /// Whether the last set-up was a passive one.
@@ -158,6 +161,7 @@ impl DataSide {
             channel: channel.with_descriptors(descriptors),
             net: stacks.default_net(),
             stacks,
+            bound: None,
             disk: None,
             listens: false,
             source: None,

@@ -103,9 +103,14 @@ pub(crate) enum DataLayer {
 }
 
 impl DataSide {
-    /// The stack of the next data connections, with a layer of protection on top.
+    /// The stack of the next data connections, with the client's bound, and a layer of protection on
+    /// top.
     pub(super) fn protected(&self, layer: Option<DataLayer>) -> xio::DynStack {
         let net = self.net.clone();
+        let net = match &self.bound {
+            Some(bound) => bound.over(net),
+            None => net,
+        };
         let (name, layer) = match layer {
             Some(DataLayer::Tls(layer)) => ("tls", DynLayer::new(layer)),
             Some(DataLayer::Grid(layer)) => ("gsi", DynLayer::new(*layer)),

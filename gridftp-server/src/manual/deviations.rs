@@ -68,6 +68,12 @@
 //!   path loses packets and the congestion control cannot be changed. After `OPTS RETR Markers=n;` each
 //!   112 of a transfer that sends has the same of that transfer so far in one more line, ` Waits:
 //!   Moving=…;`, and the first comes after `n` seconds. Transfers over data nodes are not measured.
+//! - `SITE RATE bytes` is an extension, named `RATE` in `FEAT`: all data connections of the session
+//!   together send at most so many bytes a second, and receive as many; 0 or `off` for no bound. The
+//!   command is in force when it arrives, for a running transfer too, and is answered `250` in its
+//!   turn, behind that transfer. It holds for data connections that were set up (`PASV`, `PORT` or
+//!   their like) behind the first such command of the session: send `SITE RATE off` ahead of a
+//!   transfer whose rate may have to change. A front end of data nodes has it not, and answers `504`.
 //! - `SITE STORATTR x.exclusive=1;` is an extension, named `EXCLUSIVE` in `FEAT`: the next `STOR`
 //!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
 //!   it where another upload was faster; of several at the same time one succeeds. A server that

@@ -43,6 +43,7 @@ mod nodes_tagged;
 mod object;
 mod process;
 mod process_storage;
+mod rate;
 mod restart;
 mod secrets;
 mod stacks;

@@ -17,7 +17,7 @@ fn session(server: &TestServer) -> Ftp {
 }
 
 /// Receives the server's data over the `streams` connections that it opens, in order of offset.
-fn receive(listener: &TcpListener, streams: u64, len: usize) -> (Vec<u8>, Vec<Data>) {
+pub(crate) fn receive(listener: &TcpListener, streams: u64, len: usize) -> (Vec<u8>, Vec<Data>) {
     let mut file = vec![0; len];
     let (mut conns, mut eods, mut wanted) = (Vec::new(), 0, None);
     for _ in 0..streams {

@@ -1,0 +1,77 @@
+//! `SITE RATE`: the bytes a second of the data connections of a session.
+
+use std::time::{Duration, Instant};
+
+use crate::mode_e::receive;
+use crate::support::{TestServer, bytes};
+
+/// Bytes a second, bytes of a file, and the least time for them: those of a twentieth of a second may
+/// pass at once.
+const RATE: &str = "SITE RATE 1000000";
+const SIZE: usize = 600_000;
+const LEAST: Duration = Duration::from_millis(500);
+
+#[test]
+fn files_keep_to_the_rate_of_the_session_both_ways() {
+    let server = TestServer::new();
+    server.put("f", bytes(SIZE));
+    let mut ftp = server.login();
+    assert!(ftp.ok("FEAT", 211).text().contains("RATE"));
+    ftp.ok(RATE, 250);
+    let begun = Instant::now();
+    assert_eq!(ftp.fetch("f"), bytes(SIZE));
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    assert_eq!(ftp.store("STOR g", &bytes(SIZE)).code, 226);
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+    assert_eq!(server.get("g"), bytes(SIZE));
+}
+
+#[test]
+fn the_connections_of_a_file_share_the_rate() {
+    let server = TestServer::new();
+    server.put("f", bytes(SIZE));
+    let mut ftp = server.login();
+    ftp.ok("MODE E", 200);
+    ftp.ok("OPTS RETR Parallelism=4,4,4;", 200);
+    ftp.ok(RATE, 250);
+    let listener = ftp.port();
+    let begun = Instant::now();
+    ftp.send("RETR f");
+    let (file, _conns) = receive(&listener, 4, SIZE);
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+    assert!(file == bytes(SIZE));
+}
+
+/// At the first rate it would take hours.
+#[test]
+fn a_running_transfer_takes_another_rate_at_once() {
+    let server = TestServer::new();
+    server.put("f", bytes(20_000_000));
+    let mut ftp = server.login();
+    ftp.ok("SITE RATE 1000", 250);
+    let data = ftp.data();
+    ftp.ok("RETR f", 150);
+    for line in ["NOOP", "SITE RATE off", "PWD"] {
+        ftp.send(line);
+    }
+    assert_eq!(data.read().len(), 20_000_000);
+    let codes: Vec<_> = (0..4).map(|_| ftp.outcome().code).collect();
+    assert_eq!(codes, [226, 200, 250, 257]);
+}
+
+#[test]
+fn a_transfer_without_a_rate_can_be_given_one() {
+    let server = TestServer::new();
+    server.put("f", bytes(2 * SIZE));
+    let mut ftp = server.login();
+    ftp.ok("SITE RATE off", 250);
+    // Most of the file waits at the server.
+    let data = ftp.narrow("RETR f", 16 << 10);
+    let begun = Instant::now();
+    ftp.send(RATE);
+    assert_eq!(data.read().len(), 2 * SIZE);
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+    assert_eq!(ftp.outcome().code, 226);
+    assert_eq!(ftp.reply().code, 250);
+}
