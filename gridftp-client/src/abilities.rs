@@ -33,6 +33,8 @@ pub struct Abilities {
     pub durable: bool,
     /// `SITE WAITS` tells where the time of transfers went there.
     pub waits: bool,
+    /// `SITE RATE` bounds the bytes a second of data connections there.
+    pub rate: bool,
     /// Files and directories have extended attributes (`SITE XATTR`).
     pub xattrs: bool,
     /// `ERET memory=` and `ESTO memory=` move bytes of the server's memory within these bounds
@@ -85,6 +87,7 @@ impl Abilities {
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),
             waits: known.has("WAITS").is_yes(),
+            rate: known.has("RATE").is_yes(),
             xattrs: known.has("XATTR").is_yes(),
             memory: known.parameters("MEMORY").and_then(MemoryLimits::from_feat),
             eret: known.has("ERET").is_yes(),

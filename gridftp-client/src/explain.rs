@@ -194,7 +194,7 @@ impl State {
             (0, false, true) => {}
             _ => {
                 self.moving += 1;
-                self.bounded.take(bytes);
+                self.bounded.take(bytes, !self.any);
             }
         }
         let weight = 1.0 / f64::from(u32::try_from(moving).unwrap_or(u32::MAX).max(1));
@@ -322,9 +322,15 @@ impl State {
         let [_, receiver] = &self.told;
         let reading = storage_share(Some(sender)) * moving;
         let writing = storage_share(receiver.as_ref()) * moving;
-        let mut waits = vec![(Cause::ServerReading, reading)];
-        let network = Self::network_of(sender);
-        waits.extend(divide(moving - reading, network, writing, Cause::Network));
+        let [limited, yielded] = self.bounded.parts();
+        let sent = moving - reading;
+        let mut waits = vec![
+            (Cause::ServerReading, reading),
+            (Cause::Limit, limited * sent),
+            (Cause::Polite, yielded * sent),
+        ];
+        let (sent, network) = (sent * self.unbounded(), Self::network_of(sender));
+        waits.extend(divide(sent, network, writing, Cause::Network));
         (waits, all - moving - self.ending)
     }
 }

@@ -117,9 +117,9 @@
 //!   the round trips of each peer with the least one of the last minute. It tells its own
 //!   queue from that of others by nothing, and a path that was full from the start of its first
 //!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
-//!   gives way first. Between two servers there is no rate to bound: the next files have fewer
-//!   streams, and fewer are under way at once. The round trips are those that a source of ours tells;
-//!   a warning says where it tells none.
+//!   gives way first. Between two servers the next files have fewer streams, and fewer are under way at
+//!   once; the rate gives way where one of them bounds it (`RATE` in `FEAT`). The round trips are those
+//!   that a source of ours tells; a warning says where it tells none.
 //!
 //! # Paths that lose packets
 //!

@@ -93,7 +93,7 @@ pub struct ConnectOptions {
     /// its own.
     pub data_address: Option<IpAddr>,
     /// Bound on the bytes a second of data connections; those of all sessions with a clone of it
-    /// together.
+    /// together. Each copy between two servers keeps to it by itself.
     pub rate_limit: Option<RateLimit>,
 }
 
@@ -246,8 +246,8 @@ pub struct CopyOptions {
     /// Whether the copy yields its path to others while the round trip of its data is longer than half
     /// above the least one of the last minute: with fewer streams, then fewer files at once, then a
     /// lower rate. Its own queue counts, so that it may stay below the rate of a path without other
-    /// traffic. Between two servers without the lower rate, and where the source tells its round trips
-    /// (`WAITS` in `FEAT`).
+    /// traffic. Between two servers where the source tells its round trips (`WAITS` in `FEAT`), and with
+    /// the lower rate where one of them bounds it (`RATE`).
     pub polite: bool,
     /// Whether data connections may change to UDT on a path that loses packets, where senders cannot
     /// change their congestion control, the servers offer UDT, and the stack is TCP alone, also where

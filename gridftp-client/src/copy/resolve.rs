@@ -103,7 +103,7 @@ pub(crate) async fn run(
             shared.warn_of_links(client);
         }
         add_group(&shared, client.as_deref(), group, &to).await;
-        let session = Session::of(&shared, client, to.client.take()).of_copy(&shared);
+        let session = Session::of(&shared, client, to.client.take()).of_copy(&shared)?;
         engine::run(&shared, session, groups.peek().is_none()).await;
         let is_last = groups.peek().is_none();
         finish(&shared, destination, &mut roots, is_last && worst.is_none()).await;

@@ -23,6 +23,7 @@ use super::reach::Reach;
 use super::source_roots::SourceRoots;
 use super::surplus::is_below;
 use super::targets::Targets;
+use super::third::Sharers;
 use super::third_party::ThirdParty;
 use super::tuning::Tuning;
 use crate::error::{Class, TransferError};
@@ -67,6 +68,8 @@ pub(crate) struct CopyState {
     dirs: Mutex<Vec<DirJob>>,
     pub(super) reach: Mutex<Reach>,
     pub(super) third_party: Mutex<ThirdParty>,
+    /// Sessions of servers that share the bound of the copy.
+    pub(super) sharers: Sharers,
     pub(super) undigested: Undigested,
     pub(super) unkept: Unkept,
     /// Whether it was told that files have no time to be chosen by.
@@ -138,6 +141,7 @@ impl CopyState {
             dirs: Mutex::default(),
             reach: Mutex::default(),
             third_party: Mutex::default(),
+            sharers: Sharers::default(),
             undigested: Undigested::default(),
             unkept: Unkept::default(),
             ageless: AtomicBool::new(false),

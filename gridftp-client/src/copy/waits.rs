@@ -203,6 +203,7 @@ mod tests {
                 mode: Mode::Extended,
                 is_between: false,
                 tells: true,
+                limits: true,
                 files: 1,
                 connections: None,
                 over_udt: false,

@@ -5,8 +5,9 @@
 use super::LOOK;
 use crate::rate_limit::RateLimit;
 
-/// Samples of one verdict: a second, the longest time between two grants of a bound.
-const WINDOW: u32 = 50;
+/// Samples of one verdict: a second, the longest time between two grants of a bound; and between two
+/// servers ten, of whose markers one may come every five seconds.
+const WINDOW: (u32, u32) = (50, 500);
 /// Part of the bytes of a bound by which it is reached.
 const REACHED: f64 = 0.9;
 
@@ -29,8 +30,9 @@ pub(super) struct Bounded {
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 impl Bounded {
-    /// Takes a sample with data under way, of a copy that moved so many bytes so far.
-    pub(super) fn take(&mut self, bytes: u64) {
+    /// Takes a sample with data under way, of a copy that moved so many bytes so far, which pass this
+    /// end or go from server to server.
+    pub(super) fn take(&mut self, bytes: u64, is_between: bool) {
         let Some(limit) = &self.limit else { return };
         let least = limit.least().unwrap_or(u64::MAX);
         // The first bytes of all are still on their way.
@@ -40,7 +42,7 @@ impl Bounded {
         self.yielding += u32::from(limit.yields());
         self.samples += 1;
         self.bytes = bytes;
-        if self.samples < WINDOW {
+        if self.samples < if is_between { WINDOW.1 } else { WINDOW.0 } {
             return;
         }
         let [limited, yielded] = self.window();

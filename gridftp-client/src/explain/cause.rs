@@ -29,9 +29,9 @@ pub enum Cause {
     Buffer,
     /// This machine, by encryption and the like: its connections had nothing to send.
     Machine,
-    /// The bound that this end keeps to ([`RateLimit`](crate::options::RateLimit)).
+    /// The bound that this end, or one of two servers, keeps to ([`RateLimit`](crate::options::RateLimit)).
     Limit,
-    /// The rate at which this end leaves the path to others
+    /// The rate at which this end, or one of two servers, leaves the path to others
     /// ([`CopyOptions::polite`](crate::options::CopyOptions::polite)).
     Polite,
     /// The server's final reply, behind all data: it writes and verifies the file.

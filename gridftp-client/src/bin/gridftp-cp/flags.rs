@@ -107,14 +107,15 @@ pub(crate) struct Flags {
     pub(crate) disk_stack: Option<String>,
 
     /// Most bytes a second of all files together, up and down each; K, M and G are accepted. Times of
-    /// the day have their own: "08:00,10M 18:00,off". Between servers with --relay always
+    /// the day have their own: "08:00,10M 18:00,off". Between servers where one can, as ours does, or
+    /// with --relay always
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Schedule>,
 
     /// Leave the path to others while its round trip is longer than half above the least one: fewer
     /// streams, then fewer files at once, then a lower rate. A queue of its own packets counts too.
-    /// Between two servers, fewer streams and files of those that are still to come, where the source
-    /// tells its round trips, as ours does
+    /// Between two servers, where the source tells its round trips, and the rate where one of them can
+    /// bound it, as ours do; streams and files are fewer of those that are still to come
     #[arg(long)]
     pub(crate) polite: bool,
 

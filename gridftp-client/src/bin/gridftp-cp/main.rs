@@ -21,7 +21,7 @@ use std::sync::Arc;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use gridftp_client::error::TransferError;
-use gridftp_client::options::{RateLimit, Relay};
+use gridftp_client::options::RateLimit;
 use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::complete;
 use gridftp_client::program::connection::ConnectionFlags;
@@ -147,15 +147,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         .map(|text| Ok(flags.connection.grid.of_source(parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let destination = flags.connection.grid.of_destination(parse(destination)?);
-    // The bytes of web servers pass here.
-    let is_remote =
-        |end: &Location| matches!(end, Location::Remote(at) if !at.site.scheme.is_web());
     let options = flags.copy_options()?;
-    let between = is_remote(&destination) && sources.iter().any(is_remote);
-    anyhow::ensure!(
-        flags.bwlimit.is_none() || !between || options.relay == Relay::Always,
-        "usage: --bwlimit: bytes between two servers do not pass here; add --relay always"
-    );
     let totals = Arc::new(Totals::default());
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     let receipts = receipts(flags, &options, report)?;

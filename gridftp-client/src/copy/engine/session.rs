@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::copy::state::CopyState;
 use crate::copy::window::COMMANDS;
 use crate::copy::{third, tuning};
+use crate::error::TransferError;
 
 /// Round trip up to which small files cost more work than waiting: connections beyond the
 /// processors here then only take turns. Beyond it they wait, on links that one stream still fills
@@ -60,16 +61,20 @@ impl Session {
     }
 
     /// Has it left once data goes over another stack than that of its begin.
-    pub(crate) fn of_copy(mut self, shared: &CopyState) -> Self {
+    ///
+    /// # Errors
+    /// Nobody keeps to the bound that the caller asked for.
+    pub(crate) fn of_copy(mut self, shared: &CopyState) -> Result<Self, TransferError> {
         let (_, left) = shared.tuning.stack();
         match &mut self {
             Self::Pull(client) | Self::Push(client) => client.control.left = left,
             Self::Third(source, destination) => {
+                third::check_rate(shared, source, destination)?;
                 (source.control.left, destination.control.left) = (left.clone(), left);
             }
             Self::Local | Self::Web(_) => {}
         }
-        self
+        Ok(self)
     }
 
     /// The way of its data, of which the rules allow so many files at once.
@@ -101,6 +106,12 @@ impl Session {
             }
             Self::Third(..) | Self::Local | Self::Web(_) => (false, true),
         };
+        let limits = match self {
+            Self::Third(source, destination) if is_between => {
+                third::offer_rate(source, destination)
+            }
+            _ => true,
+        };
         let told = |client: &Client| client.abilities.connections;
         let connections = match self {
             Self::Pull(client) | Self::Push(client) => told(client),
@@ -116,6 +127,7 @@ impl Session {
             mode,
             is_between,
             tells,
+            limits,
             files,
             connections,
             over_udt: is_offered && shared.may_go_over_udt(round_trip),

@@ -10,8 +10,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byte_ranges::{Layout, RangeSet};
-use ftp_wire::command::{BufferSide, Command, Mode, Spot, Tag};
+use byte_ranges::RangeSet;
+use ftp_wire::command::{Command, Mode, Spot, Tag};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
@@ -27,30 +27,33 @@ use crate::copy::job::FileJob;
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
 use crate::copy::making::make_parents;
-use crate::copy::pipeline::{Depth, Pipeline, Route};
+use crate::copy::pipeline::{Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::state::CopyState;
 use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
-use crate::setup::{Ahead, active};
-use crate::stripes::Width;
 use crate::transfer::{Failure, SessionState};
 
 mod begin;
 mod confirm;
 mod growth;
 mod protect;
+mod rate;
 mod relay;
 mod resume;
+mod set_up;
 #[cfg(test)]
 mod tests;
 mod udt;
 
 use self::begin::Retrieve;
 use self::confirm::Step;
+use self::rate::Rated;
+pub(in crate::copy) use self::rate::{Sharers, check as check_rate, is_offered as offer_rate};
 use self::resume::restart;
+use self::set_up::{depth, set_up};
 pub(in crate::copy) use self::udt::{is_offered as offer_udt, prove as prove_udt};
 
 /// A retrieval that was asked for at the source.
@@ -116,6 +119,7 @@ pub(crate) async fn run(
         }
         protected => protected?,
     }
+    let mut rated = Rated::of(shared, source, destination).map_err(Stop::Fatal)?;
     let algorithm = shared.algorithm(&[source, destination]).await;
     let (algorithm, mut told) = (algorithm.map_err(Stop::of_digest)?, Known::default());
     while !worker.leaves()
@@ -126,6 +130,7 @@ pub(crate) async fn run(
         if shared.relays() || ends.iter().any(|end| end.left.is_cancelled()) {
             return Err(Stop::Replace);
         }
+        let _share = rate::begin(&mut rated).await?;
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
         let path = source.path_facts_between(destination, both);
@@ -171,7 +176,11 @@ pub(crate) async fn run(
             ..Pipeline::new(shared, &window, path)
         };
         let states = (&mut pipeline.window.clone(), &mut told);
-        let ended = Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first)).await;
+        let moved = Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first));
+        let ended = tokio::select! {
+            ended = moved => ended,
+            never = rate::keep(&mut rated) => match never {},
+        };
         if matches!(ended, Err(Stop::Channel)) {
             source.drop_channel();
             destination.drop_channel();
@@ -182,71 +191,6 @@ pub(crate) async fn run(
     }
     shared.hiding.clean(&destination.control).await;
     Ok(())
-}
-
-/// The number of transfers under way at once.
-fn depth(mode: Mode, tagged: bool) -> Depth {
-    match mode {
-        Mode::Extended if tagged => Depth::Window,
-        Mode::Extended => Depth::InStep,
-        _ => Depth::One,
-    }
-}
-
-/// Makes the destination listen and the source connect to it; gives the port, or that of the first
-/// stripe, and the width that both have.
-async fn set_up(
-    source: &mut Client,
-    destination: &mut Client,
-    mode: Mode,
-    width: Width,
-    layout: Option<Layout>,
-) -> Result<(SocketAddr, Width), TransferError> {
-    let mut ahead = Ahead::default();
-    destination.send_mode(mode, &mut ahead);
-    source.send_mode(mode, &mut ahead);
-    destination.tune(BufferSide::Receive).await?;
-    destination.ask_for_markers();
-    source.tune(BufferSide::Send).await?;
-    if mode == Mode::Extended {
-        source.send_streams(width, &mut ahead);
-    }
-    let mut at = None;
-    if width.is_striped() {
-        source.send_layout(layout, &mut ahead);
-        // A host that listens and that nobody connects to never ends the transfer.
-        destination.limit_stripes(width.stripes);
-        let to = Box::pin(destination.ask_receivers()).await?;
-        at = to.first().copied();
-        if let (Some(first), true) = (at, to.len() > 1) {
-            match source.ask(Command::Spor(to)).await {
-                Ok(_) => {
-                    ahead.settle().await?;
-                    return Ok((first, width));
-                }
-                Err(ControlError::Refused { .. }) => {
-                    destination.state.receivers = Some(Vec::new());
-                    at = None;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    let at = match at {
-        Some(at) => {
-            ahead.settle().await?;
-            at
-        }
-        None => {
-            let mut passive = destination.send_passive();
-            ahead.settle().await?;
-            let to = destination.listening(&mut passive).await?;
-            let first = to.first().copied();
-            first.ok_or_else(|| passive.misbehaved("no address in the reply"))?
-        }
-    };
-    source.ask(active(at)).await?;
-    Ok((at, width.to_one()))
 }
 
 /// The two conversations of one set-up.

@@ -63,6 +63,8 @@ pub(super) struct Route {
     /// Whether the round trips of the data are known here: the sender of data between two servers may
     /// not tell them.
     pub(super) tells: bool,
+    /// Whether the rate of the data can be bounded.
+    pub(super) limits: bool,
     /// Files at once at most by the rules, which hold before the first measurement.
     pub(super) files: u32,
     /// Data connections of a file at most, where a server tells that.

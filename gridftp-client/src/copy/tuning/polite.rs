@@ -52,7 +52,7 @@ impl Polite {
         }
     }
 
-    /// Leaves out the rate, which this end cannot bound between two servers.
+    /// Leaves out the rate, which nobody bounds between servers without `SITE RATE`.
     pub(crate) fn without_rate(self) -> Self {
         let has_rate = false;
         Self { has_rate, ..self }

@@ -111,9 +111,9 @@ impl CopyState {
             true => self.known(route).await,
             false => [None, None],
         };
-        let polite = self.options.polite.then(|| match route.is_between {
-            true => Polite::new(bounds).without_rate(),
-            false => Polite::new(bounds),
+        let polite = self.options.polite.then(|| match route.limits {
+            true => Polite::new(bounds),
+            false => Polite::new(bounds).without_rate(),
         });
         let [_, large] = known;
         let streams = large.map_or(STREAMS, |known| known.streams);

@@ -13,6 +13,7 @@ const FAR: Route = Route {
     mode: Mode::Extended,
     is_between: false,
     tells: true,
+    limits: true,
     files: 4,
     connections: None,
     over_udt: false,
