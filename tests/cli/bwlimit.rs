@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use workspace_tests::{ScriptedServer, same_file};
 
 use crate::{Bed, fails};
 
@@ -39,13 +40,59 @@ fn all_files_together_keep_to_the_rate() -> Result<()> {
     Ok(())
 }
 
+/// The sessions of three files have a share each.
+#[test]
+fn servers_keep_to_the_rate_of_the_bytes_between_them() -> Result<()> {
+    for flags in [&["--mode", "stream"][..], &["-p", "3"]] {
+        let bed = Bed::new()?;
+        for name in ["a", "b", "c"] {
+            bed.there.file(&format!("from/{name}"), 700_000, 3)?;
+        }
+        let (from, to) = (bed.url("from/"), bed.url("to/"));
+        let begun = Instant::now();
+        let limited = ["-r", "-j", "3", "--bwlimit", "1M", "--debug"];
+        let told = bed.cp(&[flags, &limited, &[&from, &to]].concat())?.ok()?;
+        // One that begins first has all of it for a moment.
+        let least = Duration::from_millis(1_600);
+        ensure!(begun.elapsed() > least, "{flags:?}: {:?}", begun.elapsed());
+        ensure!(told.stderr.contains("SITE RATE "), "{}", told.report());
+        for name in ["a", "b", "c"] {
+            let copy = bed.there.path(&format!("to/{name}"));
+            same_file(&bed.there.path(&format!("from/{name}")), &copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// The layer that bounds the rate is under connections from their begin.
+#[test]
+fn a_polite_copy_between_servers_can_be_slowed_down_later() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("from", 100_000, 3)?;
+    let (from, to) = (bed.url("from"), bed.url("to"));
+    let told = bed.cp(&["--polite", "--debug", &from, &to])?.ok()?;
+    ensure!(told.stderr.contains("SITE RATE off"), "{}", told.report());
+    same_file(&bed.there.path("from"), &bed.there.path("to"))
+}
+
 #[test]
 fn a_rate_that_cannot_be_kept_is_refused() -> Result<()> {
     let bed = Bed::new()?;
-    let (from, to) = (bed.url("a"), bed.url("b"));
+    let [source, destination] = [ScriptedServer::usual()?, ScriptedServer::usual()?];
+    source.file("/a", vec![7; 100_000]);
+    let (from, to) = (source.url("a"), destination.url("b"));
     let told = bed.cp(&["--bwlimit", "1M", &from, &to])?;
-    let remedy = "bytes between two servers do not pass here; add --relay always";
-    fails(&told, 2, &[remedy])?;
+    let remedy = "bounds the rate of its data (SITE RATE); --relay always has it pass this machine";
+    fails(&told, 2, &["neither ", remedy])?;
+    for server in [&source, &destination] {
+        let moves = server.count("RETR") + server.count("STOR");
+        ensure!(moves == 0, "{:?}", server.commands());
+    }
+    // Nobody asked for a rate.
+    bed.cp(&["--polite", &from, &to])?.ok()?;
+    // One of them is enough.
+    bed.cp(&["--bwlimit", "1M", &from, &bed.url("c")])?.ok()?;
+    ensure!(std::fs::metadata(bed.there.path("c"))?.len() == 100_000);
     let told = bed.cp(&["--bwlimit", "25:00,1M", &from, "b"])?;
     fails(&told, 2, &["25:00: write hours and minutes"])
 }

@@ -6,7 +6,7 @@ use super::LOOK;
 use crate::rate_limit::RateLimit;
 
 /// Samples of one verdict: a second, the longest time between two grants of a bound; and between two
-/// servers ten, of whose markers one may come every five seconds.
+/// servers at least ten, up to the next marker.
 const WINDOW: (u32, u32) = (50, 500);
 /// Part of the bytes of a bound by which it is reached.
 const REACHED: f64 = 0.9;
@@ -41,8 +41,13 @@ impl Bounded {
         }
         self.yielding += u32::from(limit.yields());
         self.samples += 1;
+        let has_moved = bytes > self.bytes;
         self.bytes = bytes;
-        if self.samples < if is_between { WINDOW.1 } else { WINDOW.0 } {
+        let is_over = match is_between {
+            true => self.samples >= WINDOW.1 && has_moved,
+            false => self.samples >= WINDOW.0,
+        };
+        if !is_over {
             return;
         }
         let [limited, yielded] = self.window();

@@ -184,6 +184,24 @@ fn a_limit_that_is_reached_explains_the_wait() {
     );
 }
 
+/// Their markers come every few seconds.
+#[test]
+fn a_limit_between_servers_explains_the_wait() {
+    for (limit, expected) in [(1000, Cause::Limit), (4000, Cause::Path)] {
+        let (between, samples) = (watch(true), Samples::default());
+        samples.begin(&between, Way::Between);
+        samples.limit(Some(RateLimit::new(Some(limit))));
+        samples.told(Role::Sender, told([10_000, 0, 9000, 0, 0]));
+        for second in 0..10 {
+            for _ in 0..LEAST {
+                samples.take(second / 5 * 5000, false);
+            }
+        }
+        samples.take(10_000, false);
+        assert_eq!(samples.explanation().unwrap().first(), Some(expected));
+    }
+}
+
 #[test]
 fn sessions_that_move_data_at_once_are_idle_at_once() {
     let samples = Samples::default();

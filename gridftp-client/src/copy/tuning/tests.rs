@@ -273,6 +273,36 @@ async fn a_polite_copy_tells_where_nobody_tells_the_round_trips() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_polite_copy_gives_up_its_rate_where_somebody_bounds_it() {
+    for (is_between, limits, expected) in [
+        (false, true, true),
+        (true, true, true),
+        (true, false, false),
+    ] {
+        let limit = RateLimit::of_polite_copy_alone();
+        let mut shared = CopyState::plain();
+        shared.options.polite = true;
+        let route = Route {
+            is_between,
+            limits,
+            ..FAR
+        };
+        shared.begin_tuning(route).await;
+        let (short, long) = (Duration::from_millis(50), Duration::from_millis(80));
+        let one = Setting {
+            streams: 1,
+            files: 1,
+        };
+        let mut state = shared.tuning.state();
+        let run = state.run.as_mut().unwrap();
+        for round_trip in [short, long, long, long, long] {
+            run.be_polite(&[(round_trip, short)], 1e6, one, Some(&limit));
+        }
+        assert_eq!(limit.least().is_some(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_polite_copy_gives_up_its_numbers_and_its_rate() {
     let limit = RateLimit::new(None).of_polite_copy();
     let mut shared = CopyState::plain();
