@@ -55,6 +55,7 @@ fn types_are_send_and_sync() {
     is_plain::<Info>();
     is_plain::<Pool>();
     is_plain::<Counts>();
+    is_plain::<rate::Bound>();
     is_plain::<Tcp>();
     is_plain::<Compress>();
     is_plain::<CompressOptions>();

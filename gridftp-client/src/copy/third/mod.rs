@@ -108,17 +108,7 @@ pub(crate) async fn run(
     if shared.relays() {
         return relay::run(source, destination, worker).await;
     }
-    match protect::protect(source, destination).await {
-        // What one of them was told of the other no longer holds. The way through this machine is as
-        // private as the one that was asked for, or it is not chosen unasked.
-        Err(Stop::Fatal(error @ TransferError::Request { .. }))
-            if source.data_protection() == destination.data_protection()
-                && shared.note_third_party_refused(&error) =>
-        {
-            return Err(Stop::Replace);
-        }
-        protected => protected?,
-    }
+    secure(source, destination, shared).await?;
     let mut rated = Rated::of(shared, source, destination).map_err(Stop::Fatal)?;
     let algorithm = shared.algorithm(&[source, destination]).await;
     let (algorithm, mut told) = (algorithm.map_err(Stop::of_digest)?, Known::default());
@@ -191,6 +181,25 @@ pub(crate) async fn run(
     }
     shared.hiding.clean(&destination.control).await;
     Ok(())
+}
+
+/// Protects the data between two servers. Those that cannot may have it pass this machine.
+async fn secure(
+    source: &mut Client,
+    destination: &mut Client,
+    shared: &CopyState,
+) -> Result<(), Stop> {
+    match protect::protect(source, destination).await {
+        // What one of them was told of the other no longer holds. The way through this machine is as
+        // private as the one that was asked for, or it is not chosen unasked.
+        Err(Stop::Fatal(error @ TransferError::Request { .. }))
+            if source.data_protection() == destination.data_protection()
+                && shared.note_third_party_refused(&error) =>
+        {
+            Err(Stop::Replace)
+        }
+        protected => protected,
+    }
 }
 
 /// The two conversations of one set-up.

@@ -86,8 +86,8 @@ pub(super) struct Rated {
 }
 
 impl Rated {
-    /// The session of the sender, or else of the receiver; `None` where there is no bound, or none
-    /// that the caller asked for and a server keeps to.
+    /// The session of the sender, or else of the receiver; `None` where there is no bound, or only
+    /// one that nobody asked for and no server keeps to.
     ///
     /// # Errors
     /// As [`check`].
