@@ -420,9 +420,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_of_a_command_is_seen_and_not_taken() {
         for (end, fails) in [("426 reset\r\n", true), ("226 done\r\n", false)] {
-            let (control, _lines, mut replies) = played::greeted(Settings::default()).await;
+            let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
             let path = FtpPath::new(b"/file".to_vec()).unwrap();
             let mut retrieve = control.send(Command::Retr(path));
+            assert_eq!(lines.next_line().await.unwrap().unwrap(), "RETR /file");
             let words = ["150 begins\r\n", end].concat();
             replies.write_all(words.as_bytes()).await.unwrap();
             for _ in 0..2 {

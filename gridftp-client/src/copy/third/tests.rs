@@ -76,7 +76,7 @@ impl Bed {
             abilities: (&self.abilities, &self.abilities),
             shared: &self.shared,
             algorithm: None,
-            mode: Mode::Stream,
+            mode: Mode::Extended,
             tags: None,
             handshake: false,
             port: Some(([127, 0, 0, 1], 1).into()),
