@@ -39,6 +39,7 @@
 //! | [`netrc`] | accounts from a `.netrc` |
 //! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
 //! | [`words`] | protections as options spell them |
+//! | [`manual`] | how copies work: [restart](manual::restart), [verification](manual::verification), [tuning](manual::tuning), [web sources](manual::web) |
 //!
 //! # Data between two servers
 //!
@@ -54,147 +55,6 @@
 //! is computed while the source is read, and the written file is read back for its own: from the
 //! kernel's cache, or from the medium with [`options::Verify::Disk`]. With [`options::Verify::No`] the
 //! kernel copies the bytes, by reference where the file system can. Holes stay holes.
-//!
-//! # Files of web servers
-//!
-//! An `http://` or `https://` URL is a source of a copy, one file for each: HTTP has no listings. It is
-//! no destination, and has no [`Client`]. `HEAD` tells size and time, or `GET` where the server takes no
-//! `HEAD`; the bytes come by one `GET` over HTTP/1.1. Path and query are sent as the URL has them.
-//!
-//! - Up to five redirections are followed, none from TLS to clear text. User and password of the URL
-//!   go to its own scheme, host and port only, as `Basic`, and not in clear text over a network unless
-//!   [`Security::None`](options::Security::None) says so; the same server alone may ask for
-//!   [`ConnectOptions::identity`](options::ConnectOptions::identity). A proxy of the Grid is not shown.
-//!   Servers are verified by [`ConnectOptions::roots`](options::ConnectOptions::roots), also behind a
-//!   proxy of [`ConnectOptions::proxies`](field@options::ConnectOptions::proxies), by TLS through it.
-//! - A version of a file is its size, its time and its strong entity tag. A copy to this machine that
-//!   broke off goes on while they are the same: in the same run by the tag, or by a time that was a
-//!   minute old when it was told; in a later run by the tag, or by a time that is an hour old, with the
-//!   last stored bytes compared. Without them, or without parts, it begins anew.
-//! - A copy to a server is stored as standard input is, and a broken connection to the web server is
-//!   made again behind the last byte; if the destination fails, the file begins anew. One to standard
-//!   output goes on in the same way, and does not begin anew.
-//! - A body that ends before its length or its last chunk is a failure. One with neither counts as
-//!   whole behind the end mark of TLS, or if it has the server's digest.
-//! - Stored bytes are compared with a digest in `Repr-Digest` (RFC 9530) or `Digest` (RFC 3230), of
-//!   SHA-256, SHA-512, MD5 or Adler-32. Without one size and framing have to do, which a warning tells,
-//!   and a [`Verify`](options::Verify) that demands one is a failure. A server that receives the file is
-//!   compared with the bytes that passed as well.
-//! - Bytes are asked for without a content coding. Coded ones are refused, unless the name of the file
-//!   tells the coding, as `x.tar.gz` does: they would be another file.
-//! - The statuses 408, 425, 429, 500, 502, 503 and 504 are tried again, after the pause of
-//!   `Retry-After`, in seconds or up to a date, and after two minutes at most.
-//!
-//! # Streams and files at once
-//!
-//! Rules choose the first numbers: by size, distance, mode and the number of files. A copy over a path
-//! of 2 ms or more is then measured each second, or each 10 s between two servers, by their markers.
-//! It tries more and fewer streams of a large file, and files at once, for five periods each, of which
-//! the last three count, and keeps to those with the best score: the rate, less 2 % for each
-//! connection, and less ten times the part of segments that were sent again. The kernel's times of the
-//! sender's connections stop a search for more streams: while the receiver has no room, or the
-//! connections nothing to send. Where a server of ours sends, to this end or to another server, its
-//! markers tell them each second (`WAITS` in `FEAT`); of other servers, and of data nodes, nothing is
-//! known. Numbers of the caller stay.
-//!
-//! - There are at most 16 streams of a file, 16 files in MODE E (8 of four streams) and 32 in MODE S,
-//!   and 32 connections.
-//! - Streams change from file to file. A large file that is alone begins with those that served
-//!   best before, or four, and its sender adds connections while it runs, from and to servers that
-//!   tell the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as
-//!   many carry data as long as that has a rate of 5 % more in periods of a second, or ten round
-//!   trips, and those that are not needed end early. It is not so for a polite copy and under a
-//!   rate limit. Between two servers the number is kept where the source is one of ours, which tells it.
-//! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
-//!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
-//!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
-//!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
-//!   a connection, from 256 KiB to 4 MiB, and of a slow one the bytes of half a second.
-//! - What served best is kept for a pair of ends, a mode and a stack in the file
-//!   [`options::CopyOptions::memory`], for small files and for large ones: the last 256 of them.
-//!   A copy that is polite, or has a rate limit, adds nothing to it.
-//! - A copy that is [polite](field@options::CopyOptions::polite) measures near paths too, and compares
-//!   the round trips of each peer with the least one of the last minute. It tells its own
-//!   queue from that of others by nothing, and a path that was full from the start of its first
-//!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
-//!   gives way first. Between two servers the next files have fewer streams, and fewer are under way at
-//!   once; the rate gives way where one of them bounds it (`RATE` in `FEAT`). The round trips are those
-//!   that a source of ours tells; a warning says where it tells none.
-//!
-//! # Paths that lose packets
-//!
-//! Most congestion controls take a lost packet for a full link, so that on a long path a few in ten
-//! thousand cost most of the rate. Three steps help:
-//!
-//! - A sender with a connection over a path of 20 ms or more, which loses packets in three seconds
-//!   on end, changes it to BBR; others to the same host follow at their first loss, in the minute
-//!   behind that.
-//! - Where its kernel refuses that, more streams share the loss.
-//! - The copy goes on over UDT, with [`options::CopyOptions::over_udt`], the stack
-//!   that is the default, and servers that offer UDT (`LOSS` in `FEAT`), where at least 64 MiB
-//!   and ten seconds are left. A listing in a session of its own first shows that UDT gets through, and
-//!   between two servers, from one to the other, bytes of their memory (`MEMORY` in `FEAT`); where
-//!   they do not, the copy stays with TCP, and a note tells it. Then the sessions end in the
-//!   middle of their transfers, and others with UDT go on behind the bytes that have arrived, with
-//!   the same protection. That is no failed attempt. It returns to TCP, once, where a connection
-//!   breaks; and until it has moved data for ten seconds (twenty between two servers), where nothing
-//!   moves for a minute in which no end is known to hash held bytes, or where the transfers are
-//!   slower than before from the fifth second on, in total and each of them. A copy that is polite,
-//!   has a rate limit, layers over its files or chosen data ports stays with TCP, and so do one of
-//!   files without a modification time, and one to a server that keeps no broken uploads: they would
-//!   begin anew. Between two servers the source has to tell that the path loses packets (`WAITS` in
-//!   `FEAT`), and the change comes once all files are found.
-//!
-//! # How a broken transfer goes on
-//!
-//! | Transfer | Bytes of the next try |
-//! | --- | --- |
-//! | download | the missing ones: `REST` with ranges in MODE E, with an offset in MODE S |
-//! | upload in MODE E | those that our server has not recorded, at others those beside the 111 markers, if the source is unchanged |
-//! | upload in MODE S | those behind the proven bytes, if the source is unchanged: see below |
-//! | server to server | as an upload, if the source server says that its file is unchanged |
-//! | on this machine | the missing ones; all of the source is read again for its digest |
-//! | from a web server | the missing ones, by `Range` and `If-Range`, of the same version only |
-//! | standard input or output, a FIFO | none: bytes that were read or written are gone |
-//!
-//! MODE S has no markers, so the server is asked how much it has, on whatever connection: the first
-//! may be lost. Its bytes may be older, another client's, or hold holes, so they have to be proven:
-//!
-//! - Our own server keeps the bytes apart, and publishes nothing without the digest of the source: that
-//!   behind the data or, where this end does not know the values of those, that of `SITE STORATTR`.
-//!   `SITE HELD` tells how many there are (`HELD` in `FEAT`), in MODE E of files of more than 64 MiB.
-//! - Any other tells the number of those under the name that is written, by `SIZE`. They count if
-//!   `CKSM` gives the digest that as many bytes of the source have.
-//! - Of one without digests, such as `vsftpd`, the bytes of an upload from this machine under its
-//!   hidden name (see below) are read back, by `REST` and `RETR` in MODE S with the protection of
-//!   the session, and compared with the source: the last 64 MiB, or all if there are fewer. The
-//!   upload goes on behind them or, where they differ, behind the last complete MiB before the
-//!   first difference. It begins at the start if no complete MiB is equal, or if there are more
-//!   than 64 MiB and all that are equal are zeros, as a server also shows them where it never
-//!   wrote. The bytes before those 64 MiB are not compared: nothing but this upload of this version
-//!   of the source has written under that name, and a server that loses power loses the last ones.
-//!   One that lost others would keep a file that is damaged there, which is compared by size only,
-//!   as any file at such a server. The first bytes are not looked at either, since `RETR` would
-//!   send all that is behind them. In MODE E that is done with the ranges that the markers of an
-//!   earlier run told, the 64 longest and 64 MiB in all, each by `ERET`; without that, the last
-//!   ones alone. A server that refuses `RETR`, as one that takes files and shows none, gets all of
-//!   the file again.
-//!
-//! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused and the server has no
-//! other bytes. Without such a proof, all of the file is sent again.
-//!
-//! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
-//! size; our own is told it before and gets a mark behind the data, and takes no less for the whole.
-//!
-//! Of a copy between servers that send no markers nothing is heard until its end. After two minutes
-//! without a word the size of the copy is asked for over a session of its own, and as long as it
-//! grows the copy goes on. One that stands still, or has no size that can be asked for, is given up
-//! after 600 s, or after [`ConnectOptions::stall`] where that is longer.
-//!
-//! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`],
-//! and the bytes of a download stay. So is a web server that an HTTP proxy does not reach: it answers
-//! `CONNECT` by 502, 503 or 504, or not in time. Other failures have [`CopyOptions::retries`], counted
-//! anew after an attempt that brought more than any before it.
 //!
 //! # Stripes
 //!
@@ -272,111 +132,6 @@
 //! followed is taken for a file. A part of a file is written by `ESTO`, which not every server has, and
 //! read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
-//! # Which bytes are compared
-//!
-//! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
-//! transfer while they pass (`Digest` in `FEAT`; in MODE S `Stream`, over stripes `Striped`), and the
-//! sender tells its digest on the data channel: the receiver publishes nothing that differs. Each data
-//! node digests its part, and the front end joins the digests; that of a striped download is in the
-//! final reply. In MODE E at most 34 KiB follow with which the receiver finds the differing groups of
-//! 1 MiB of a file of any size, so that only those are sent again; where about 700 or more differ, it
-//! is the differing ones of 1,024 sections. A part written into a file that exists is there at once.
-//! Behind a transfer of a pipe, over the stripes of two servers, or that continued one of which an end
-//! does not know the values, the stored files are read again for their digests, where both ends know
-//! BLAKE3 and the server does not refuse.
-//!
-//! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
-//! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;
-//! MD5 is tried at a server with MODE E that lists none. The question goes out with the commands
-//! behind the transfer and costs no round trip of its own, but the server reads the file before it
-//! begins the next one of that connection. A large file shows as "verifying 43 %" where the server
-//! sends markers. Lengths are compared in any case. Where no digest is to be had (the server has none,
-//! refuses, or does not reply) the copy stands, nothing is copied again, and a warning tells once that
-//! copies are compared by size only; [`progress::Verification`] tells it of each file. A copy that
-//! differs is copied again and never has the final name, or is removed where it was written under that.
-//!
-//! [`Verify::Cheapest`](options::Verify::Cheapest) and [`Verify::With`](options::Verify::With) fail
-//! without digests, and so does [`Verify::Disk`](options::Verify::Disk), which syncs a downloaded file,
-//! drops it from the page cache and compares the bytes that it reads back from the medium. An upload is
-//! read again by the server, which syncs it before that if its `FEAT` has `DURABLE`; a warning tells
-//! where not. [`Verify::No`](options::Verify::No) leaves corrupted bytes undetected but for the
-//! first 128 KiB of such a MODE E transfer. [`mod@file`], listings and gateways compare no digests.
-//!
-//! # Downloads that outlive a run
-//!
-//! The bytes of a file of more than 64 MiB (any size with [`Resume::All`](options::Resume::All))
-//! are in `.NAME.gridftp-part` until it is whole. Once a second, or at the latest behind 64 MiB where
-//! that takes longer and `Resume::All` is not asked for, they are synced, and `.NAME.gridftp-held`
-//! then records their ranges with the URL, size and time of the source. The next run continues behind
-//! them, whatever ended the one before; a source that has changed is read from its start. A digest of the whole file
-//! proves the copy then, whatever [`CopyOptions::verify`](options::CopyOptions::verify) says.
-//!
-//! Where the server offers no digest, size and time have to do, of a source that had not changed for an
-//! hour. The next run receives the end of each recorded range again, an eighth of it between 1 and
-//! 8 MiB: where it differs from the stored bytes, the file begins anew with a warning. Without such a
-//! time, and with [`Resume::Never`](options::Resume::Never), a failed download leaves nothing.
-//!
-//! From our server, over MODE E and with [`Verify::Auto`](options::Verify::Auto), a complete MiB is
-//! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
-//! its bytes are synced. The next run reads back the ends of the ranges alone; a value that is wrong has
-//! its section copied again. The server keeps the values of sent groups in memory, for 512 GiB of
-//! all files together, and reads a file as a whole without them. Bytes that
-//! change on the medium between two runs are found by [`Verify::Disk`](options::Verify::Disk).
-//!
-//! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
-//! destination: our server keeps them apart, at others they are under the hidden name of below. A
-//! note of this machine ([`CopyOptions::notes`]) names the version of the source, that hidden name
-//! and the ranges of the restart markers; one run at a time has it locked. Beside it are the values
-//! of the source's complete MiB that were sent, which are of use while no time of the source changes:
-//! with them an upload to our server does not read those again. The next run continues
-//! where the server proves the bytes, by the digest of the file that our server compares before it
-//! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
-//! hashed. At a server without digests the last 64 MiB are read back and compared (see above), and
-//! a copy between two servers begins anew. [`partials`] tells what is kept and removes it, at
-//! our server also that of other machines and accounts; what nobody continues for a week is removed
-//! by the next run that writes to its directory and succeeds, here and at servers. Our server removes
-//! its own by itself.
-//!
-//! # Trees that outlive a run
-//!
-//! The same command, started again behind a kill, a failure or a lost server, leaves the files that it
-//! has finished: a record in the directory [`CopyOptions::notes`] tells them, written twice a second
-//! with the files of that time, up to 2^20 of them; those that a server took in the first half second
-//! are not in it. A file is left only if its source has the size, time and mode of then, and its
-//! destination the size and time that it told behind the copy: servers tell both in `MLST`, and
-//! without that, or a time of the source, it is copied again. The next run lists the directories of
-//! the destination for it, as `--sync` does. Files at a server count as long as it tells the same
-//! facts; files written here count until this machine restarts, or with
-//! [`CopyOptions::sync_writes`](options::CopyOptions::sync_writes) beyond that. A run that completes
-//! the tree removes the record, and the next copy of any tree one that is a week old. The sources, the
-//! destination and the options by which copies differ have to be the same. There is none of a single
-//! file, of parts, through a disk stack, with [`Resume::Never`](options::Resume::Never), in a dry run,
-//! and for a copy that compares the files itself ([`Manner`], [`CopyOptions::no_clobber`]). With
-//! [`Manner::backup_dir`] a finished file is not moved there by the next run.
-//!
-//! [`CopyOptions::notes`]: options::CopyOptions::notes
-//! [`CopyOptions::no_clobber`]: options::CopyOptions::no_clobber
-//!
-//! # Uploads under a hidden name
-//!
-//! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode
-//! and from wherever it comes, is written under a hidden name of the run (`.NAME.gridftp-0a1b2c3d`;
-//! another once its source has changed), and renamed when the server has taken all of it and
-//! digests agree where any are compared: an old file stays until then. The new file has the owner
-//! and permissions of a new file. A copy that is given up, and that no later run goes on with,
-//! removes the hidden file, over another session where its own has ended; one that is killed, or
-//! has lost its server, leaves it, and the next run of this account to that server removes it,
-//! unless it goes on with it ([`CopyOptions::notes`] holds the record). A file is written under its
-//! own name
-//!
-//! - where the server refuses the hidden one or does not rename,
-//! - where the server tells that the name belongs to something other than a file (a symbolic link
-//!   that it takes for a file, or tells nothing of, is replaced), and where the hidden name would
-//!   exceed 255 bytes,
-//! - where a part of it is copied ([`CopyOptions::offset`], [`CopyOptions::length`]): that is
-//!   written into the file that is there, and a copy that breaks off leaves it half changed,
-//! - through a [disk stack](ConnectOptions::disk_stack), and by a [`Writer`](file::Writer).
-//!
 //! # Symbolic links
 //!
 //! Links in a tree are followed unless [`CopyOptions::links`](options::CopyOptions::links) says
@@ -419,7 +174,7 @@
 //!
 //! # Memory
 //!
-//! Names that wait to be copied are at most some 16,000, some 400 bytes each; those of a listing
+//! Names that wait to be copied are at most some 8,000, some 500 bytes each; those of a listing
 //! for which there is no room wait in a file of the temporary directory, and are compared with each
 //! other 65,536 at a time. Two things grow with a copy: some eight bytes a file where there are
 //! several sources, of which no two may have one destination, or names are deleted at the
@@ -459,6 +214,7 @@ pub mod local;
 mod login;
 mod ls;
 pub mod manner;
+pub mod manual;
 mod masked;
 pub mod names;
 pub mod netrc;

@@ -1,0 +1,6 @@
+//! How copies work, a chapter each.
+
+pub mod restart;
+pub mod tuning;
+pub mod verification;
+pub mod web;
