@@ -50,6 +50,7 @@ const ELSEWHERE: &[&str] = &[
     "WebError::Proxy",
     "WebError::Redirect",
     "WebError::Refused",
+    "WebError::Unanswered",
 ];
 
 /// Variants that are told as the error within.

@@ -36,6 +36,8 @@ enum Way {
     To(SocketAddr),
     /// It answers with these bytes.
     Says(Vec<u8>),
+    /// It answers nothing, until the client leaves.
+    Silent,
     /// It answers so many requests with these bytes, and leads the next ones to this server.
     Late(usize, &'static [u8], SocketAddr),
 }
@@ -92,6 +94,7 @@ async fn serve(mut near: TcpStream, way: Way, heads: &Mutex<Vec<String>>) -> Res
             near.write_all(&bytes).await?;
             near.shutdown().await?;
         }
+        Way::Silent => drop(near.read_u8().await),
         Way::To(server) => {
             let mut far = TcpStream::connect(server).await?;
             match head.starts_with("CONNECT ") {
@@ -308,6 +311,25 @@ fn the_failure_of_a_proxy_names_it() -> Result<()> {
     }
     ensure!(here.names("")?.is_empty(), "{:?}", here.names("")?);
     Ok(())
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_in_time_is_told() -> Result<()> {
+    let here = Tree::new()?;
+    let proxy = Proxy::start(Way::Silent)?;
+    let (variable, url) = (proxy.url(""), format!("https://{HOST}/f"));
+    let variables = [("https_proxy", variable.as_str())];
+    let limits = [
+        "--timeout",
+        "1",
+        "--retries",
+        "0",
+        "--retry-for",
+        "0",
+    ];
+    let said = cp(&here, &variables, &[&limits[..], &[&url, "f"]].concat())?;
+    let fact = format!("proxy {}: CONNECT {HOST}:443: ", proxy.addr);
+    fails(&said, 3, &[&fact, "it does not reach the server"])
 }
 
 #[test]
