@@ -14,6 +14,10 @@ const KNOWN: [u8; 8] = *b"GFTP-dig";
 const UNKNOWN: [u8; 8] = *b"GFTP-nil";
 const END: [u8; 8] = *b"GFTP-end";
 
+/// Unit of the offsets at which the data of full blocks ends: pages of the storage and blocks of its
+/// holes.
+const ALIGN: u64 = 4096;
+
 /// The end of the data of a transfer in MODE S, with the digest of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trailer {
@@ -84,6 +88,16 @@ impl Holder {
         len.saturating_sub(LEN)
     }
 
+    /// Number of bytes to read into a block of `size` bytes that begins at `offset`. Its data then
+    /// ends at a multiple of [`ALIGN`], though the trailer may follow; a small block is filled up.
+    pub(crate) fn fill(offset: u64, size: usize) -> usize {
+        let data = Self::data(size);
+        let over = offset.saturating_add(data as u64) % ALIGN;
+        let over = usize::try_from(over).unwrap_or(0);
+        // At most a quarter of a block stays empty.
+        if over <= data / 4 { size - over } else { size }
+    }
+
     /// Holds the end of a block; returns the number of bytes before it, which are data.
     pub(crate) fn hold(&mut self, block: &[u8]) -> usize {
         let data = Self::data(block.len());
@@ -149,6 +163,30 @@ mod tests {
             let (passed, found) = pass(&stream[..cut], &pieces);
             prop_assert!(data.starts_with(&passed));
             prop_assert_eq!(found, None);
+        }
+    }
+
+    #[test]
+    fn the_data_of_full_blocks_ends_where_pages_do() {
+        for size in [64 << 10, 100_000, 256 << 10, 1 << 20] {
+            let mut at = 1234;
+            for _ in 0..100 {
+                let data = Holder::data(Holder::fill(at, size));
+                assert!(data >= size / 4 * 3 - LEN, "{at}");
+                at += data as u64;
+                assert_eq!(at % ALIGN, 0, "{size}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_of_any_size_has_room_behind_the_held_bytes(
+            at in any::<u64>(),
+            size in LEN + 1..=20_000,
+        ) {
+            let fill = Holder::fill(at, size);
+            prop_assert!((LEN + 1..=size).contains(&fill));
         }
     }
 

@@ -372,7 +372,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         room: usize,
     ) -> Result<Read> {
         let mut block = match self.block.take() {
-            Some(block) if block.room() > 0 && self.at + block.len() as u64 == offset => block,
+            Some(block) if self.room(&block) > 0 && self.at + block.len() as u64 == offset => block,
             Some(block) => {
                 self.block = Some(block);
                 return Ok(Read::Full);
@@ -392,7 +392,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             0
         };
         let limit = usize::try_from(len).map_or(usize::MAX, |len| len.saturating_add(along));
-        let limit = limit.min(room);
+        let limit = limit.min(room).min(self.room(&block));
         let before = block.len();
         let answer = block.poll_fill(cx, Pin::new(&mut self.conn.stream), limit);
         if before == self.held().len() && !matches!(answer, Poll::Ready(Ok(1..))) {

@@ -6,6 +6,7 @@ use ftp_wire::receipt::Extent;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
+use crate::trailer::Holder;
 use crate::{Chunks, Earlier, ErrorKind};
 
 const TAG: Option<Tag> = Some(Tag::new(1, Extent::Whole));
@@ -84,6 +85,54 @@ async fn both_ends_prove_files_of_every_size() {
             assert_eq!(receiving.told_digest(), receiving.file_digest());
         }
     }
+}
+
+/// A slow storage that drops its bytes; the offsets and lengths of the writes.
+#[derive(Default)]
+struct Writes(Mutex<Vec<(u64, usize)>>);
+
+impl Sink for Writes {
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        self.0.lock().unwrap().push((offset, data.len()));
+        Ok(())
+    }
+
+    async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn held(&self) -> RangeSet {
+        RangeSet::new()
+    }
+
+    async fn finish(self, _: Finish) -> Result<Stat, StorageError> {
+        Err(StorageError::new(StorageKind::Unsupported, "finish"))
+    }
+}
+
+#[tokio::test]
+async fn full_blocks_are_written_up_to_the_end_of_a_page() {
+    let content = bytes(3_000_001);
+    let (mut from, mut to) = pair().await;
+    let (sending, receiving) = (Watch::new(), Watch::new());
+    let plan = whole(Mode::Stream, 3_000_001).tag(TAG);
+    let (source, incoming, sink) = (Disk::new(&content), taken(), Writes::default());
+    tokio::try_join!(
+        from.send(&source, &plan, &sending),
+        to.receive(&sink, &incoming, &receiving)
+    )
+    .unwrap();
+    let writes = sink.0.into_inner().unwrap();
+    // How much comes at once is a matter of time, but a full block ends with a page.
+    let most = |at| Holder::data(Holder::fill(at, 64 << 10));
+    for (at, len) in &writes {
+        assert!(*len <= most(*at), "{len} at {at}");
+    }
+    let is_full = |(at, len): &(u64, usize)| *len == most(*at);
+    assert!(writes.iter().any(is_full), "{writes:?}");
 }
 
 #[tokio::test]

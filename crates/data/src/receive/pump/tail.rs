@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use gridftp_dsi::Error as StorageError;
+use xio_core::Block;
 
 use super::Pump;
 use crate::conn::Conn;
@@ -42,6 +43,15 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let holds = self.holder.is_some() && self.end.is_none();
         let data = if holds { Holder::data(len) } else { len };
         data as u64
+    }
+
+    /// Number of bytes that may be read into the block.
+    pub(super) fn room(&self, block: &Block) -> usize {
+        let most = match self.holder {
+            Some(_) => Holder::fill(self.at, block.size()),
+            None => block.size(),
+        };
+        most.saturating_sub(block.len())
     }
 
     /// Takes the bytes that may be a trailer out of the block, until the stream has ended.
