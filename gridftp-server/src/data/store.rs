@@ -158,13 +158,15 @@ impl Store {
     /// Where there is none, the one that the sender `told` has to be its digest.
     ///
     /// # Errors
-    /// [`Error::Unproven`] for bytes of an earlier upload without any digest to compare them with.
+    /// [`Error::Unproven`] for bytes of an earlier upload without any digest to compare them with, unless
+    /// they are in place, where no error takes them back.
     pub(super) fn prove(
         &self,
         (here, told): (Option<String>, Option<String>),
         finish: &mut Finish,
     ) -> Result<(), Error> {
-        if finish.checksum.is_none() && told.is_none() && !self.held.is_empty() {
+        let needs_digest = !self.held.is_empty() && !self.rules.in_place;
+        if finish.checksum.is_none() && told.is_none() && needs_digest {
             let held = self.held.total();
             return Err(Error::Unproven { held });
         }

@@ -105,6 +105,25 @@ fn a_store_with_another_digest_is_not_published() {
 }
 
 #[test]
+fn a_store_in_place_goes_on_without_a_digest_of_its_sender() {
+    if lacks(|can| can.updates) {
+        return;
+    }
+    let file = bytes(200_000);
+    let rest = [&file[150_000..], &trailer(None)].concat();
+    for (in_place, code) in [(true, 226), (false, 550)] {
+        let server = TestServer::with(|options| options.in_place = Some(in_place));
+        server.put("f", &file[..150_000]);
+        let mut ftp = server.login();
+        ftp.ok("REST 150000", 350);
+        let reply = ftp.store("ESTO digest=1 f", &rest);
+        assert_eq!(reply.code, code, "{reply:?}");
+        let len = if in_place { 200_000 } else { 150_000 };
+        assert!(server.get("f") == file[..len]);
+    }
+}
+
+#[test]
 fn a_retrieval_behind_a_restart_tells_the_digest_of_the_file() {
     let server = TestServer::new();
     let file = bytes(200_000);
