@@ -68,6 +68,15 @@ impl Digest {
         self.tree = self.tree.take().map(Tree::of_parts);
     }
 
+    /// Begins the digest of a transfer of which another host has all bytes: it is not known until it is
+    /// [noted](Self::note).
+    pub(crate) fn begin_elsewhere(&mut self, extent: Extent) {
+        *self = Self {
+            of: Some((0, extent)),
+            ..Self::default()
+        };
+    }
+
     /// Notes the digest of a host that has all bytes.
     pub(crate) fn note(&mut self, digest: Option<[u8; 32]>) {
         self.elsewhere = digest;

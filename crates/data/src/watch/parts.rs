@@ -73,7 +73,7 @@ impl Watch {
     /// Begins the receipt of a tagged transfer of which one other host has all bytes, and the digest:
     /// it has to be [noted](Self::note_digest).
     pub fn prove_elsewhere(&self, tag: Tag) {
-        self.digest().begin(tag.extent, 0, 0);
+        self.digest().begin_elsewhere(tag.extent);
     }
 
     /// Notes the digest of the host that has all bytes; `None` where it does not know it.
@@ -156,13 +156,14 @@ mod tests {
 
     #[test]
     fn the_digest_of_a_host_with_all_bytes_is_noted() {
-        for digest in [Some([7; 32]), None] {
+        // Without bytes it is that of a transfer that goes on with all of them.
+        for (bytes, digest) in [(9, Some([7; 32])), (9, None), (0, Some([7; 32])), (0, None)] {
             let watch = Watch::new();
             watch.prove_elsewhere(Tag::new(1, Extent::Whole));
-            watch.moved(9);
+            watch.moved(bytes);
             watch.note_digest(digest);
             let receipt = watch.receipt().unwrap();
-            assert_eq!((receipt.bytes, receipt.blake3), (9, digest));
+            assert_eq!((receipt.bytes, receipt.blake3), (bytes, digest));
         }
     }
 }
