@@ -5,7 +5,7 @@ use gridftp_data::Watch;
 use gridftp_dsi::{Finish, Sink};
 use tokio::time::{Instant, timeout_at};
 
-use super::store::Store;
+use super::store::{Store, Verdict};
 use crate::error::{Error, KEEPING};
 
 impl Store {
@@ -27,21 +27,35 @@ impl Store {
         self.record(sink, &here, until).await
     }
 
-    /// Records of a corrupt upload exactly the bytes on which this end and the sender agree.
-    pub(super) async fn keep_agreed<S: Sink>(&self, sink: &S, watch: &Watch, until: Instant) {
+    /// Records of a corrupt upload exactly the bytes on which this end and the sender agree, where
+    /// `examining` finds them in the sink: with a false report nothing. Gives the failure, that of the
+    /// report first.
+    pub(super) async fn keep_agreed<S: Sink>(
+        &self,
+        (sink, watch): (&S, &Watch),
+        error: Error,
+        examining: impl Future<Output = Result<Verdict, Error>>,
+    ) -> Error {
+        let until = error.record_until();
+        let examined = timeout_at(until, examining).await;
+        let is_sound = matches!(examined, Ok(Ok(Verdict::Sound)));
         // Others cannot forget their earlier records.
         let records = sink.groups(&RangeSet::new()).await;
-        let records = self.into.is_whole() && matches!(records, Ok(Some(_)));
+        let records = is_sound && self.into.is_whole() && matches!(records, Ok(Some(_)));
+        let mut agreed = RangeSet::new();
         if let Some(differing) = watch.differing().filter(|_| records) {
-            let mut agreed = self.held.clone();
+            agreed = self.held.clone();
             agreed.extend(&watch.received());
             differing.iter().for_each(|range| agreed.remove(range));
             sink.note_groups(watch.take_groups());
-            if self.record(sink, &agreed, until).await {
-                return;
-            }
         }
-        self.record(sink, &RangeSet::new(), until).await;
+        if !self.record(sink, &agreed, until).await && !agreed.is_empty() {
+            self.record(sink, &RangeSet::new(), until).await;
+        }
+        match examined {
+            Ok(Ok(Verdict::False(report))) => report,
+            _ => error,
+        }
     }
 
     /// As [`prove`](Self::prove), with the digests of a transfer; its data is kept for a restart where

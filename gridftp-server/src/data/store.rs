@@ -224,8 +224,8 @@ impl Store {
         let result = context.reporter.run(watch, receiving, recorded).await;
         let result = match result {
             Err(error) if error.is_corrupt() => {
-                self.keep_agreed(sink, watch, error.record_until()).await;
-                return Err(error);
+                let examining = examine(watch.received());
+                return Err(self.keep_agreed((sink, watch), error, examining).await);
             }
             result => result,
         };

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use digest_tree::{GROUP, Piece, Tree};
 use ftp_proto::types::Event;
-use gridftp_data::Watch;
-use gridftp_dsi::Stat;
+use gridftp_data::{Told, Watch};
+use gridftp_dsi::{GroupValue, Stat};
 use gridftp_dsi_posix::Posix;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
@@ -61,6 +62,10 @@ impl Sink for Recorder {
 
     fn held(&self) -> RangeSet {
         RangeSet::new()
+    }
+
+    async fn groups(&self, _: &RangeSet) -> gridftp_dsi::Result<Option<Vec<GroupValue>>> {
+        Ok(Some(Vec::new()))
     }
 
     async fn finish(self, _: Finish) -> gridftp_dsi::Result<Stat> {
@@ -247,6 +252,44 @@ async fn a_false_report_is_not_recorded_while_the_upload_goes_on() {
     let (_, told) = fail(&store(), &sink, lasting, shown).await;
     assert_eq!(sink.records().last(), Some(&RangeSet::up_to(10)));
     assert_eq!(told, [RangeSet::up_to(10)]);
+}
+
+/// Of two groups the sender has another first one.
+async fn corrupt(watch: &Watch) -> Error {
+    let size = 2 * GROUP;
+    watch.open(false);
+    let mut tree = Tree::of_part();
+    tree.insert(Piece::of(0, &vec![0; usize::try_from(size).unwrap()]));
+    watch.prove_parts(Tag::new(1, Extent::Whole), 0, 0);
+    watch.add_known(tree.take_known());
+    watch.moved(size);
+    watch.record(&RangeSet::up_to(size)).unwrap();
+    tree = Tree::new();
+    tree.insert(Piece::of(0, &vec![0; usize::try_from(size).unwrap()]));
+    let mut hints: Vec<_> = (tree.sections(size).unwrap().iter())
+        .map(|value| *value.first_chunk().unwrap())
+        .collect();
+    hints[0] = [7; 16];
+    watch.note_told(Told::new([7; 32], hints));
+    watch.compare().unwrap_err().into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_corrupt_upload_only_bytes_are_kept_that_are_found() {
+    let sink = Recorder::new(Recording::Works);
+    let sound = |_| async { Ok(Verdict::Sound) };
+    let (error, _) = fail_by(&store(), &sink, corrupt, sound).await;
+    assert!(error.is_corrupt(), "{error}");
+    let second: RangeSet = Range64::new(GROUP, 2 * GROUP).into_iter().collect();
+    assert_eq!(sink.records(), [second]);
+    let sink = Recorder::new(Recording::Works);
+    let lies = |_| async { Ok(Verdict::False(NodeFault::Absent { at: 7 }.into())) };
+    let (error, told) = fail_by(&store(), &sink, corrupt, lies).await;
+    assert!(
+        matches!(error, Error::Node(NodeFault::Absent { at: 7 })),
+        "{error}"
+    );
+    assert_eq!((sink.records(), told), (vec![RangeSet::new()], vec![]));
 }
 
 /// Its partial file goes with it.
