@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 
+use digest_tree::{Piece, Tree};
 use xio_testkit::Random;
 
-use crate::support::{Data, EOD, EOF, Ftp, Reply, TestServer, header, lacks, pasv_address};
+use crate::support::{Data, EOD, EOF, Ftp, Reply, TestServer, bytes, header, lacks, pasv_address};
 
 const TAG: u8 = 0x01;
 const DIGEST: u8 = 0x02;
@@ -163,6 +164,36 @@ fn a_store_with_another_digest_is_not_published_and_leaves_the_channel() {
     assert!(!server.has("f1"));
     assert_eq!(ftp.ok("SITE HELD f1", 213).lines, ["213 Range Marker"]);
     assert_eq!(server.get("f2"), b"123456789");
+}
+
+/// Although the digest of all bytes is announced, and its sender tells it.
+#[test]
+fn the_receipt_of_the_first_bytes_has_their_digest() {
+    let server = TestServer::new();
+    let mut ftp = session(&server);
+    let mut data = ftp.data();
+    let content = bytes(200_000);
+    let digest = |content: &[u8]| {
+        let mut tree = Tree::new();
+        tree.insert(Piece::of(0, content));
+        tree.digest(content.len() as u64).unwrap()
+    };
+    let whole = digest(&content);
+    ftp.ok(&format!("SITE STORATTR x.checksum.blake3={whole};"), 250);
+    let mut wire = header(TAG, 0, 1).to_vec();
+    wire.extend(header(0, content.len() as u64, 0));
+    wire.extend(&content);
+    let number = |half: &[u8]| u64::from_be_bytes(half.try_into().unwrap());
+    let halves = whole.as_bytes().chunks(16);
+    wire.extend(halves.flat_map(|half| header(DIGEST, number(&half[..8]), number(&half[8..]))));
+    wire.extend(header(EOF | EOD, 0, 1));
+    ftp.send("ESTO tag=1 f");
+    data.write(&wire);
+    let head = digest(&content[..128 << 10]);
+    assert_eq!(
+        finals(&mut ftp, 1).remove(0).text(),
+        format!("226 Transfer Complete. Bytes=200000;BLAKE3={head};")
+    );
 }
 
 #[test]
