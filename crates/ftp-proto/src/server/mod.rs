@@ -231,10 +231,10 @@ impl ServerSession {
             self.on_abort();
         }
         // Behind a transfer the new rate would be of no use to it.
-        if self.is_busy()
-            && matches!(self.state, State::In(_))
+        if let State::In(user) = &mut self.state
             && let Some(action) = rate::on_arrival(line, &self.settings)
         {
+            user.rate_arrived = true;
             self.out.action(action);
         }
         if !self.queue.push(line, self.bounds()) {

@@ -7,6 +7,7 @@ use ftp_wire::command::{Command, SiteCommand};
 use super::out::Cx;
 use super::queue;
 use super::settings::Settings;
+use super::user::LoggedIn;
 use crate::types::Action;
 
 /// The name of the command.
@@ -17,8 +18,8 @@ pub(super) fn is_of(line: &[u8]) -> bool {
     queue::name(line) == NAME
 }
 
-/// The action of a line that arrives while another command runs; `None` of another command, and of
-/// one that will be refused in its turn.
+/// The action of a line that arrives; `None` of another command, and of one that will be refused in
+/// its turn.
 pub(super) fn on_arrival(line: &[u8], settings: &Settings) -> Option<Action> {
     let is_offered = is_of(line) && settings.rates;
     if !is_offered || settings.denies(NAME) || settings.denies("SITE") {
@@ -30,19 +31,22 @@ pub(super) fn on_arrival(line: &[u8], settings: &Settings) -> Option<Action> {
     }
 }
 
-/// Runs the command in its turn.
-pub(super) fn limit(rate: Option<NonZero<u64>>, cx: &mut Cx<'_>) {
-    if !cx.settings.rates {
-        return cx.out.say::<504>("Data connections have no rate here.");
-    }
-    // Of several lines that came while another command ran, the last one is in force now, and after
-    // the turn of each too.
-    cx.out.action(Action::Rate(rate));
-    match rate {
-        Some(rate) => {
-            let text = format!("At most {rate} bytes a second of data each way.");
-            cx.out.say::<250>(text);
+impl LoggedIn {
+    /// Runs the command in its turn.
+    pub(super) fn limit(&self, rate: Option<NonZero<u64>>, cx: &mut Cx<'_>) {
+        if !cx.settings.rates {
+            return cx.out.say::<504>("Data connections have no rate here.");
         }
-        None => cx.out.say::<250>("Any rate of data."),
+        // The one that arrived last stays in force for transfers that come before its turn.
+        if !self.rate_arrived {
+            cx.out.action(Action::Rate(rate));
+        }
+        match rate {
+            Some(rate) => {
+                let text = format!("At most {rate} bytes a second of data each way.");
+                cx.out.say::<250>(text);
+            }
+            None => cx.out.say::<250>("Any rate of data."),
+        }
     }
 }

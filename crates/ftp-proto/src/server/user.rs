@@ -10,7 +10,6 @@ use ftp_wire::path::FtpPath;
 use super::channel::DataSide;
 use super::names::{NameJob, dot_dot};
 use super::out::Cx;
-use super::rate;
 use super::security;
 use super::settings::Settings;
 use super::state::{Activity, Job, PassiveForm, Trigger, allows};
@@ -38,6 +37,8 @@ pub(super) struct LoggedIn {
     pub(super) tree_follows: bool,
     /// `OPTS CKSM`: interval of 113 markers.
     pub(super) hash_every: Option<Duration>,
+    /// Whether a rate came since the login: it was in force at once. Those before wait for their turn.
+    pub(super) rate_arrived: bool,
 }
 
 impl LoggedIn {
@@ -54,6 +55,7 @@ impl LoggedIn {
             tree_fails: false,
             tree_follows: false,
             hash_every: None,
+            rate_arrived: false,
         }
     }
 
@@ -262,7 +264,7 @@ impl LoggedIn {
             }
             SiteCommand::Whoami => cx.out.say::<200>(self.name.as_str()),
             SiteCommand::Waits => self.start(Action::Waits, Job::Plain, cx),
-            SiteCommand::Rate(rate) => rate::limit(rate, cx),
+            SiteCommand::Rate(rate) => self.limit(rate, cx),
             SiteCommand::Version => cx.out.say::<200>(cx.settings.version.as_str()),
             SiteCommand::ClientInfo(value) => annotate("clientinfo", value, cx),
             SiteCommand::TaskId(value) => annotate("taskid", value, cx),

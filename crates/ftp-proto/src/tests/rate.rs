@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use super::{Rig, settings};
+use super::{Rig, path, settings};
 use crate::server::{Ending, Input};
 use crate::types::{Action, Event, Outcome};
 
@@ -53,7 +53,32 @@ fn a_rate_in_mid_transfer_is_in_force_at_once_and_answered_in_its_turn() {
     let codes: Vec<&str> = said.lines().map(|line| &line[..3]).collect();
     assert_eq!(codes, ["226", "200", "250", "250", "200"]);
     assert!(said.contains("1000 bytes") && said.contains("500 bytes"));
-    assert_eq!(rates(&mut rig).last(), Some(&Some(500)));
+    assert!(rates(&mut rig).is_empty(), "the last one stays in force");
+}
+
+/// Files that were asked for between the two would be sent at the older one.
+#[test]
+fn a_rate_in_its_turn_takes_back_no_later_one() {
+    let mut rig = sending();
+    rig.lines(&["SITE RATE 1000", "PASV", "SITE RATE 500"]);
+    assert_eq!(rates(&mut rig), [Some(1000), Some(500)]);
+    rig.done(Outcome::Transferred { bytes: 5 });
+    let said = rig.take();
+    assert!(said.contains("1000 bytes") && !said.contains("500 bytes"));
+    assert!(rates(&mut rig).is_empty());
+}
+
+#[test]
+fn rates_ahead_of_the_end_of_a_login_are_in_force_in_their_turn() {
+    let mut rig = Rig::with(settings());
+    rig.lines(&["USER ann", "PASS secret", "SITE RATE 5", "SITE RATE 6"]);
+    assert!(rates(&mut rig).is_empty());
+    rig.done(Outcome::LoggedIn {
+        user: None,
+        home: path("/home/ann"),
+        message: Vec::new(),
+    });
+    assert_eq!(rates(&mut rig), [Some(5), Some(6)]);
 }
 
 /// It holds already, so that an abort has nothing to take back.
