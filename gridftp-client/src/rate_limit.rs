@@ -6,7 +6,8 @@ use xio_core::DynStack;
 /// A bound on the bytes that all data connections of this end with it, or with a clone of it, send
 /// in a second, and as many that they receive: those that pass the stack, under TLS or Grid security.
 /// It may be changed at any time. Of a copy between two servers the one that sends, or else the one
-/// that receives, keeps to it (`RATE` in `FEAT`), unless the bytes pass this machine.
+/// that receives, keeps to it (`RATE` in `FEAT`), unless the bytes pass this machine. Each session
+/// that moves files has an equal share there, and what one does not need goes to no other.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
     bound: Bound,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use workspace_tests::{ScriptedServer, same_file};
+use workspace_tests::{Reaction, ScriptedServer, same_file};
 
 use crate::{Bed, fails};
 
@@ -81,9 +81,11 @@ fn a_rate_that_cannot_be_kept_is_refused() -> Result<()> {
     let [source, destination] = [ScriptedServer::usual()?, ScriptedServer::usual()?];
     source.file("/a", vec![7; 100_000]);
     let (from, to) = (source.url("a"), destination.url("b"));
-    let told = bed.cp(&["--bwlimit", "1M", &from, &to])?;
     let remedy = "bounds the rate of its data (SITE RATE); --relay always has it pass this machine";
-    fails(&told, 2, &["neither ", remedy])?;
+    for relay in ["auto", "never"] {
+        let told = bed.cp(&["--bwlimit", "1M", "--relay", relay, &from, &to])?;
+        fails(&told, 2, &["neither ", remedy])?;
+    }
     for server in [&source, &destination] {
         let moves = server.count("RETR") + server.count("STOR");
         ensure!(moves == 0, "{:?}", server.commands());
@@ -95,6 +97,33 @@ fn a_rate_that_cannot_be_kept_is_refused() -> Result<()> {
     ensure!(std::fs::metadata(bed.there.path("c"))?.len() == 100_000);
     let told = bed.cp(&["--bwlimit", "25:00,1M", &from, "b"])?;
     fails(&told, 2, &["25:00: write hours and minutes"])
+}
+
+/// Their bytes pass this machine, which bounds them.
+#[test]
+fn servers_that_refuse_data_of_each_other_need_no_rate() -> Result<()> {
+    let bed = Bed::new()?;
+    let source = ScriptedServer::start(|line| match line.split(' ').next() {
+        Some("PORT" | "EPRT") => Reaction::say("500 Illegal PORT command."),
+        _ => Reaction::Usual,
+    })?;
+    let destination = ScriptedServer::usual()?;
+    source.file("/a", vec![7; 300_000]);
+    let (from, to) = (source.url("a"), destination.url("b"));
+    let begun = Instant::now();
+    let told = bed.cp(&["--bwlimit", "200K", &from, &to])?.ok()?;
+    ensure!(
+        begun.elapsed() > Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    ensure!(
+        told.stderr.contains("pass this machine"),
+        "{}",
+        told.report()
+    );
+    ensure!(destination.bytes("/b") == Some(vec![7; 300_000]));
+    Ok(())
 }
 
 #[test]

@@ -107,8 +107,8 @@ pub(crate) struct Flags {
     pub(crate) disk_stack: Option<String>,
 
     /// Most bytes a second of all files together, up and down each; K, M and G are accepted. Times of
-    /// the day have their own: "08:00,10M 18:00,off". Between servers where one can, as ours does, or
-    /// with --relay always
+    /// the day have their own: "08:00,10M 18:00,off". Between servers where one of them bounds it, as
+    /// ours do, or where the bytes pass this machine (--relay always)
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Schedule>,
 

@@ -109,7 +109,7 @@ pub(crate) async fn run(
         return relay::run(source, destination, worker).await;
     }
     secure(source, destination, shared).await?;
-    let mut rated = Rated::of(shared, source, destination).map_err(Stop::Fatal)?;
+    let mut rated = Rated::of(shared, source, destination);
     let algorithm = shared.algorithm(&[source, destination]).await;
     let (algorithm, mut told) = (algorithm.map_err(Stop::of_digest)?, Known::default());
     while !worker.leaves()
@@ -142,6 +142,8 @@ pub(crate) async fn run(
                 continue;
             }
         };
+        // Servers that refuse the set-up have the data pass this machine, where it is bounded.
+        rate::check(shared, source, destination).map_err(Stop::Fatal)?;
         // No stripe knows the digest of the whole to tell it ahead of the publication: the copy is
         // compared afterwards.
         let ends = [&source.abilities, &destination.abilities];

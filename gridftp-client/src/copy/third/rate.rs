@@ -55,10 +55,11 @@ pub(in crate::copy) fn is_offered(source: &Client, destination: &Client) -> bool
     source.abilities.rate || destination.abilities.rate
 }
 
-/// Checks that the data between these servers keeps to a bound that the caller asked for.
+/// Checks that data which goes from one of these servers to the other keeps to a bound that the caller
+/// asked for.
 ///
 /// # Errors
-/// Neither of them bounds it, and it does not pass this machine.
+/// Neither of them bounds it.
 pub(in crate::copy) fn check(
     shared: &CopyState,
     source: &Client,
@@ -66,7 +67,7 @@ pub(in crate::copy) fn check(
 ) -> Result<(), TransferError> {
     let limit = shared.options.connect.rate_limit.as_ref();
     let is_asked = limit.is_some_and(RateLimit::is_asked);
-    if !is_asked || shared.relays() || is_offered(source, destination) {
+    if !is_asked || is_offered(source, destination) {
         return Ok(());
     }
     let (from, to) = (source.site(), destination.site());
@@ -86,27 +87,23 @@ pub(super) struct Rated {
 }
 
 impl Rated {
-    /// The session of the sender, or else of the receiver; `None` where there is no bound, or only
-    /// one that nobody asked for and no server keeps to.
-    ///
-    /// # Errors
-    /// As [`check`].
+    /// The session of the sender, or else of the receiver; `None` where there is no bound, or no
+    /// server keeps to it.
     pub(super) fn of(
         shared: &Arc<CopyState>,
         source: &Client,
         destination: &Client,
-    ) -> Result<Option<Self>, TransferError> {
-        check(shared, source, destination)?;
+    ) -> Option<Self> {
         let mut ends = [source, destination].into_iter();
         let able = ends.find(|client| client.abilities.rate);
         let limit = shared.options.connect.rate_limit.clone();
-        Ok(able.zip(limit).map(|(client, limit)| Self {
+        able.zip(limit).map(|(client, limit)| Self {
             shared: Arc::clone(shared),
             limit,
             control: client.control.clone(),
             told: None,
             unanswered: VecDeque::new(),
-        }))
+        })
     }
 
     /// Counts the session among those that move files, and tells the server its share, before its
