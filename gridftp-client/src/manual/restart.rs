@@ -44,44 +44,44 @@
 //! Of a copy between servers that send no markers nothing is heard until its end. After two minutes
 //! without a word the size of the copy is asked for over a session of its own, and as long as it
 //! grows the copy goes on. One that stands still, or has no size that can be asked for, is given up
-//! after 600 s, or after [`ConnectOptions::stall`](crate::ConnectOptions::stall) where that is longer.
+//! after 600 s, or after [`ConnectOptions::stall`] where that is longer.
 //!
-//! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`](crate::CopyOptions::retry_for),
+//! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`],
 //! and the bytes of a download stay. So is a web server that an HTTP proxy does not reach: it answers
-//! `CONNECT` by 502, 503 or 504, or not in time. Other failures have [`CopyOptions::retries`](crate::CopyOptions::retries), counted
+//! `CONNECT` by 502, 503 or 504, or not in time. Other failures have [`CopyOptions::retries`], counted
 //! anew after an attempt that brought more than any before it.
 //!
 //! # Downloads that outlive a run
 //!
-//! The bytes of a file of more than 64 MiB (any size with [`Resume::All`](crate::options::Resume::All))
-//! are in `.NAME.gridftp-part` until it is whole. Once a second, or at the latest behind 64 MiB where
-//! that takes longer and `Resume::All` is not asked for, they are synced, and `.NAME.gridftp-held`
-//! then records their ranges with the URL, size and time of the source. The next run continues behind
-//! them, whatever ended the one before; a source that has changed is read from its start. A digest of the whole file
-//! proves the copy then, whatever [`CopyOptions::verify`](crate::options::CopyOptions::verify) says.
+//! The bytes of a file of more than 64 MiB (any size with [`Resume::All`]) are in
+//! `.NAME.gridftp-part` until it is whole. Once a second, or at the latest behind 64 MiB where that
+//! takes longer and `Resume::All` is not asked for, they are synced, and `.NAME.gridftp-held` then
+//! records their ranges with the URL, size and time of the source. The next run continues behind
+//! them, whatever ended the one before; a source that has changed is read from its start. A digest of
+//! the whole file proves the copy then, whatever [`CopyOptions::verify`] says.
 //!
 //! Where the server offers no digest, size and time have to do, of a source that had not changed for an
 //! hour. The next run receives the end of each recorded range again, an eighth of it between 1 and
 //! 8 MiB: where it differs from the stored bytes, the file begins anew with a warning. Without such a
-//! time, and with [`Resume::Never`](crate::options::Resume::Never), a failed download leaves nothing.
+//! time, and with [`Resume::Never`], a failed download leaves nothing.
 //!
-//! From our server, over MODE E and with [`Verify::Auto`](crate::options::Verify::Auto), a complete MiB is
+//! From our server, over MODE E and with [`Verify::Auto`], a complete MiB is
 //! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
 //! its bytes are synced. The next run reads back the ends of the ranges alone; a value that is wrong has
 //! its section copied again. The server keeps the values of sent groups in memory, for 512 GiB of
 //! all files together, and reads a file as a whole without them. Bytes that
-//! change on the medium between two runs are found by [`Verify::Disk`](crate::options::Verify::Disk).
+//! change on the medium between two runs are found by [`Verify::Disk`].
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
 //! destination: our server keeps them apart, at others they are under the hidden name of below. A
-//! note of this machine ([`CopyOptions::notes`](crate::CopyOptions::notes)) names the version of the source, that hidden name
+//! note of this machine ([`CopyOptions::notes`]) names the version of the source, that hidden name
 //! and the ranges of the restart markers; one run at a time has it locked. Beside it are the values
 //! of the source's complete MiB that were sent, which are of use while no time of the source changes:
 //! with them an upload to our server does not read those again. The next run continues
 //! where the server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
 //! hashed. At a server without digests the last 64 MiB are read back and compared (see above), and
-//! a copy between two servers begins anew. [`partials`](crate::partials) tells what is kept and removes it, at
+//! a copy between two servers begins anew. [`partials`] tells what is kept and removes it, at
 //! our server also that of other machines and accounts; what nobody continues for a week is removed
 //! by the next run that writes to its directory and succeeds, here and at servers. Our server removes
 //! its own by itself.
@@ -89,22 +89,19 @@
 //! # Trees that outlive a run
 //!
 //! The same command, started again behind a kill, a failure or a lost server, leaves the files that it
-//! has finished: a record in the directory [`CopyOptions::notes`](crate::CopyOptions::notes) tells them, written twice a second
+//! has finished: a record in the directory [`CopyOptions::notes`] tells them, written twice a second
 //! with the files of that time, up to 2^20 of them; those that a server took in the first half second
 //! are not in it. A file is left only if its source has the size, time and mode of then, and its
 //! destination the size and time that it told behind the copy: servers tell both in `MLST`, and
 //! without that, or a time of the source, it is copied again. The next run lists the directories of
 //! the destination for it, as `--sync` does. Files at a server count as long as it tells the same
 //! facts; files written here count until this machine restarts, or with
-//! [`CopyOptions::sync_writes`](crate::options::CopyOptions::sync_writes) beyond that. A run that completes
+//! [`CopyOptions::sync_writes`] beyond that. A run that completes
 //! the tree removes the record, and the next copy of any tree one that is a week old. The sources, the
 //! destination and the options by which copies differ have to be the same. There is none of a single
-//! file, of parts, through a disk stack, with [`Resume::Never`](crate::options::Resume::Never), in a dry run,
-//! and for a copy that compares the files itself ([`Manner`](crate::Manner), [`CopyOptions::no_clobber`](crate::CopyOptions::no_clobber)). With
-//! [`Manner::backup_dir`](crate::Manner::backup_dir) a finished file is not moved there by the next run.
-//!
-//! [`CopyOptions::notes`](crate::CopyOptions::notes): options::CopyOptions::notes
-//! [`CopyOptions::no_clobber`](crate::CopyOptions::no_clobber): options::CopyOptions::no_clobber
+//! file, of parts, through a disk stack, with [`Resume::Never`], in a dry run,
+//! and for a copy that compares the files itself ([`Manner`], [`CopyOptions::no_clobber`]). With
+//! [`Manner::backup_dir`] a finished file is not moved there by the next run.
 //!
 //! # Uploads under a hidden name
 //!
@@ -115,13 +112,32 @@
 //! and permissions of a new file. A copy that is given up, and that no later run goes on with,
 //! removes the hidden file, over another session where its own has ended; one that is killed, or
 //! has lost its server, leaves it, and the next run of this account to that server removes it,
-//! unless it goes on with it ([`CopyOptions::notes`](crate::CopyOptions::notes) holds the record). A file is written under its
+//! unless it goes on with it ([`CopyOptions::notes`] holds the record). A file is written under its
 //! own name
 //!
 //! - where the server refuses the hidden one or does not rename,
 //! - where the server tells that the name belongs to something other than a file (a symbolic link
 //!   that it takes for a file, or tells nothing of, is replaced), and where the hidden name would
 //!   exceed 255 bytes,
-//! - where a part of it is copied ([`CopyOptions::offset`](crate::CopyOptions::offset), [`CopyOptions::length`](crate::CopyOptions::length)): that is
+//! - where a part of it is copied ([`CopyOptions::offset`], [`CopyOptions::length`]): that is
 //!   written into the file that is there, and a copy that breaks off leaves it half changed,
-//! - through a [disk stack](crate::ConnectOptions::disk_stack), and by a [`Writer`](crate::file::Writer).
+//! - through a [disk stack], and by a [`Writer`].
+//!
+//! [`ConnectOptions::stall`]: crate::ConnectOptions::stall
+//! [`CopyOptions::length`]: crate::CopyOptions::length
+//! [`CopyOptions::no_clobber`]: crate::CopyOptions::no_clobber
+//! [`CopyOptions::notes`]: crate::CopyOptions::notes
+//! [`CopyOptions::offset`]: crate::CopyOptions::offset
+//! [`CopyOptions::retries`]: crate::CopyOptions::retries
+//! [`CopyOptions::retry_for`]: crate::CopyOptions::retry_for
+//! [`CopyOptions::sync_writes`]: crate::options::CopyOptions::sync_writes
+//! [`CopyOptions::verify`]: crate::options::CopyOptions::verify
+//! [`Manner::backup_dir`]: crate::Manner::backup_dir
+//! [`Manner`]: crate::Manner
+//! [`Resume::All`]: crate::options::Resume::All
+//! [`Resume::Never`]: crate::options::Resume::Never
+//! [`Verify::Auto`]: crate::options::Verify::Auto
+//! [`Verify::Disk`]: crate::options::Verify::Disk
+//! [`Writer`]: crate::file::Writer
+//! [`partials`]: crate::partials
+//! [disk stack]: crate::ConnectOptions::disk_stack

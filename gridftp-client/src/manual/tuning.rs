@@ -26,9 +26,9 @@
 //!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
 //!   a connection, from 256 KiB to 4 MiB, and of a slow one the bytes of half a second.
 //! - What served best is kept for a pair of ends, a mode and a stack in the file
-//!   [`options::CopyOptions::memory`](crate::options::CopyOptions::memory), for small files and for large ones: the last 256 of them.
+//!   [`CopyOptions::memory`], for small files and for large ones: the last 256 of them.
 //!   A copy that is polite, or has a rate limit, adds nothing to it.
-//! - A copy that is [polite](field@crate::options::CopyOptions::polite) measures near paths too, and compares
+//! - A copy that is [polite] measures near paths too, and compares
 //!   the round trips of each peer with the least one of the last minute. It tells its own
 //!   queue from that of others by nothing, and a path that was full from the start of its first
 //!   connection seems longer than it is. A file that is under way keeps its streams, so that the rate
@@ -45,7 +45,7 @@
 //!   on end, changes it to BBR; others to the same host follow at their first loss, in the minute
 //!   behind that.
 //! - Where its kernel refuses that, more streams share the loss.
-//! - The copy goes on over UDT, with [`options::CopyOptions::over_udt`](crate::options::CopyOptions::over_udt), the stack
+//! - The copy goes on over UDT, with [`CopyOptions::over_udt`], the stack
 //!   that is the default, and servers that offer UDT (`LOSS` in `FEAT`), where at least 64 MiB
 //!   and ten seconds are left. A listing in a session of its own first shows that UDT gets through, and
 //!   between two servers, from one to the other, bytes of their memory (`MEMORY` in `FEAT`); where
@@ -59,3 +59,7 @@
 //!   files without a modification time, and one to a server that keeps no broken uploads: they would
 //!   begin anew. Between two servers the source has to tell that the path loses packets (`WAITS` in
 //!   `FEAT`), and the change comes once all files are found.
+//!
+//! [`CopyOptions::memory`]: crate::options::CopyOptions::memory
+//! [`CopyOptions::over_udt`]: crate::options::CopyOptions::over_udt
+//! [polite]: field@crate::options::CopyOptions::polite

@@ -18,12 +18,19 @@
 //! begins the next one of that connection. A large file shows as "verifying 43 %" where the server
 //! sends markers. Lengths are compared in any case. Where no digest is to be had (the server has none,
 //! refuses, or does not reply) the copy stands, nothing is copied again, and a warning tells once that
-//! copies are compared by size only; [`progress::Verification`](crate::progress::Verification) tells it of each file. A copy that
+//! copies are compared by size only; [`progress::Verification`] tells it of each file. A copy that
 //! differs is copied again and never has the final name, or is removed where it was written under that.
 //!
-//! [`Verify::Cheapest`](crate::options::Verify::Cheapest) and [`Verify::With`](crate::options::Verify::With) fail
-//! without digests, and so does [`Verify::Disk`](crate::options::Verify::Disk), which syncs a downloaded file,
+//! [`Verify::Cheapest`] and [`Verify::With`] fail
+//! without digests, and so does [`Verify::Disk`], which syncs a downloaded file,
 //! drops it from the page cache and compares the bytes that it reads back from the medium. An upload is
 //! read again by the server, which syncs it before that if its `FEAT` has `DURABLE`; a warning tells
-//! where not. [`Verify::No`](crate::options::Verify::No) leaves corrupted bytes undetected but for the
-//! first 128 KiB of such a MODE E transfer. [`file`](mod@crate::file), listings and gateways compare no digests.
+//! where not. [`Verify::No`] leaves corrupted bytes undetected but for the
+//! first 128 KiB of such a MODE E transfer. [`file`], listings and gateways compare no digests.
+//!
+//! [`Verify::Cheapest`]: crate::options::Verify::Cheapest
+//! [`Verify::Disk`]: crate::options::Verify::Disk
+//! [`Verify::No`]: crate::options::Verify::No
+//! [`Verify::With`]: crate::options::Verify::With
+//! [`file`]: mod@crate::file
+//! [`progress::Verification`]: crate::progress::Verification
