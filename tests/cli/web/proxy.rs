@@ -319,14 +319,7 @@ fn a_proxy_that_does_not_answer_in_time_is_told() -> Result<()> {
     let proxy = Proxy::start(Way::Silent)?;
     let (variable, url) = (proxy.url(""), format!("https://{HOST}/f"));
     let variables = [("https_proxy", variable.as_str())];
-    let limits = [
-        "--timeout",
-        "1",
-        "--retries",
-        "0",
-        "--retry-for",
-        "0",
-    ];
+    let limits = ["--timeout", "1", "--retries", "0", "--retry-for", "0"];
     let said = cp(&here, &variables, &[&limits[..], &[&url, "f"]].concat())?;
     let fact = format!("proxy {}: CONNECT {HOST}:443: ", proxy.addr);
     fails(&said, 3, &[&fact, "it does not reach the server"])
