@@ -192,4 +192,4 @@
 //! - `SSCN` and `CPSV` are not known (`500`): two servers protect the data between them by Grid
 //!   security, which tells their identities (`DCAU S`, `DCSC`).
 //!
-//! Not implemented: striping over several hosts and `SITE DSI`.
+//! Not implemented: `SITE DSI`.
