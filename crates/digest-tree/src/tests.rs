@@ -126,6 +126,17 @@ fn a_peer_cannot_make_it_grow_without_bound() {
 }
 
 #[test]
+fn single_bytes_cost_no_more_memory_than_their_chunk() {
+    for (step, holds) in [(1, true), (2, false)] {
+        let mut tree = Tree::new();
+        for start in (0..1024).step_by(step) {
+            tree.insert(Piece::of(5 * 1024 + start, &[7]));
+        }
+        assert_eq!(tree.is_lost(), !holds, "{step}");
+    }
+}
+
+#[test]
 fn offsets_at_the_end_of_numbers_are_survived() {
     for start in [u64::MAX, u64::MAX - 1023, u64::MAX - 4096] {
         let mut tree = Tree::new();

@@ -13,8 +13,11 @@ use crate::subtree::{CHUNK, GROUP_LEVEL, LONGEST, Subtree, join, value_of};
 use crate::sums::Sum;
 use crate::{GROUP, Value};
 
-/// Most values, and most chunks in parts, that wait for bytes before them: about 6 MiB.
+/// Most values, and most chunks in parts, that wait for bytes before them: about 8 MiB.
 pub const MAX_WAITING: usize = 1 << 12;
+
+/// Most separate parts of a chunk: the ranges of 512 single bytes take ten times its own memory.
+const MAX_PARTS: usize = 32;
 
 /// Most values that wait in a tree of several hosts' parts, of which one may be far ahead of another:
 /// about 5 MiB.
@@ -270,7 +273,8 @@ impl Tree {
         place.copy_from_slice(&edge.bytes);
         chunk.known.insert(range);
         if chunk.known.first_hole() < CHUNK {
-            return match self.chunks.len() > MAX_WAITING {
+            let is_split = chunk.known.len() > MAX_PARTS;
+            return match is_split || self.chunks.len() > MAX_WAITING {
                 true => Err(Unknown::Scattered),
                 false => Ok(()),
             };
