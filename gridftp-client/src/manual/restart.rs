@@ -65,20 +65,20 @@
 //! 8 MiB: where it differs from the stored bytes, the file begins anew with a warning. Without such a
 //! time, and with [`Resume::Never`], a failed download leaves nothing.
 //!
-//! From our server, over MODE E and with [`Verify::Auto`], a complete MiB is
-//! not read again for that digest: `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once
-//! its bytes are synced. The next run reads back the ends of the ranges alone; a value that is wrong has
-//! its section copied again. The server keeps the values of sent groups in memory, for 512 GiB of
-//! all files together, and reads a file as a whole without them. Bytes that
-//! change on the medium between two runs are found by [`Verify::Disk`].
+//! From our server, with [`Verify::Auto`], a complete MiB is not read again for that digest:
+//! `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once its bytes are synced. The next
+//! run reads back the ends of the ranges alone; a value that is wrong has that MiB copied again, and in
+//! MODE S the file. The server keeps the values of sent groups in memory, for 512 GiB of all files
+//! together, and reads a file as a whole without them. Bytes that change on the medium between two runs
+//! are found by [`Verify::Disk`].
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
 //! destination: our server keeps them apart, at others they are under the hidden name of below. A
 //! note of this machine ([`CopyOptions::notes`]) names the version of the source, that hidden name
 //! and the ranges of the restart markers; one run at a time has it locked. Beside it are the values
 //! of the source's complete MiB that were sent, which are of use while no time of the source changes:
-//! with them an upload to our server does not read those again. The next run continues
-//! where the server proves the bytes, by the digest of the file that our server compares before it
+//! with them an upload to our server does not read those again. The next run continues where the
+//! server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
 //! hashed. At a server without digests the last 64 MiB are read back and compared (see above), and
 //! a copy between two servers begins anew. [`partials`] tells what is kept and removes it, at
