@@ -48,7 +48,9 @@ async fn a_slow_connection_is_joined_by_others_within_a_file() {
     assert!(sink.data() == source.0);
     assert_eq!((sent.connections, got.connections), (4, 4), "all are open");
     assert!(sending.carrying() >= 2, "{} carried", sending.carrying());
-    assert!(receiving.carrying() >= 2, "{}", receiving.carrying());
+    // One of them may have ended ahead of the others by now.
+    let most = receiving.most_carrying();
+    assert!(most >= 2, "{most}");
     // The next file goes over the same connections.
     let sink = Kept::default();
     let plan = whole(Mode::Extended, 3_000_000).parallelism(widens(1, 4));
