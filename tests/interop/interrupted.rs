@@ -50,26 +50,28 @@ fn an_interrupted_system_call_is_repeated() -> Result<()> {
     let host = Host::ours_from(server.arg("--root").arg(remote.root()), remote.root())?;
     local.file("file", 12_000_001, 53)?;
     let whole = sha256(&local.path("file"))?;
-    for mode in ["stream", "extended"] {
+    // Without digests the kernel moves the bytes of MODE S.
+    for (name, flags) in [
+        ("stream", &["--mode", "stream"][..]),
+        ("kernel", &["--mode", "stream", "--no-verify"]),
+        ("extended", &["--mode", "extended"]),
+    ] {
         let up = [file_url(&local.path("file")), host.url("stored")];
         let down = [host.url("stored"), file_url(&local.path("back"))];
         for (way, urls, written) in [
             ("up", up, remote.path("stored")),
             ("down", down, local.path("back")),
         ] {
-            let log = logs.path(&format!("{mode}-{way}"));
+            let log = logs.path(&format!("{name}-{way}"));
             let Some(mut client) = interrupted("gridftp-cp", &log)? else {
                 return Ok(());
             };
             // A retry could hide a failed call.
-            run(
-                client.args(["--mode", mode, "--retries", "0"]).args(urls),
-                LIMIT,
-            )?
-            .ok()?;
+            client.args(flags).args(["--retries", "0"]).args(urls);
+            run(&mut client, LIMIT)?.ok()?;
             ensure!(
                 sha256(&written)? == whole,
-                "{mode}, {way}: the content differs"
+                "{name}, {way}: the content differs"
             );
             let calls = fs::read_to_string(&log)?;
             ensure!(
