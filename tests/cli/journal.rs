@@ -81,7 +81,7 @@ fn settled_file(dir: &Tree) -> Result<()> {
     let settled = UNIX_EPOCH + Duration::from_secs(changed + SETTLED);
     if let Ok(left) = settled.duration_since(SystemTime::now()) {
         ensure!(left < LIMIT, "the clocks differ");
-        // Nothing but the clock tells it.
+        // No call sets the time of the last change back, and no event tells its age.
         std::thread::sleep(left);
     }
     Ok(())

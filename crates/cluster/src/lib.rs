@@ -71,7 +71,7 @@
 //! impl Serve for Server {
 //!     async fn session(&self, open: Open, mut requests: Requests, replies: Replies) {
 //!         while let Some(request) = requests.recv().await {
-//!             // Listen, NodeTag, connect, transfer for the user of `open`, and answer.
+//!             // Listen, connect, transfer for the user of `open`, and answer.
 //!             replies.send(FromNode::Done).await;
 //!         }
 //!     }

@@ -39,8 +39,8 @@ impl Digest {
         self.earlier = Some(earlier);
     }
 
-    /// Has this end hand on the values of its part of the next transfer, whose digest begins at the
-    /// offset `from`.
+    /// Begins to collect the values of this end's part of the next transfer, for the front end. The
+    /// digest of the whole transfer begins at the offset `from`.
     pub(crate) fn hand_on(&mut self, from: u64) {
         self.part = Some(from);
     }
@@ -249,7 +249,7 @@ mod tests {
         for told in [0, 1, sections - 1, sections + 1, hints.len() - 1] {
             assert_eq!(here.differing(size, &hints[..told]), None, "{told}");
         }
-        // Sums of another file, whose bad group lies in another section, and of no file.
+        // Sums that name a group in another section, then those of an equal copy, then random bytes.
         let mut other = hints;
         other[sections..].copy_from_slice(&digest(&[5, 9]).hints(size)[sections..]);
         assert_eq!(here.differing(size, &other), section);

@@ -111,8 +111,7 @@ impl Chunk {
 }
 
 impl Tree {
-    /// Adds what another host knows. Bytes that are known already, and too many pieces, lose the
-    /// digest.
+    /// Adds the values and bytes of another host. Repeated bytes and too many pieces lose the digest.
     pub fn insert_known(&mut self, known: Known) {
         let Known { values, edges } = known;
         self.keep(|tree| {
@@ -122,9 +121,9 @@ impl Tree {
         });
     }
 
-    /// Hands out what was inserted and was not handed out before, the first bytes first, as far as it
-    /// fits [`Known::LONGEST`]: for a tree [of a part](Self::of_part) alone, which has no digest.
-    /// Nothing once the tree is [lost](Self::is_lost).
+    /// Removes and returns the values and bytes with the lowest offsets, at most [`Known::LONGEST`] in
+    /// all: for a tree [of a part](Self::of_part) alone, which has no digest. Empty once the tree is
+    /// [lost](Self::is_lost).
     pub fn take_known(&mut self) -> Known {
         let mut known = Known::default();
         let (value, edge) = (HEADS.0 + blake3::OUT_LEN, HEADS.1);

@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// What a tree knows, by way of its form on the wire.
+/// The next values of a tree, encoded and decoded.
 fn passed(tree: &mut Tree) -> Known {
     let bytes = tree.take_known().to_bytes();
     assert!(bytes.len() <= Known::LONGEST);

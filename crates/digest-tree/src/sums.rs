@@ -1,6 +1,6 @@
 //! `Sums`: sums over the groups of a file, from which two ends work out the groups that differ.
 //!
-//! This is an invertible Bloom lookup table (Eppstein et al., "What's the Difference?", SIGCOMM
+//! The table is an invertible Bloom lookup table (Eppstein, Goodrich, Uyeda and Varghese, SIGCOMM
 //! 2011) without counts. The number of a group chooses one cell of each quarter of the table, and
 //! each cell holds two sums modulo a prime P: that of the residues `v` of the values of its groups, and
 //! that of the products `v · number`. In the difference of the tables of two ends all groups with the

@@ -122,6 +122,17 @@ fn cp(tree: &Tree, variables: &[(&str, &str)], args: &[&str]) -> Result<Finished
     run(program.envs(variables.to_vec()), LIMIT)
 }
 
+/// A TLS server of the file, and a folder with the certificate of its authority.
+fn secured() -> Result<(Tree, Web)> {
+    let here = Tree::new()?;
+    let authority = Authority::new("test authority");
+    drop(authority.write(here.root()));
+    let own = authority.issue("host", &[HOST]);
+    let tls = Tls::server(identity(&own)?).build()?;
+    let web = Web::start_tls(tls, |request| file().answer(request))?;
+    Ok((here, web))
+}
+
 #[test]
 fn a_clear_source_is_asked_for_at_the_proxy() -> Result<()> {
     let here = Tree::new()?;
@@ -146,12 +157,7 @@ fn a_clear_source_is_asked_for_at_the_proxy() -> Result<()> {
 
 #[test]
 fn a_tls_source_is_reached_through_the_proxy() -> Result<()> {
-    let here = Tree::new()?;
-    let authority = Authority::new("test authority");
-    drop(authority.write(here.root()));
-    let own = authority.issue("host", &[HOST]);
-    let tls = Tls::server(identity(&own)?).build()?;
-    let web = Web::start_tls(tls, |request| file().answer(request))?;
+    let (here, web) = secured()?;
     let proxy = Proxy::start(Way::To(web.addr))?;
     let (variable, url) = (proxy.url("ann:p%40ss@"), format!("https://bob:pw@{HOST}/f"));
     let args = ["-v", "--ca", "ca.pem", "--log-file", "log", &url, "f"];
@@ -178,12 +184,7 @@ fn a_tls_source_is_reached_through_the_proxy() -> Result<()> {
 
 #[test]
 fn a_server_that_the_proxy_does_not_reach_is_waited_for() -> Result<()> {
-    let here = Tree::new()?;
-    let authority = Authority::new("test authority");
-    drop(authority.write(here.root()));
-    let own = authority.issue("host", &[HOST]);
-    let tls = Tls::server(identity(&own)?).build()?;
-    let web = Web::start_tls(tls, |request| file().answer(request))?;
+    let (here, web) = secured()?;
     // The request for the facts, and the attempts that --retries has.
     let says = b"HTTP/1.1 504 Gateway Timeout\r\n\r\n";
     let proxy = Proxy::start(Way::Late(3, says, web.addr))?;

@@ -276,6 +276,32 @@ pub(super) async fn move_file<S: Source>(
     .unwrap()
 }
 
+/// A slow storage that drops its bytes; the offsets and lengths of the writes.
+#[derive(Default)]
+pub(super) struct Writes(pub(super) Mutex<Vec<(u64, usize)>>);
+
+impl Sink for Writes {
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        self.0.lock().unwrap().push((offset, data.len()));
+        Ok(())
+    }
+
+    async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn held(&self) -> RangeSet {
+        RangeSet::new()
+    }
+
+    async fn finish(self, _: Finish) -> Result<Stat, StorageError> {
+        Err(StorageError::new(StorageKind::Unsupported, "finish"))
+    }
+}
+
 #[test]
 fn transfer_futures_are_send_and_small() {
     fn sendable<T: Send>(_: &T) {}

@@ -1,4 +1,4 @@
-//! Files of more than 1 GiB whose copy differs: the receiver names the single groups of 1 MiB.
+//! Corrupt copies of files of more than 1 GiB: the receiver names the single groups of 1 MiB.
 
 use std::collections::BTreeSet;
 
@@ -16,27 +16,6 @@ const GROUPS: u64 = 5 * MAX_SECTIONS as u64 + 3;
 /// Bytes of the file.
 const SIZE: u64 = GROUPS * GROUP + 5;
 
-/// A storage that drops its bytes.
-struct Null;
-
-impl Sink for Null {
-    async fn write_at(&self, _: u64, _: Bytes) -> Result<(), StorageError> {
-        Ok(())
-    }
-
-    async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
-        Ok(())
-    }
-
-    fn held(&self) -> RangeSet {
-        RangeSet::new()
-    }
-
-    async fn finish(self, _: Finish) -> Result<Stat, StorageError> {
-        Err(StorageError::new(StorageKind::Unsupported, "finish"))
-    }
-}
-
 /// An end that has moved all whole groups, those of `bad` with other bytes than the sender.
 async fn end(source: &Disk, bad: &BTreeSet<u64>) -> Watch {
     let value = |number: u64| {
@@ -52,7 +31,7 @@ async fn end(source: &Disk, bad: &BTreeSet<u64>) -> Watch {
     watch
 }
 
-/// The ranges that differ of a copy whose groups `bad` do.
+/// The differing ranges of a copy with other bytes in the groups `bad`.
 async fn differing(bad: &BTreeSet<u64>) -> Option<RangeSet> {
     let source = Disk::zeros(SIZE);
     let (sending, receiving) = (
@@ -61,12 +40,13 @@ async fn differing(bad: &BTreeSet<u64>) -> Option<RangeSet> {
     );
     let tag = Some(Tag::new(1, Extent::Whole));
     let (mut from, mut to) = pair().await;
+    let sink = Writes::default();
     let rest = Range64::new(GROUPS * GROUP, SIZE).into_iter().collect();
     let plan = SendPlan::new(Mode::Extended, Type::Image, rest).tag(tag);
     let taken = incoming(Mode::Extended).tag(tag).start(GROUPS * GROUP);
     let (sent, got) = tokio::join!(
         from.send(&source, &plan, &sending),
-        to.receive(&Null, &taken, &receiving)
+        to.receive(&sink, &taken, &receiving)
     );
     sent.unwrap();
     let kind = got.err().map(|error| error.kind());

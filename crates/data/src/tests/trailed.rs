@@ -87,32 +87,6 @@ async fn both_ends_prove_files_of_every_size() {
     }
 }
 
-/// A slow storage that drops its bytes; the offsets and lengths of the writes.
-#[derive(Default)]
-struct Writes(Mutex<Vec<(u64, usize)>>);
-
-impl Sink for Writes {
-    async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
-        self.0.lock().unwrap().push((offset, data.len()));
-        Ok(())
-    }
-
-    async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
-        Ok(())
-    }
-
-    fn held(&self) -> RangeSet {
-        RangeSet::new()
-    }
-
-    async fn finish(self, _: Finish) -> Result<Stat, StorageError> {
-        Err(StorageError::new(StorageKind::Unsupported, "finish"))
-    }
-}
-
 #[tokio::test]
 async fn full_blocks_are_written_up_to_the_end_of_a_page() {
     let content = bytes(3_000_001);

@@ -1,5 +1,5 @@
-//! The digest of a transfer whose bytes are on other hosts: each hands on the values of its part, and
-//! the watch of the whole transfer joins them.
+//! The digest of a transfer over several hosts: each host hands on the values of its part, and the
+//! watch of the whole transfer joins them.
 
 use digest_tree::Known;
 use ftp_wire::command::Tag;
@@ -16,9 +16,9 @@ impl Told {
 }
 
 impl Watch {
-    /// Has this end hand on the values of its part of the tagged transfer that begins now, whose
-    /// digest begins at the offset `from`, as [`prove_parts`](Self::prove_parts) gave it. Its receipt has
-    /// no digest.
+    /// Begins to collect the values of this end's part of a tagged transfer, for the front end. The
+    /// digest of the whole transfer begins at the offset `from` of [`prove_parts`](Self::prove_parts);
+    /// the receipt of this end has none.
     pub fn hand_on(&self, from: u64) {
         self.digest().hand_on(from);
     }
