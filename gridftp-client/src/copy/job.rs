@@ -43,7 +43,7 @@ pub(crate) enum Item {
     File(Box<FileJob>),
 }
 
-/// A file to copy. Thousands wait at once, so the state of few files is in boxes.
+/// A file to copy. Thousands wait at once, so fields that few files need are boxed.
 #[derive(Debug, Default)]
 pub(crate) struct FileJob {
     /// Path at the source.

@@ -64,7 +64,7 @@ impl Session {
     /// Has it left once data goes over another stack than that of its begin.
     ///
     /// # Errors
-    /// Nobody keeps to the bound that the caller asked for, and the data must not pass this machine.
+    /// Neither server offers the rate limit that the caller set, and the data must not pass this machine.
     pub(crate) fn of_copy(mut self, shared: &CopyState) -> Result<Self, TransferError> {
         let (_, left) = shared.tuning.stack();
         match &mut self {

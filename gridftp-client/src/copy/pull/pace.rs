@@ -1,9 +1,9 @@
 //! `Pace`: the moments at which the received bytes of a file are synced and recorded.
 //!
-//! A record begins at the latest when 64 MiB or the data of a second, whichever is more, have come
-//! since the last one began; one that takes longer holds up the next. With a look each quarter of a
-//! second, three quarters of the 64 MiB are enough: what comes before the next look is within the
-//! last quarter, or the data of a second are more than 64 MiB.
+//! A record begins at the latest when 64 MiB or the data of a second, whichever is more, are received
+//! since the last one began; a longer record delays the next. The number of bytes is polled each
+//! quarter of a second, so 48 MiB are enough: the data of that quarter is at most 16 MiB, or the data
+//! of a second is more than 64 MiB.
 
 use std::time::Duration;
 
