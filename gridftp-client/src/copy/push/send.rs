@@ -124,7 +124,9 @@ impl Push<'_> {
                 asked.transfer.account(ACCOUNT, note).await;
             }
             let failure = judged(shared, &asked, failure);
-            return shared.fail_transfer(asked.taken, failure).map(|()| None);
+            // A tagged store is refused when its data is on the way.
+            let is_refused = asked.resumes && !asked.transfer.has_begun();
+            return fail(shared, asked.taken, failure, is_refused).map(|()| None);
         }
         let ask_size = match (mode, asked.tag) {
             (Mode::Stream, None) => !shared.through_layers(),

@@ -18,12 +18,12 @@ use xio_core::Pool;
 
 use super::Push;
 use super::ask::{Asker, settle_rest};
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::job::{DirJob, Facts, FileJob, Item, ReadBack};
 use crate::copy::making::{Dirs, make_dir};
-use crate::copy::pipeline::{Depth, Pipeline};
+use crate::copy::pipeline::{Depth, Pipeline, Route as _};
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, Window};
 use crate::played;
@@ -101,6 +101,18 @@ fn asker<'a>(
     }
 }
 
+/// Uploads over one connection.
+fn push(asker: Asker<'_>) -> Push<'_> {
+    Push {
+        asker,
+        width: Width::of_streams(1),
+        reply_within: Duration::from_secs(60),
+        opens: false,
+        reset: StdMutex::default(),
+        silence: Duration::from_millis(50),
+    }
+}
+
 /// The silence about a store with a reset connection holds up the next store no longer.
 #[tokio::test]
 async fn stores_fail_soon_after_their_connection_was_reset() {
@@ -121,14 +133,7 @@ async fn stores_fail_soon_after_their_connection_was_reset() {
     channel.connect_to(tcp, vec![server.local_addr().unwrap()]);
     let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
     let (abilities, window) = <(Abilities, Window)>::default();
-    let route = Push {
-        asker: asker(&control, &shared, (&abilities, &window)),
-        width: Width::of_streams(1),
-        reply_within: Duration::from_secs(60),
-        opens: false,
-        reset: StdMutex::default(),
-        silence: Duration::from_millis(50),
-    };
+    let route = push(asker(&control, &shared, (&abilities, &window)));
     let path = PathFacts {
         connections: None,
         round_trip: Duration::ZERO,
@@ -236,6 +241,64 @@ async fn a_refused_restart_is_told_as_that() {
     assert_eq!(line, "REST 0-1");
     let refused = refused.unwrap().unwrap().to_string();
     assert!(refused.contains("501 not that range"), "{refused}");
+}
+
+/// The word on a tagged store comes when its data is on the way.
+#[tokio::test]
+async fn a_restart_that_is_refused_under_its_data_begins_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    // More than a connection holds of data that nobody reads.
+    std::fs::write(&path, vec![1; 32 << 20]).unwrap();
+    let shared = Arc::new(CopyState::plain());
+    let mut job = FileJob::new(path.clone().into_os_string().into_vec(), b"/to".to_vec());
+    job.facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
+    job.held = RangeSet::up_to(1);
+    job.begun = true;
+    job.straight = true;
+    shared.queue.push(Item::File(Box::new(job)));
+    let taken = shared.queue.next(|_| true).await.unwrap();
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut channel = DataChannel::new(Options::default(), Pool::new(64 << 10, 8));
+    let tcp = xio::registry().stack("tcp").unwrap();
+    channel.connect_to(tcp, vec![server.local_addr().unwrap()]);
+    let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
+    let (abilities, window) = <(Abilities, Window)>::default();
+    let tags = Tags::default();
+    let route = push(Asker {
+        tags: Some(&tags),
+        ..asker(&control, &shared, (&abilities, &window))
+    });
+    let mut dirs = Dirs::default();
+    let attempt = async {
+        let asked = route.ask(&mut dirs, taken).await?.unwrap();
+        route.pass(&mut channel, asked).await
+    };
+    let refuses = async {
+        let mut data = None;
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let reply = match line.split(' ').next() {
+                Some("REST") => "350 well",
+                Some("ESTO") => {
+                    data = Some(server.accept().await.unwrap());
+                    "554 send the file from its start"
+                }
+                _ => "500 what?",
+            };
+            let reply = format!("{reply}\r\n");
+            far.write_all(reply.as_bytes()).await.unwrap();
+        }
+        drop(data);
+    };
+    let passed = tokio::select! {
+        passed = Box::pin(attempt) => passed,
+        () = refuses => panic!("the session ended"),
+    };
+    assert!(!matches!(passed, Ok(Some(_))));
+    assert_eq!(shared.worst(), None);
+    let mut again = shared.queue.next(|_| true).await.unwrap();
+    let job = again.file_mut();
+    assert!(job.anew && job.held.is_empty());
 }
 
 /// Asks for the store of a file in MODE S that was begun under a hidden name; `replies` are those to
