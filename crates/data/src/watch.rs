@@ -1,5 +1,6 @@
 //! `Watch`: the state of a running transfer, readable from outside.
 
+mod ending;
 mod parts;
 mod proof;
 mod remote;
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use xio_core::PathStats;
 
+use self::ending::Ending;
 pub use self::proof::Told;
 pub use self::remote::RemoteSend;
 use crate::digest::Digest;
@@ -82,6 +84,7 @@ pub struct Watch {
     digest: Mutex<Digest>,
     /// The digest that the sender of the data told on the data channel.
     told: Mutex<Option<Told>>,
+    ending: Ending,
 }
 
 impl Default for Watch {
@@ -113,6 +116,7 @@ impl Watch {
             cut: AtomicBool::new(false),
             digest: Mutex::default(),
             told: Mutex::default(),
+            ending: Ending::default(),
         }
     }
 

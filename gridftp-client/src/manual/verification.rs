@@ -3,13 +3,12 @@
 //! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
 //! transfer while they pass (`Digest` in `FEAT`; in MODE S `Stream`, over stripes `Striped`), and the
 //! sender tells its digest on the data channel: the receiver publishes nothing that differs. Each data
-//! node digests its part, and the front end joins the digests; that of a striped download is in the
-//! final reply. In MODE E at most 34 KiB follow with which the receiver finds the differing groups of
-//! 1 MiB of a file of any size, so that only those are sent again; where about 700 or more differ, it
-//! is the differing ones of 1,024 sections. A part written into a file that exists is there at once.
-//! Behind a transfer of a pipe, over the stripes of two servers, or that continued one of which an end
-//! does not know the values, the stored files are read again for their digests, where both ends know
-//! BLAKE3 and the server does not refuse.
+//! node digests its part, and the front end joins the digests. In MODE E at most 34 KiB follow with
+//! which the receiver finds the differing groups of 1 MiB of a file of any size, so that only those are
+//! sent again; where about 700 or more differ, it is the differing ones of 1,024 sections. A part written
+//! into a file that exists is there at once. Behind a transfer of a pipe, or that continued one of which
+//! an end does not know the values, the stored files are read again for their digests, where both ends
+//! know BLAKE3 and the server does not refuse.
 //!
 //! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
 //! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;

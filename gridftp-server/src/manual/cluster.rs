@@ -125,16 +125,19 @@
 //! nodes as on one host, without a second reading: each node digests the blocks that it sends or
 //! receives, and tells the front end their values, 41 bytes for each block of a stripe or each MiB,
 //! four times a second. The front end joins them to the digest of the whole, which the final reply
-//! tells; the client tells its own to the first node of an upload, and the front end publishes nothing
-//! that differs. `gridftp-cp` makes use of it (`Striped` in `FEAT`). Upgrade nodes before front ends: to
-//! a node of a version without it tagged data is no valid block, so that it fails each such transfer.
+//! tells. Of an upload the sender tells its digest to a node, and the front end publishes nothing that
+//! differs. Of a download each node asks the front end before its end marks, and the last one to ask is
+//! given the digest, which it tells the receiver: so a copy between two servers over several stripes is
+//! compared before it is published, and of one that differs only the bad parts are sent again.
+//! `gridftp-cp` makes use of it (`Striped` in `FEAT`). Upgrade nodes before front ends: to a node of a
+//! version without it tagged data is no valid block, so that it fails each such transfer.
 //!
-//! Without a digest, and so verified by `CKSM` behind the transfer, are copies between two servers over
-//! several stripes; uploads that continue with more than 256 MiB of an earlier one, which the front end
-//! reads before it publishes them; downloads that continue one of which the front end does not know
-//! the values, as after its restart; and transfers in pieces of less than some KiB at a high rate, or with one node
-//! more than 65,536 blocks ahead of another: 64 GiB with blocks of 1 MiB, 4 GiB with 64 KiB. With
-//! blocks that are no multiple of 1 KiB it is 4,096 of them.
+//! Without a digest, and so verified by `CKSM` behind the transfer, are uploads that continue with more
+//! than 256 MiB of an earlier one, which the front end reads before it publishes them; downloads that
+//! continue one of which the front end does not know the values, as after its restart; and transfers in
+//! pieces of less than some KiB at a high rate, or with one node more than 65,536 blocks ahead of
+//! another: 64 GiB with blocks of 1 MiB, 4 GiB with 64 KiB. With blocks that are no multiple of 1 KiB it
+//! is 4,096 of them.
 //!
 //! # Security
 //!

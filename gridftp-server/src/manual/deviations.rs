@@ -138,7 +138,8 @@
 //!   know its own digest, as after a restart without the values of earlier bytes, it reads the file
 //!   and compares it with the sender's. With `Striped;` in that line of `FEAT`, of a front end, tagged
 //!   transfers may go over several [nodes](super::cluster): each connection to each of them begins with
-//!   the tag, the first address of an upload is told the digest, and no address of a download is.
+//!   the tag. The first address of an upload is told the digest; of a download over stripes the stripe that
+//!   ends last tells it, to the first of its addresses.
 //! - `ESTO digest=n path` and `ERET digest=n path`, with the same arguments, are transfers in MODE S
 //!   too, in `TYPE I` (`Stream` in that line of `FEAT`; `tag=n` is not, and is answered `504`). The
 //!   number means nothing there, and no block precedes the data. A trailer of 48 bytes follows it: the

@@ -1,6 +1,6 @@
 //! The transfers of nodes, followed from their requests to the end of the last.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ftp_proto::types::Event;
@@ -58,6 +58,10 @@ pub(super) struct Followed<'a> {
     pub(super) limit: (Duration, fn(String) -> NodeFault),
     /// Cancelled once a node was lost.
     pub(super) lost: CancellationToken,
+    /// Number of nodes that have sent all their data, of those that ask before their end marks.
+    pub(super) sent: AtomicUsize,
+    /// Number of nodes with a part.
+    pub(super) nodes: usize,
 }
 
 /// Runs one request on each of the first nodes to the end of all; returns their results.
@@ -210,6 +214,18 @@ impl Followed<'_> {
             FromNode::Told(told) => {
                 let told = Told::new(told.digest, told.hints);
                 self.watch.note_told(told);
+            }
+            FromNode::Sent(bytes) => {
+                moved(bytes);
+                // All others have told the values of their parts before.
+                let is_last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 == self.nodes;
+                let told = is_last.then(|| self.watch.joined()).flatten();
+                let told = told.map(|told| gridftp_cluster::Told {
+                    digest: told.digest,
+                    hints: told.hints,
+                });
+                let ended = node.send(ToNode::EndData(told.map(Box::new))).await;
+                ended.map_err(|error| lost(node.node(), error))?;
             }
             FromNode::Transferred(done) => {
                 moved(done.bytes);

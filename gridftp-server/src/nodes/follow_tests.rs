@@ -1,10 +1,14 @@
 //! Nodes that fail under a transfer, on paused time and without sockets.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 
 use byte_ranges::{Range64, RangeSet};
+use digest_tree::{Piece, Tree};
 use ftp_proto::types::{Channel, ListForm};
+use ftp_wire::command::Tag;
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Extent;
 use ftp_wire::reply::{Code, Reply};
 use gridftp_cluster::{Failed, TransferKind};
 use tokio::sync::Notify;
@@ -40,6 +44,8 @@ struct Played {
     begun: Instant,
     messages: VecDeque<FromNode>,
     aborted: Notify,
+    /// The word on the end of its data.
+    ended: Mutex<Option<Option<Box<gridftp_cluster::Told>>>>,
 }
 
 impl Played {
@@ -55,6 +61,7 @@ impl Played {
             ]
             .into(),
             aborted: Notify::new(),
+            ended: Mutex::default(),
         }
     }
 }
@@ -65,8 +72,10 @@ impl Session for Played {
     }
 
     async fn send(&self, request: ToNode) -> gridftp_cluster::Result<()> {
-        if request == ToNode::Abort {
-            self.aborted.notify_one();
+        match request {
+            ToNode::Abort => self.aborted.notify_one(),
+            ToNode::EndData(told) => *self.ended.lock().unwrap() = Some(told),
+            _ => {}
         }
         Ok(())
     }
@@ -122,6 +131,13 @@ fn request() -> Transfer {
 
 /// Follows transfers of these nodes to their failure.
 async fn follow(watch: &Watch, conducts: &[Conduct]) -> Error {
+    let nodes = (0..).zip(conducts.iter().copied()).map(Played::new);
+    let ended = follow_all(watch, &mut nodes.collect::<Vec<_>>()).await;
+    ended.expect_err("a failure")
+}
+
+/// Follows transfers of these nodes to their end.
+async fn follow_all(watch: &Watch, nodes: &mut [Played]) -> Result<Vec<Transferred>, Error> {
     let (events, _told) = mpsc::channel(64);
     let (consent, _asked) = mpsc::channel(1);
     let followed = Followed {
@@ -131,14 +147,12 @@ async fn follow(watch: &Watch, conducts: &[Conduct]) -> Error {
         consent,
         limit: (Duration::from_secs(3), NodeFault::Silent),
         lost: CancellationToken::new(),
+        sent: AtomicUsize::new(0),
+        nodes: nodes.len(),
     };
-    let mut nodes: Vec<_> = (0..)
-        .zip(conducts.iter().copied())
-        .map(Played::new)
-        .collect();
     let counts: Vec<_> = nodes.iter().map(|_| AtomicU64::new(0)).collect();
     let all = nodes.iter_mut().map(|node| (node, request())).zip(&counts);
-    followed.all(all).await.expect_err("a failure")
+    followed.all(all).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,4 +197,38 @@ async fn a_lost_node_is_named_in_place_of_the_connections_that_break_with_it() {
         let error = follow(&Watch::new(), &conducts).await.to_string();
         assert!(error.contains(named), "{conducts:?}: {error}");
     }
+}
+
+/// The values of the part of a node, which begins at `offset`.
+fn hashed(offset: u64, part: &[u8]) -> FromNode {
+    let mut tree = Tree::of_part();
+    tree.insert(Piece::of(offset, part));
+    FromNode::Hashed(Box::new(tree.take_known()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_node_to_end_is_given_the_digest_of_all() {
+    let (one, two) = ([1; 2048], [2; 1000]);
+    let watch = Watch::new();
+    watch.prove_parts(Tag::new(1, Extent::Whole), 0, 0);
+    let ends = |offset, part: &[u8]| {
+        let bytes = part.len() as u64;
+        let done = Transferred {
+            bytes,
+            ..Transferred::default()
+        };
+        let done = FromNode::Transferred(Box::new(done));
+        [hashed(offset, part), FromNode::Sent(bytes), done]
+    };
+    let mut nodes = [(0, Conduct::Stays), (1, Conduct::Stays)].map(Played::new);
+    nodes[0].messages = ends(0, &one).into();
+    nodes[1].messages = ends(2048, &two).into();
+    let done = follow_all(&watch, &mut nodes).await.unwrap();
+    assert_eq!(done.len(), 2);
+    let told = nodes.map(|node| node.ended.into_inner().unwrap().expect("no word"));
+    let mut whole = Tree::default();
+    whole.insert(Piece::of(0, &[&one[..], &two].concat()));
+    let told = told.map(|told| told.map(|told| told.digest));
+    let last = Some(whole.digest(3048).unwrap().into());
+    assert!(told == [None, last] || told == [last, None], "{told:?}");
 }

@@ -1,5 +1,6 @@
 //! `NodeMover`: runs one transfer of a session on its data nodes.
 
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
@@ -60,6 +61,8 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
             consent: self.consent.clone(),
             limit: (within, late),
             lost: CancellationToken::new(),
+            sent: AtomicUsize::new(0),
+            nodes: self.side.stripes.len(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The receipt of a tagged transfer whose bytes pass through nodes alone.
 
 use byte_ranges::{Range64, RangeSet};
+use ftp_wire::receipt::Extent;
 use gridftp_cluster::{NodeTag, Transferred};
 use gridftp_dsi::{Dsi, Source, Version};
 
@@ -12,7 +13,11 @@ impl<D: Dsi> NodeMover<'_, D> {
     pub(super) fn prove_at_one(&self) -> Option<NodeTag> {
         let tag = self.context.tag?;
         self.context.watch.prove_elsewhere(tag);
-        Some(NodeTag { tag, part_of: None })
+        Some(NodeTag {
+            tag,
+            part_of: None,
+            asks: false,
+        })
     }
 
     /// Takes the digest of the node with all bytes.
@@ -31,6 +36,7 @@ impl<D: Dsi> NodeMover<'_, D> {
         Some(NodeTag {
             tag,
             part_of: Some(from),
+            asks: false,
         })
     }
 
@@ -49,6 +55,13 @@ impl<D: Dsi> NodeMover<'_, D> {
         let base = region.map_or(0, |(offset, _)| offset);
         let first = held.complement(length).first();
         let start = base.saturating_add(first.map_or(0, Range64::start));
-        Ok((self.prove_parts(start, base), version))
+        let tag = self.prove_parts(start, base);
+        // The last one to end tells the receiver the digest of all.
+        let asks = |tag: &NodeTag| tag.tag.extent == Extent::Whole;
+        let tag = tag.map(|tag| NodeTag {
+            asks: asks(&tag),
+            ..tag
+        });
+        Ok((tag, version))
     }
 }

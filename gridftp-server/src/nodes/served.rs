@@ -109,7 +109,7 @@ impl<D: Dsi> Served<D> {
                     ended.map(|done| FromNode::Transferred(Box::new(done)))
                 }
                 // Of a transfer that has ended.
-                ToNode::Abort | ToNode::Publish => continue,
+                ToNode::Abort | ToNode::Publish | ToNode::EndData(_) => continue,
                 ToNode::DropData => {
                     self.side.drop_data();
                     continue;
@@ -184,6 +184,10 @@ impl<D: Dsi> Served<D> {
         let part_of = transfer.tag.and_then(|tag| tag.part_of);
         part_of.iter().for_each(|from| watch.hand_on(*from));
         let mut hashed = part_of.map(|_| every(HASHED));
+        let mut asks = transfer.tag.is_some_and(|tag| tag.asks);
+        if asks {
+            watch.ask_before_end();
+        }
         let work = self.work(transfer, &watch, &mut reporter);
         let mut work = std::pin::pin!(work);
         let result = loop {
@@ -191,6 +195,11 @@ impl<D: Dsi> Served<D> {
                 biased;
                 Some(event) = events.recv() => tell(replies, event).await,
                 () = tick(&mut hashed) => hand_on(replies, &watch).await,
+                () = watch.stripe_sent(), if asks => {
+                    asks = false;
+                    hand_on(replies, &watch).await;
+                    replies.send(FromNode::Sent(watch.bytes())).await;
+                }
                 Some(consent) = asked.recv() => {
                     publication = Some(consent);
                     replies.send(FromNode::Arrived).await;
@@ -202,6 +211,10 @@ impl<D: Dsi> Served<D> {
                             // An abort may have been faster.
                             let _ = consent.send(());
                         }
+                    }
+                    ToNode::EndData(told) => {
+                        let told = told.map(|told| gridftp_data::Told::new(told.digest, told.hints));
+                        watch.end_stripe(told);
                     }
                     ToNode::Abort => {
                         if let Some(cancel) = cancel.take() {

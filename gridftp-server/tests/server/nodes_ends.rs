@@ -191,7 +191,7 @@ impl Serve for Played {
                     self.seen.lock().unwrap().1.push(request);
                     continue;
                 }
-                ToNode::Abort | ToNode::DropData => continue,
+                ToNode::Abort | ToNode::DropData | ToNode::EndData(_) => continue,
             };
             replies.send(reply).await;
         }

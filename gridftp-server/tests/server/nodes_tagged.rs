@@ -102,9 +102,9 @@ fn a_corrupt_striped_upload_is_not_published_and_goes_on() {
     assert!(farm.server.get("f") == content);
 }
 
-/// Reads a tagged file, one connection after the other; says whether the sender told the digest.
-fn fetch(conns: &mut [Data], tag: u64, size: usize) -> (Vec<u8>, bool) {
-    let (mut found, mut is_told) = (vec![0; size], false);
+/// Reads a tagged file, one connection after the other; gives the blocks with the digest too.
+fn fetch(conns: &mut [Data], tag: u64, size: usize) -> (Vec<u8>, Vec<u8>) {
+    let (mut found, mut digest) = (vec![0; size], Vec::new());
     for conn in conns {
         assert_eq!(conn.read_block(), (TAG, tag, Vec::new()));
         loop {
@@ -113,7 +113,7 @@ fn fetch(conns: &mut [Data], tag: u64, size: usize) -> (Vec<u8>, bool) {
             let [count, offset] =
                 [1, 9].map(|at| u64::from_be_bytes(head[at..at + 8].try_into().unwrap()) as usize);
             match head[0] {
-                DIGEST => is_told = true,
+                DIGEST => digest.extend(head),
                 0 => {
                     let part = &mut found[offset..offset + count];
                     std::io::Read::read_exact(&mut conn.0, part).unwrap();
@@ -125,7 +125,7 @@ fn fetch(conns: &mut [Data], tag: u64, size: usize) -> (Vec<u8>, bool) {
             }
         }
     }
-    (found, is_told)
+    (found, digest)
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn a_striped_download_has_the_receipt_of_all_nodes() {
         if conns.is_empty() {
             conns.extend(ports.iter().map(Data::accept));
         }
-        let (found, is_told) = fetch(&mut conns, tag, content.len());
-        assert!(found == content && !is_told, "{name}");
+        let (found, digest) = fetch(&mut conns, tag, content.len());
+        assert!(found == content && digest == told(content), "{name}");
         let expected = format!("226 Transfer Complete. {}", receipt(content));
         assert_eq!(last(&mut ftp).text(), expected, "{name}");
     }
@@ -187,8 +187,8 @@ fn one_node_proves_what_it_sends_and_receives() {
     let port = ftp.port();
     ftp.send("ERET digest=4 f");
     let mut conns = [Data::accept(&port)];
-    let (found, is_told) = fetch(&mut conns, 4, content.len());
-    assert!(found == content && is_told);
+    let (found, digest) = fetch(&mut conns, 4, content.len());
+    assert!(found == content && digest == told(&content));
     assert_eq!(last(&mut ftp).text(), expected);
 }
 

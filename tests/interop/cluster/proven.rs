@@ -3,9 +3,13 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Cluster, Finished, Tree, file_url, same_file};
+use workspace_tests::{Break, Cluster, Finished, Host, Relay, Tree, file_url, same_file};
 
+use super::parts::AFTER;
 use super::{SIZE, cp, stripes};
+
+/// The option with which a server takes part in copies between two.
+const THIRD: [&str; 2] = ["--third-party", "all"];
 
 /// Says that a copy was verified by the digests of its bytes, and that nobody was asked to read them
 /// again.
@@ -61,4 +65,83 @@ fn a_front_end_without_the_storage_joins_the_digests_of_its_nodes() -> Result<()
     }
     same_file(&tree.path("file"), &local)?;
     same_file(&back, &local)
+}
+
+#[test]
+fn striped_copies_between_servers_are_proven_without_a_second_reading() -> Result<()> {
+    let trees = [Tree::new()?, Tree::new()?, Tree::new()?];
+    let [two, four, whole] = &trees;
+    let clusters = [
+        Cluster::start_with(two.root(), 2, &THIRD, &[])?,
+        Cluster::start_with(four.root(), 4, &THIRD, &[])?,
+    ];
+    let hosts = [
+        clusters[0].front(),
+        clusters[1].front(),
+        &Host::ours_with(whole.root(), &THIRD)?,
+    ];
+    let names = ["two", "four", "whole"];
+    for (tree, number) in trees.iter().zip(6..) {
+        tree.file("file", SIZE, number)?;
+        tree.file("small", 5, number)?;
+    }
+    for (from, to, used) in [(0, 1, 2), (1, 0, 2), (2, 1, 4), (0, 2, 0)] {
+        for name in ["file", "small"] {
+            let pair = format!("{} to {}, {name}", names[from], names[to]);
+            let copy = format!("{name}-of-{}", names[from]);
+            let urls = [hosts[from].url(name), hosts[to].url(&copy)];
+            let done = cp(&["--json", "--debug"], &urls[0], &urls[1])?.ok()?;
+            must_be_proven(&done).context(pair.clone())?;
+            same_file(&trees[from].path(name), &trees[to].path(&copy))?;
+            let moved = stripes(&done);
+            let is_spread = moved.iter().filter(|bytes| **bytes > 0).count() >= used;
+            ensure!(name == "small" || is_spread, "{pair}: {moved:?}");
+        }
+    }
+    Ok(())
+}
+
+/// A bit is flipped on the way to a node, from a node, and between two.
+#[test]
+fn of_a_striped_copy_that_differs_only_the_bad_part_is_sent_again() -> Result<()> {
+    let (near, far, other) = (Tree::new()?, Tree::new()?, Tree::new()?);
+    let clusters = [
+        Cluster::start_with(near.root(), 2, &THIRD, &[])?,
+        Cluster::start_with(far.root(), 2, &THIRD, &[])?,
+    ];
+    let [one, two] = clusters.each_ref().map(Cluster::front);
+    let local = other.file("file", SIZE, 7)?;
+    let file = near.file("file", SIZE, 8)?;
+    for way in ["put", "get", "third"] {
+        let behind = if way == "third" { two } else { one };
+        for (retries, name) in [("0", "bad"), ("1", "good")] {
+            let relay = Relay::start(behind.addr(), Break::Flip { after: AFTER })?;
+            let url = |name| behind.url_at(relay.addr(), name);
+            let (from, to, original, copy) = match way {
+                "put" => (file_url(&local), url(name), &local, near.path(name)),
+                "get" => {
+                    let copy = other.path(name);
+                    (url("file"), file_url(&copy), &file, copy)
+                }
+                _ => (one.url("file"), url(name), &file, far.path(name)),
+            };
+            let done = cp(&["--retries", retries, "--debug"], &from, &to)?;
+            ensure!(relay.broke(), "{way}: {}", done.report());
+            if retries == "0" {
+                done.failed()?;
+                ensure!(!copy.exists(), "{way}: a wrong file is published");
+                continue;
+            }
+            let done = done.ok()?;
+            same_file(original, &copy)?;
+            let passed = relay.passed();
+            ensure!(
+                passed < SIZE + (4 << 20),
+                "{way}: {passed} bytes passed: {}",
+                done.report()
+            );
+            fs::remove_file(copy)?;
+        }
+    }
+    Ok(())
 }

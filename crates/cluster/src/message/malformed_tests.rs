@@ -124,6 +124,17 @@ fn malformed_protections_are_refused_by_field() {
 }
 
 #[test]
+fn malformed_ends_are_refused_by_field() {
+    let told = Some(proto::Told {
+        digest: vec![0; 31],
+        hints: Vec::new(),
+    });
+    let kind = Some(to_node::Kind::EndData(proto::EndData { told }));
+    let error = request(proto::ToNode { kind }).unwrap_err();
+    assert_eq!(error.field, "told.digest");
+}
+
+#[test]
 fn malformed_replies_are_refused_by_field() {
     let failed = |code, lines: Vec<Vec<u8>>, fault| {
         from_node::Kind::Failed(proto::Failed { code, lines, fault })

@@ -70,6 +70,9 @@ pub enum ToNode {
     Abort,
     /// Publish the file of an [`FromNode::Arrived`]. Not answered itself.
     Publish,
+    /// Send the end marks of the connections, after an [`FromNode::Sent`], and ahead of them the digest of
+    /// the file, if this node is to tell it. Not answered itself.
+    EndData(Option<Box<Told>>),
     /// Close data connections, cached or not, and data listeners. Not answered.
     DropData,
 }
@@ -104,6 +107,9 @@ pub enum FromNode {
     /// Event: the digest of the file that the sender of the data told this node, ahead of
     /// [`FromNode::Transferred`].
     Told(Box<Told>),
+    /// Event: all data of this node's part is on the connections, so many bytes, and all values of its
+    /// digest are told. The end marks wait for [`ToNode::EndData`].
+    Sent(u64),
     /// The transfer ended well.
     Transferred(Box<Transferred>),
 }
@@ -207,6 +213,8 @@ pub struct NodeTag {
     /// values of that ([`FromNode::Hashed`]); `None` for one that has all of them, and tells the digest
     /// ([`Transferred::proven`]).
     pub part_of: Option<u64>,
+    /// Whether the node asks ([`FromNode::Sent`]) before it sends the end marks of its part.
+    pub asks: bool,
 }
 
 /// The digest of a file, and the hints of it, as its sender computed them.

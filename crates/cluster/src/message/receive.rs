@@ -69,6 +69,10 @@ pub(crate) fn request(message: proto::ToNode) -> Result<Option<ToNode>> {
         to_node::Kind::Transfer(transfer) => ToNode::Transfer(Box::new(transfer.try_into()?)),
         to_node::Kind::Abort(_) => ToNode::Abort,
         to_node::Kind::Publish(_) => ToNode::Publish,
+        to_node::Kind::EndData(end) => {
+            let told = end.told.map(Told::try_from).transpose()?;
+            ToNode::EndData(told.map(Box::new))
+        }
         to_node::Kind::DropData(_) => ToNode::DropData,
     }))
 }
@@ -94,6 +98,7 @@ pub(crate) fn reply(message: proto::FromNode) -> Result<Option<FromNode>> {
             FromNode::Hashed(Box::new(known))
         }
         from_node::Kind::Told(told) => FromNode::Told(Box::new(told.try_into()?)),
+        from_node::Kind::Sent(bytes) => FromNode::Sent(bytes),
         from_node::Kind::Transferred(end) => FromNode::Transferred(Box::new(end.try_into()?)),
     }))
 }
@@ -228,6 +233,7 @@ impl From<proto::Tag> for NodeTag {
         Self {
             tag: Tag::new(tag.number, extent),
             part_of: tag.part_of,
+            asks: tag.asks,
         }
     }
 }

@@ -47,6 +47,9 @@ impl From<ToNode> for proto::ToNode {
             ToNode::Transfer(transfer) => to_node::Kind::Transfer((*transfer).into()),
             ToNode::Abort => to_node::Kind::Abort(proto::Empty {}),
             ToNode::Publish => to_node::Kind::Publish(proto::Empty {}),
+            ToNode::EndData(told) => to_node::Kind::EndData(proto::EndData {
+                told: told.map(|told| (*told).into()),
+            }),
             ToNode::DropData => to_node::Kind::DropData(proto::Empty {}),
         })
     }
@@ -67,6 +70,7 @@ impl From<FromNode> for proto::FromNode {
             FromNode::Arrived => from_node::Kind::Arrived(proto::Empty {}),
             FromNode::Hashed(known) => from_node::Kind::Hashed(known.to_bytes()),
             FromNode::Told(told) => from_node::Kind::Told((*told).into()),
+            FromNode::Sent(bytes) => from_node::Kind::Sent(bytes),
             FromNode::Transferred(end) => from_node::Kind::Transferred((*end).into()),
         };
         Self { kind: Some(kind) }
@@ -163,6 +167,7 @@ impl From<NodeTag> for proto::Tag {
             number: tag.tag.number,
             whole: tag.tag.extent == Extent::Whole,
             part_of: tag.part_of,
+            asks: tag.asks,
         }
     }
 }

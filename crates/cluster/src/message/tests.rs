@@ -153,6 +153,11 @@ fn requests() -> Vec<ToNode> {
         ToNode::Stack(StackSide::Disk, Some("file,rate:1M".into())),
         ToNode::Abort,
         ToNode::Publish,
+        ToNode::EndData(None),
+        ToNode::EndData(Some(Box::new(Told {
+            digest: [8; 32],
+            hints: vec![[9; 16]; 3],
+        }))),
         ToNode::DropData,
     ];
     for (index, (protection, identity)) in protections().into_iter().enumerate() {
@@ -184,6 +189,7 @@ fn requests() -> Vec<ToNode> {
                 tag: (index > 0).then_some(NodeTag {
                     tag: Tag::new(u64::MAX, extent),
                     part_of,
+                    asks: index == 2,
                 }),
                 perf_every: Some(Duration::from_secs(5)),
                 restart_every: None,
@@ -236,6 +242,7 @@ fn replies() -> Vec<FromNode> {
             digest: [7; 32],
             hints: vec![[8; 16], [9; 16]],
         })),
+        FromNode::Sent(u64::MAX),
         FromNode::Transferred(Box::new(Transferred {
             bytes: 1,
             ranges: ranges(),

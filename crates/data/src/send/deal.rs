@@ -33,7 +33,8 @@ struct Deal<'a, S> {
     /// Whether all bytes leave in one block.
     is_small: bool,
     /// Connections to the receiver that is told the digest: the first one, which has all bytes or
-    /// hands it on to the host that joins the digests of all. None where this end has a part itself.
+    /// hands it on to the host that joins the digests of all. None where this end has a part itself,
+    /// and does not ask before its end.
     told: usize,
 }
 
@@ -90,6 +91,9 @@ pub(crate) async fn extended<S: Source>(
     if !feed.watch.is_cut() {
         still_the_same(feed.source, deal.total).await?;
     }
+    if feed.watch.asks_before_end() {
+        feed.watch.await_end().await;
+    }
     let deal = &deal;
     let ends = conns.iter_mut().zip(ends).enumerate();
     wait::all(ends.map(|(index, (conn, end))| async move {
@@ -126,10 +130,10 @@ impl<'a, S: Source> Deal<'a, S> {
             schedule: Mutex::new(schedule),
             active: Active::new(start),
             total,
-            is_small: total <= SMALL.min(block),
+            is_small: total <= SMALL.min(block) && !feed.watch.asks_before_end(),
             told: match plan.stripe {
-                None => streams.connections() / streams.destinations(),
-                Some(_) => 0,
+                Some(_) if !feed.watch.asks_before_end() => 0,
+                _ => streams.connections() / streams.destinations(),
             },
         }
     }
@@ -226,14 +230,16 @@ fn in_turn(before: u64, count: u64, took: Duration) -> u64 {
 }
 
 /// The end mark of a connection; ahead of the announcement of all marks, the digest of the `total`
-/// bytes and the hints of it, where this end knows it.
+/// bytes and the hints of it, where this end knows it, or that of the whole file, where it is a stripe.
 fn marks(end: Header, watch: &Watch, total: Option<u64>) -> Box<[u8]> {
     let total = total.filter(|_| end.announces() && !watch.is_cut());
-    let digest = total.and_then(|total| watch.whole(total));
-    let hints = total.filter(|_| digest.is_some());
-    let hints = hints.map_or_else(Vec::new, |total| watch.hints(total));
-    let digest = digest.into_iter().flat_map(Header::of_digest);
-    let values = digest.chain(hints.into_iter().map(Header::of_hint));
+    let told = total.and_then(|total| match watch.asks_before_end() {
+        true => watch.told_at_end().cloned(),
+        false => watch.told_of(total),
+    });
+    let digest = told.iter().flat_map(|told| Header::of_digest(told.digest));
+    let hints = told.iter().flat_map(|told| &told.hints);
+    let values = digest.chain(hints.copied().map(Header::of_hint));
     values.chain([end]).flat_map(Header::to_bytes).collect()
 }
 

@@ -121,3 +121,49 @@ async fn a_download_from_two_hosts_has_the_same_receipt_at_both_ends() {
         assert_eq!(all.receipt().unwrap().blake3, digest);
     }
 }
+
+#[tokio::test]
+async fn the_host_that_ends_last_tells_the_receiver_the_digest_of_all() {
+    // The second host has no bytes of a short file; a byte that nobody has leaves no digest.
+    for (len, missing) in [(5, 0), (LEN, 0), (LEN, 1)] {
+        let mut to = channel();
+        let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+        let (content, (parts, all)) = (bytes(len), watches());
+        parts.iter().for_each(Watch::ask_before_end);
+        let source = Disk::new(&content);
+        let mut senders = [channel(), channel()];
+        for sender in &mut senders {
+            sender.connect_to(tcp(), vec![address]);
+        }
+        let [one, two] = &mut senders;
+        let layout = Layout::Blocked(NonZero::new(10_000).unwrap());
+        let plan = |stripe| {
+            let plan = whole(Mode::Extended, len as u64).tag(Some(TAG));
+            plan.stripe(Stripe::new(layout, stripe, 2))
+        };
+        let (sink, receiving) = (Kept::default(), Watch::new());
+        let taken = incoming(Mode::Extended).stripes(NonZero::new(2));
+        let taken = taken.tag(Some(TAG));
+        let plans = [plan(0), plan(1)];
+        let joins = async {
+            parts[1].stripe_sent().await;
+            parts[1].end_stripe(None);
+            parts[0].stripe_sent().await;
+            join(&parts, &all);
+            all.moved(missing);
+            parts[0].end_stripe(all.joined());
+            Ok(())
+        };
+        let moved = tokio::try_join!(
+            one.send(&source, &plans[0], &parts[0]),
+            two.send(&source, &plans[1], &parts[1]),
+            to.receive(&sink, &taken, &receiving),
+            joins,
+        );
+        moved.unwrap();
+        let digest = blake3::hash(&content).to_string();
+        let told = (missing == 0).then_some(digest);
+        assert_eq!(receiving.told_digest(), told);
+        assert!(sink.data() == content);
+    }
+}

@@ -54,6 +54,12 @@ impl Watch {
         self.digest().join_parts();
     }
 
+    /// The digest of the whole file, of which other hosts have sent all bytes, with its hints; `None` where
+    /// it is not known.
+    pub fn joined(&self) -> Option<Told> {
+        self.told_of(self.bytes())
+    }
+
     /// Adds values that another host handed on.
     pub fn add_known(&self, known: Known) {
         self.digest().add_known(known);

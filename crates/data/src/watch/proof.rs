@@ -114,9 +114,11 @@ impl Watch {
         self.digest().whole(bytes)
     }
 
-    /// The hints of the digest of the file after `bytes` bytes, where that is known.
-    pub(crate) fn hints(&self, bytes: u64) -> Vec<Hint> {
-        self.digest().hints(bytes)
+    /// The digest of the whole file after `bytes` bytes and the hints of it, where it is known.
+    pub(crate) fn told_of(&self, bytes: u64) -> Option<Told> {
+        let here = self.digest();
+        let digest = here.whole(bytes)?;
+        Some(Told::new(digest, here.hints(bytes)))
     }
 
     /// Notes the digest that the sender told.

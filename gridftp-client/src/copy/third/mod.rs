@@ -144,11 +144,10 @@ pub(crate) async fn run(
         };
         // Servers that refuse the set-up have the data pass this machine, where it is bounded.
         rate::check(shared, source, destination).map_err(Stop::Fatal)?;
-        // No stripe knows the digest of the whole to tell it ahead of the publication: the copy is
-        // compared afterwards.
         let ends = [&source.abilities, &destination.abilities];
         let tags = shared.tags(mode, &ends, &source.state.tags);
-        let tags = tags.filter(|_| !width.is_striped());
+        // A source without nodes sends to stripes as this end does.
+        let tags = tags.filter(|_| destination.abilities.proves(width.is_striped()));
         let pair = Pair {
             source: &source.control,
             destination: &destination.control,
