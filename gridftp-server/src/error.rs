@@ -65,6 +65,12 @@ pub(crate) enum Error {
         /// First byte named that is not kept.
         missing: u64,
     },
+    /// `REST` names bytes that come all the same: the values that are recorded of them may be wrong now.
+    #[error("restart: byte {at} came again, which REST named as held")]
+    Repeated {
+        /// First byte that came again.
+        at: u64,
+    },
     /// `REST` names bytes beyond the end of the file to send.
     #[error("restart: REST names {held} bytes as held, the file has {length}")]
     RestartBeyondEnd {

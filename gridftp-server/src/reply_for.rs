@@ -95,7 +95,9 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Stack(_) | Error::NotWhitelisted(_) | Error::Credential(_) => {
             (Code::of::<500>(), None)
         }
-        Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
+        Error::NothingToResume { .. } | Error::Repeated { .. } | Error::RestartBeyondEnd { .. } => {
+            (Code::of::<554>(), None)
+        }
         Error::Short { .. } | Error::Unmarked { .. } | Error::Holes { .. } => {
             (Code::of::<426>(), CHANNEL)
         }

@@ -227,7 +227,7 @@ impl Sink for Void {
         RangeSet::new()
     }
 
-    async fn share(&self) -> Result<Vec<u8>> {
+    async fn share(&self, _: Option<&RangeSet>) -> Result<Vec<u8>> {
         Ok(TOKEN.to_vec())
     }
 

@@ -97,6 +97,24 @@ impl Sums {
         Ok(())
     }
 
+    /// Forgets all values but those of the groups in `held`.
+    pub(crate) fn keep_to(&self, held: &RangeSet) -> Result<(), Errno> {
+        let whole = groups_in(held);
+        self.waiting().retain(|number, _| whole.contains(*number));
+        let mut state = self.state();
+        let State { file, written } = &mut *state;
+        let mut others = written.clone();
+        whole.iter().for_each(|range| others.remove(range));
+        let Some(file) = file.as_ref().filter(|_| !others.is_empty()) else {
+            return Ok(());
+        };
+        for range in others.iter() {
+            clear(file.as_fd(), range)?;
+            written.remove(range);
+        }
+        fdatasync(&**file)
+    }
+
     /// Keeps no values from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -301,6 +319,23 @@ mod tests {
 
     fn numbers(values: &[GroupValue]) -> Vec<u64> {
         values.iter().map(|(number, _)| *number).collect()
+    }
+
+    #[test]
+    fn values_of_other_ranges_are_forgotten_on_the_medium_too() {
+        let (_guard, dir) = dir();
+        let place = (dir.as_fd(), NAME, 7);
+        let (sums, all) = (Sums::default(), held(&[(0, 20)]));
+        sums.note((0..8).map(value_of).collect());
+        sums.record(place, &all, true).unwrap();
+        sums.note([8, 9].map(value_of).to_vec());
+        sums.keep_to(&held(&[(0, 2), (4, 5), (9, 20)])).unwrap();
+        let kept = [0, 1, 4, 9];
+        assert_eq!(numbers(&sums.values(7, &all).unwrap()), kept);
+        let reopened = Sums::default();
+        reopened.reopen(dir.as_fd(), NAME, &all).unwrap();
+        let kept = [0, 1, 4];
+        assert_eq!(numbers(&reopened.values(7, &all).unwrap()), kept);
     }
 
     #[test]

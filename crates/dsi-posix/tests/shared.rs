@@ -45,7 +45,7 @@ async fn another_process_joins_an_upload() {
         .await
         .unwrap();
     let token: Vec<String> = owner
-        .share()
+        .share(None)
         .await
         .unwrap()
         .iter()
@@ -77,7 +77,7 @@ async fn a_range_that_was_never_written_is_a_hole() {
     // A memory file system has no compression, which could store zeros as holes.
     let tree = Tree::in_memory();
     let owner = tree.open("/file", WHOLE).await.unwrap();
-    let token = owner.share().await.unwrap();
+    let token = owner.share(None).await.unwrap();
     let node = tree
         .again()
         .join(&tree.user, &path("/file"), &token)
@@ -129,7 +129,7 @@ async fn a_token_does_not_lead_out_of_the_tree() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
     let owner = tree.open("/file", WHOLE).await.unwrap();
-    let token = owner.share().await.unwrap();
+    let token = owner.share(None).await.unwrap();
     let part = tree.real(".file.gridftp-part");
     // The inode and the lock are those of the token, but the name leads outside.
     std::fs::rename(&part, tree.all.path().join("elsewhere")).unwrap();

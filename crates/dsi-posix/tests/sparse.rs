@@ -94,7 +94,7 @@ async fn missing_bytes_do_not_count_as_zeros() {
 async fn the_owner_of_a_shared_upload_sees_which_zeros_arrived() {
     let tree = sparse();
     let sink = tree.open("/file", WHOLE).await.unwrap();
-    let token = sink.share().await.unwrap();
+    let token = sink.share(None).await.unwrap();
     let user = &tree.user;
     let other = tree.posix.join(user, &path("/file"), &token).await.unwrap();
     for sink in [&sink, &other] {

@@ -252,7 +252,7 @@ impl<P: Peers> Sink for RemoteSink<P> {
         data(&self.content).await
     }
 
-    async fn share(&self) -> Result<Vec<u8>> {
+    async fn share(&self, _: Option<&RangeSet>) -> Result<Vec<u8>> {
         let handle = self.content.handle.number;
         let sharing = self
             .content

@@ -355,7 +355,7 @@ impl Storage for Served {
 
     async fn share(&self, request: Request<Handle>) -> Answer<Response<Token>> {
         let sink = self.open.sink(request.into_inner().handle).await;
-        let token = sink.map_err(told)?.share().await.map_err(told)?;
+        let token = sink.map_err(told)?.share(None).await.map_err(told)?;
         Ok(Response::new(Token { token }))
     }
 

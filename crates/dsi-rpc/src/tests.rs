@@ -214,7 +214,7 @@ async fn bytes_do_not_cross_a_connection_for_control() {
     let refused = sink.write_at(0, Bytes::from_static(b"x")).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
     // Another writes them; this end publishes.
-    let token = sink.share().await.unwrap();
+    let token = sink.share(None).await.unwrap();
     let joined = dsi.join(&ann, &path("/file"), &token).await.unwrap();
     joined.write_at(0, Bytes::from_static(b"x")).await.unwrap();
     assert_eq!(sink.finish(Finish::whole(1)).await.unwrap().size, 1);

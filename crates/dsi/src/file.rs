@@ -180,12 +180,15 @@ pub trait Sink: Send + Sync + 'static {
     /// A token of at most [`MAX_TOKEN`](crate::dsi::MAX_TOKEN) bytes with which
     /// [`Dsi::join`](crate::Dsi::join) opens this upload elsewhere, until this sink ends.
     ///
-    /// This sink stays the owner: it alone holds the lock, records and publishes.
+    /// This sink stays the owner: it alone holds the lock, records and publishes. The values of
+    /// [groups](Self::groups) in `kept` stay recorded, and [noted](Self::note_groups) ones count: others
+    /// write outside of these ranges alone, and the owner knows of it. Without it none do.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) unless
     /// [`shares_uploads`](crate::Capabilities::shares_uploads), or for this object.
-    fn share(&self) -> impl Future<Output = Result<Vec<u8>>> + Send {
+    fn share(&self, kept: Option<&RangeSet>) -> impl Future<Output = Result<Vec<u8>>> + Send {
+        let _ = kept;
         async { Err(Error::new(ErrorKind::Unsupported, "share")) }
     }
 

@@ -79,7 +79,7 @@ async fn a_token_is_of_the_storage_of_its_path() {
     let tree = Mounts::new([mount("/", &one), mount("/archive", &other)]).unwrap();
     assert!(tree.capabilities().shares_uploads);
     let owner = open(&tree, "/archive/file").await.unwrap();
-    let token = owner.share().await.unwrap();
+    let token = owner.share(None).await.unwrap();
     let join = async |at: &str| tree.join(&user(), &path(at), &token).await;
     let refused = join("/file").await.unwrap_err();
     assert_eq!(

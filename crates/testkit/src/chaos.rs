@@ -212,9 +212,9 @@ impl<S: Sink> Sink for Chaotic<S> {
         self.object.data().await
     }
 
-    async fn share(&self) -> Result<Vec<u8>> {
+    async fn share(&self, kept: Option<&RangeSet>) -> Result<Vec<u8>> {
         self.faults.step("share").await?;
-        self.object.share().await
+        self.object.share(kept).await
     }
 
     fn will_check(&self, algorithm: ChecksumAlgorithm) {

@@ -132,9 +132,13 @@
 //! `gridftp-cp` makes use of it (`Striped` in `FEAT`). Upgrade nodes before front ends: to a node of a
 //! version without it tagged data is no valid block, so that it fails each such transfer.
 //!
-//! Without a digest, and so verified by `CKSM` behind the transfer, are uploads that continue with more
-//! than 256 MiB of an earlier one, which the front end reads before it publishes them; downloads that
-//! continue one of which the front end does not know the values, as after its restart; and transfers in
+//! An upload that continues an earlier one goes on with the values that the front end has recorded beside
+//! the partial file, so that its bytes are not read again; with `--storage nodes` and in an object store
+//! they are, before it is published. A tagged upload whose sender sends bytes that its `REST` named is
+//! refused (554): their values would be wrong.
+//!
+//! Without a digest, and so verified by `CKSM` behind the transfer, are downloads that continue with more
+//! than 256 MiB of which the front end does not know the values, as after its restart; and transfers in
 //! pieces of less than some KiB at a high rate, or with one node more than 65,536 blocks ahead of
 //! another: 64 GiB with blocks of 1 MiB, 4 GiB with 64 KiB. With blocks that are no multiple of 1 KiB it
 //! is 4,096 of them.

@@ -257,9 +257,9 @@ impl<D: Dsi> NodeMover<'_, D> {
         let context = &mut self.context;
         let opening = store.open(dsi, context.user, context.channel, context.tag);
         let (sink, base, mut finish) = context.reporter.run_quietly(opening).await?;
-        // Sharing ends the record of the values of earlier bytes.
         let proves = store.go_on_digest(context, &sink).await?;
-        let upload = match sink.share().await {
+        let named = store.held.shift_up(base).unwrap_or_default();
+        let upload = match sink.share(proves.then_some(&named)).await {
             Ok(upload) => upload,
             // A file that is changed in place, for instance.
             Err(error) if error.kind() == ErrorKind::Unsupported => {
@@ -268,7 +268,7 @@ impl<D: Dsi> NodeMover<'_, D> {
             }
             Err(error) => return Err(error.into()),
         };
-        let before = sink.held();
+        let before = &sink.held();
         let part = NodeKind::Store {
             path: wire_path(&store.path),
             upload,
@@ -294,7 +294,15 @@ impl<D: Dsi> NodeMover<'_, D> {
             followed.watch.compare()?;
             Ok::<_, Error>(received)
         };
-        let examine = |reported| examine_reports(&sink, &before, base, reported);
+        let (stored, named) = (&sink, &named);
+        let examine = |reported: RangeSet| async move {
+            let reported = reported.shift_up(base).unwrap_or_default();
+            let again = named.iter().find_map(|held| reported.clip(held).first());
+            match again.filter(|_| proves) {
+                Some(again) => Ok(Verdict::False(Error::Repeated { at: again.start() })),
+                None => examine_reports(stored, before, reported).await,
+            }
+        };
         let arrived = store
             .receive(context, &sink, base, receiving, examine)
             .await?;
@@ -355,13 +363,11 @@ async fn examine_text<S: Sink>(
 async fn examine_reports<S: Sink>(
     sink: &S,
     before: &RangeSet,
-    base: u64,
     reported: RangeSet,
 ) -> Result<Verdict, Error> {
     let Some(data) = sink.data().await? else {
         return Ok(Verdict::Sound);
     };
-    let reported = reported.shift_up(base).unwrap_or_default();
     let missing = reported.iter().find_map(|range: Range64| {
         let gaps = data.gaps(range);
         gaps.iter().find(|gap| !before.covers(*gap))

@@ -1,6 +1,7 @@
 //! Tagged transfers over data nodes: each hashes its part, and the front end has the receipt.
 
 use std::net::{SocketAddr, TcpListener as Listener};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use digest_tree::{Piece, Tree};
@@ -66,39 +67,82 @@ fn a_striped_upload_is_proven_by_the_nodes() {
     }
 }
 
-/// A byte was changed on the way to one of two nodes.
-#[test]
-fn a_corrupt_striped_upload_is_not_published_and_goes_on() {
-    let farm = Farm::new(2);
-    let content = bytes(BLOCK * 40 + 7);
-    let mut bad = content.clone();
+/// A session with connections to two nodes, and an upload of which a byte of the second group was
+/// changed on the way to one of them: it is refused, and both ends agree on all other groups.
+fn disagree(farm: &Farm, content: &[u8]) -> (Ftp, Vec<Data>) {
+    let mut bad = content.to_vec();
     bad[BLOCK * 17 + 9] ^= 1;
     let mut ftp = farm.extended();
     let mut conns: Vec<_> = spas(&mut ftp).into_iter().map(Data::connect).collect();
-    let refused = store(&mut ftp, &mut conns, 1, (&bad, &content));
+    let refused = store(&mut ftp, &mut conns, 1, (&bad, content));
     assert!(refused.starts_with("426"), "{refused}");
     assert!(!farm.server.has("f"));
-    // Both ends agree on the first section and the last one.
+    (ftp, conns)
+}
+
+/// Sends the second group; gives the reply.
+fn mend(ftp: &mut Ftp, conns: &mut [Data], content: &[u8]) -> String {
     let held = ftp.ok("SITE HELD f", 213).text();
-    let end = content.len();
-    let agreed = format!("0-1048576,2097152-{end}");
+    let agreed = format!("0-1048576,2097152-{}", content.len());
     assert!(held.ends_with(&agreed), "{held}");
-    // The nodes keep the connections, and have the bytes of before proven too.
     ftp.ok(&format!("REST {agreed}"), 350);
     ftp.send("ESTO digest=2 f");
-    for conn in &mut conns {
+    for conn in &mut *conns {
         conn.write(&header(TAG, 0, 2));
     }
     for (n, block) in (16..32).zip(content[1 << 20..2 << 20].chunks(BLOCK)) {
         conns[n % 2].block(0, (n * BLOCK) as u64, block);
     }
-    conns[0].write(&told(&content));
+    conns[0].write(&told(content));
     conns.iter_mut().for_each(|conn| conn.end(1));
-    let stored = last(&mut ftp).text();
+    last(ftp).text()
+}
+
+#[test]
+fn a_corrupt_striped_upload_is_not_published_and_goes_on() {
+    let farm = Farm::new(2);
+    let content = bytes(BLOCK * 40 + 7);
+    let (mut ftp, mut conns) = disagree(&farm, &content);
+    // The nodes keep the connections, and have the bytes of before proven too.
+    let stored = mend(&mut ftp, &mut conns, &content);
     let digest = receipt(&content);
     let (_, digest) = digest.split_once(';').unwrap();
     let expected = format!("226 Transfer Complete. Bytes={};{digest}", 1 << 20);
     assert_eq!(stored, expected);
+    assert!(farm.server.get("f") == content);
+}
+
+/// Another program changes them, and nobody sees it.
+#[test]
+fn the_bytes_of_an_earlier_striped_upload_are_not_read_again() {
+    let farm = Farm::new(2);
+    let content = bytes(BLOCK * 40 + 7);
+    let (mut ftp, mut conns) = disagree(&farm, &content);
+    let part = farm.server.root.join(".f.gridftp-part");
+    let part = std::fs::OpenOptions::new().write(true).open(part).unwrap();
+    part.write_all_at(&[!content[100]], 100).unwrap();
+    let stored = mend(&mut ftp, &mut conns, &content);
+    assert!(stored.starts_with("226"), "{stored}");
+    let mut found = farm.server.get("f");
+    found[100] = !found[100];
+    assert!(found == content);
+}
+
+/// The recorded values of such bytes would be wrong.
+#[test]
+fn bytes_that_are_held_do_not_come_again() {
+    let farm = Farm::new(2);
+    let content = bytes(BLOCK * 40 + 7);
+    let (mut ftp, mut conns) = disagree(&farm, &content);
+    ftp.ok("REST 0-1048576", 350);
+    let refused = store(&mut ftp, &mut conns, 2, (&content, &content));
+    let expected = "554 restart: byte 0 came again, which REST named as held";
+    assert!(refused.starts_with(expected), "{refused}");
+    assert!(!farm.server.has("f"));
+    let mut ftp = farm.extended();
+    let mut conns: Vec<_> = spas(&mut ftp).into_iter().map(Data::connect).collect();
+    let stored = store(&mut ftp, &mut conns, 1, (&content, &content));
+    assert!(stored.starts_with("226"), "{stored}");
     assert!(farm.server.get("f") == content);
 }
 

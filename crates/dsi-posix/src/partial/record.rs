@@ -87,13 +87,17 @@ impl PartialFile {
     }
 
     /// Has others write to the partial file as well: their writes neither clear the values of the
-    /// bytes that they change, nor reach the medium by the syncs of this machine.
-    pub(crate) fn share(&self) -> Result<(), Errno> {
+    /// bytes that they change, nor reach the medium by the syncs of this machine. Values are kept where
+    /// they write outside of the ranges `kept` alone.
+    pub(crate) fn share(&self, kept: Option<&RangeSet>) -> Result<(), Errno> {
         // Beside a file with a unique name the records are those of another upload.
         if self.once.is_none() {
             self.synced.remove();
         }
-        self.drop_sums()
+        match kept {
+            Some(kept) => self.without_sums(self.sums.keep_to(kept)),
+            None => self.drop_sums(),
+        }
     }
 
     /// Whether the file is published with a digest of all its bytes only.

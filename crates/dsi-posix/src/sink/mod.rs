@@ -253,12 +253,12 @@ impl Inner {
     }
 
     /// Makes a token of the upload.
-    fn share(&self, user: &str) -> Outcome<Vec<u8>> {
+    fn share(&self, user: &str, kept: Option<&RangeSet>) -> Outcome<Vec<u8>> {
         let _open = self.enter()?;
         let place = match &self.way {
             Way::Whole(whole) => {
                 let partial = whole.partial()?;
-                partial.share()?;
+                partial.share(kept)?;
                 partial.place()
             }
             Way::InPlace(file) if file.has_name() => Place::Itself,
@@ -470,10 +470,10 @@ impl Sink for FileSink {
         .await
     }
 
-    async fn share(&self) -> Result<Vec<u8>> {
-        let (inner, user) = (Arc::clone(&self.inner), self.user.clone());
+    async fn share(&self, kept: Option<&RangeSet>) -> Result<Vec<u8>> {
+        let (inner, user, kept) = (self.inner.clone(), self.user.clone(), kept.cloned());
         run(Work::Brief, "share", move || {
-            inner.with_room("share", || inner.share(&user))
+            inner.with_room("share", || inner.share(&user, kept.as_ref()))
         })
         .await
     }

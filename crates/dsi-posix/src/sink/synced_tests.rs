@@ -260,7 +260,7 @@ async fn a_shared_upload_leaves_the_record_of_another() {
     let how = Create::Whole { size: None };
     let other = FileSink::create(&bed.path("file"), how, false).await;
     let other = other.unwrap();
-    other.share().await.unwrap();
+    other.share(None).await.unwrap();
     drop(other);
     drop(sink);
     bed.restart();

@@ -122,7 +122,7 @@ trait DynSink: Send + Sync {
     fn order_dyn(&self) -> WriteModel;
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
-    fn share_dyn(&self) -> BoxResult<'_, Vec<u8>>;
+    fn share_dyn<'a>(&'a self, kept: Option<&'a RangeSet>) -> BoxResult<'a, Vec<u8>>;
     fn will_check_dyn(&self, algorithm: ChecksumAlgorithm);
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat>;
     fn takes_pipes_dyn(&self) -> bool;
@@ -162,8 +162,8 @@ impl<S: Sink> DynSink for S {
         Box::pin(self.data())
     }
 
-    fn share_dyn(&self) -> BoxResult<'_, Vec<u8>> {
-        Box::pin(self.share())
+    fn share_dyn<'a>(&'a self, kept: Option<&'a RangeSet>) -> BoxResult<'a, Vec<u8>> {
+        Box::pin(self.share(kept))
     }
 
     fn will_check_dyn(&self, algorithm: ChecksumAlgorithm) {
@@ -223,8 +223,8 @@ impl Sink for BoxSink {
         self.0.data_dyn()
     }
 
-    fn share(&self) -> impl Future<Output = Result<Vec<u8>>> + Send {
-        self.0.share_dyn()
+    async fn share(&self, kept: Option<&RangeSet>) -> Result<Vec<u8>> {
+        self.0.share_dyn(kept).await
     }
 
     fn will_check(&self, algorithm: ChecksumAlgorithm) {

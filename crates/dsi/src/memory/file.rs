@@ -157,7 +157,7 @@ impl Sink for MemorySink {
         Ok(Some(data))
     }
 
-    async fn share(&self) -> Result<Vec<u8>> {
+    async fn share(&self, _: Option<&RangeSet>) -> Result<Vec<u8>> {
         if let Way::Joined(_) = self.way {
             return Err(Error::new(ErrorKind::Unsupported, "share").at(&self.path));
         }

@@ -96,8 +96,8 @@ impl<S: Sink> Sink for Placed<S> {
         told(self.object.data().await, &self.path)
     }
 
-    async fn share(&self) -> Result<Vec<u8>> {
-        told(self.object.share().await, &self.path)
+    async fn share(&self, kept: Option<&RangeSet>) -> Result<Vec<u8>> {
+        told(self.object.share(kept).await, &self.path)
     }
 
     fn will_check(&self, algorithm: ChecksumAlgorithm) {

@@ -23,7 +23,7 @@ pub(super) async fn joined_writes_are_published_by_the_owner<D: Dsi>(
         |from: usize, to: usize| Bytes::copy_from_slice(bytes.get(from..to).expect("within"));
     for (name, size) in [("small", Some(300)), ("file", Some(300_000)), ("any", None)] {
         let owner = bench.sink(name, Create::Whole { size }).await?;
-        let token = owner.share().await?;
+        let token = owner.share(None).await?;
         assert!((1..=MAX_TOKEN).contains(&token.len()), "{}", token.len());
         let (one, two) = (
             bench.join(name, &token).await?,
@@ -42,7 +42,7 @@ pub(super) async fn joined_writes_are_published_by_the_owner<D: Dsi>(
         // The joined sinks recorded nothing.
         assert_eq!(bench.held(name).await?, ranges(&[(0, 50_000)]));
         refused(bench.stat(name).await, &[ErrorKind::NotFound]);
-        assert_eq!(owner.share().await?, token);
+        assert_eq!(owner.share(None).await?, token);
         drop(two);
         let done = Finish::whole(300_000).with_held(ranges(&[(0, 300_000)]));
         assert_eq!(owner.finish(done).await?.size, 300_000);
@@ -57,12 +57,12 @@ pub(super) async fn joined_writes_are_published_by_the_owner<D: Dsi>(
 
 pub(super) async fn a_joined_sink_does_not_publish<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let owner = bench.whole("file").await?;
-    let token = owner.share().await?;
+    let token = owner.share(None).await?;
     let joined = bench.join("file", &token).await?;
     joined
         .write_at(0, Bytes::from_static(b"0123456789"))
         .await?;
-    refused(joined.share().await, &[ErrorKind::Unsupported]);
+    refused(joined.share(None).await, &[ErrorKind::Unsupported]);
     for done in [Finish::whole(10), Finish::as_is()] {
         let joined = bench.join("file", &token).await?;
         refused(joined.finish(done).await, &[ErrorKind::Denied]);
@@ -76,7 +76,7 @@ pub(super) async fn a_joined_sink_does_not_publish<D: Dsi>(bench: &Bench<'_, D>)
 
 pub(super) async fn a_joined_sink_ends_with_its_owner<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let owner = bench.whole("file").await?;
-    let token = owner.share().await?;
+    let token = owner.share(None).await?;
     let joined = bench.join("file", &token).await?;
     joined.write_at(0, Bytes::from(vec![1; 200_000])).await?;
     owner.checkpoint(&ranges(&[(0, 100_000)]), true).await?;
@@ -91,7 +91,7 @@ pub(super) async fn a_joined_sink_ends_with_its_owner<D: Dsi>(bench: &Bench<'_, 
         };
         let held = if again { 100_000 } else { 0 };
         assert_eq!(owner.held(), ranges(&[(0, held)]));
-        let next = owner.share().await?;
+        let next = owner.share(None).await?;
         refused(write(0).await, &[ErrorKind::Changed]);
         refused(bench.join("file", &token).await, &REFUSED);
         drop(bench.join("file", &next).await?);
@@ -102,7 +102,7 @@ pub(super) async fn a_joined_sink_ends_with_its_owner<D: Dsi>(bench: &Bench<'_, 
 pub(super) async fn a_forged_token_is_refused<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let owner = bench.whole("file").await?;
     let other = bench.whole("other").await?;
-    let (token, foreign) = (owner.share().await?, other.share().await?);
+    let (token, foreign) = (owner.share(None).await?, other.share(None).await?);
     refused(bench.join("file", &foreign).await, &REFUSED);
     refused(bench.join("missing", &token).await, &REFUSED);
     refused(
@@ -145,7 +145,7 @@ pub(super) async fn every_kind_of_upload_can_be_shared<D: Dsi>(bench: &Bench<'_,
     let x = |at| (at, Bytes::from_static(b"X"));
     bench.put("update", b"0123456789").await?;
     let update = bench.sink("update", Create::Update { size: None }).await?;
-    let joined = bench.join("update", &update.share().await?).await?;
+    let joined = bench.join("update", &update.share(None).await?).await?;
     let (at, bytes) = x(3);
     joined.write_at(at, bytes).await?;
     assert_eq!(bench.get("update").await?, b"0123456789");
@@ -154,7 +154,7 @@ pub(super) async fn every_kind_of_upload_can_be_shared<D: Dsi>(bench: &Bench<'_,
 
     for how in [Create::InPlace { truncate: false }, Create::Append] {
         let place = bench.sink("update", how).await?;
-        let joined = bench.join("update", &place.share().await?).await?;
+        let joined = bench.join("update", &place.share(None).await?).await?;
         let (at, bytes) = x(5);
         joined.write_at(at, bytes).await?;
         assert_eq!(bench.get("update").await?, b"012X4X6789");
@@ -165,7 +165,7 @@ pub(super) async fn every_kind_of_upload_can_be_shared<D: Dsi>(bench: &Bench<'_,
 
     // The second of two uploads to one name cannot be continued, but it can be shared.
     let (first, second) = (bench.whole("two").await?, bench.whole("two").await?);
-    let (one, two) = (first.share().await?, second.share().await?);
+    let (one, two) = (first.share(None).await?, second.share(None).await?);
     for (token, bytes) in [(one, "first"), (two, "other")] {
         let joined = bench.join("two", &token).await?;
         joined
@@ -181,7 +181,7 @@ pub(super) async fn every_kind_of_upload_can_be_shared<D: Dsi>(bench: &Bench<'_,
 
 pub(super) async fn unwritten_ranges_are_not_data<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let owner = bench.whole("file").await?;
-    let joined = bench.join("file", &owner.share().await?).await?;
+    let joined = bench.join("file", &owner.share(None).await?).await?;
     owner.write_at(0, Bytes::from(pattern(10, 1))).await?;
     joined
         .write_at(900_000, Bytes::from(pattern(100_000, 2)))
@@ -198,7 +198,7 @@ pub(super) async fn unwritten_ranges_are_not_data<D: Dsi>(bench: &Bench<'_, D>) 
 
 pub(super) async fn discarded_uploads_can_be_shared<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let owner = bench.whole("file").await?;
-    let token = owner.share().await?;
+    let token = owner.share(None).await?;
     let joined = bench.join("file", &token).await?;
     joined.write_at(1 << 40, Bytes::from_static(b"x")).await?;
     let whole = Finish::whole((1 << 40) + 1);
