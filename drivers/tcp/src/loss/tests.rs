@@ -170,18 +170,18 @@ fn counts(sent: u64, again: u64) -> PathStats {
     stats
 }
 
-/// The period in which one of five connections to a peer is found lossy, each of 160 packets a second,
+/// The period in which one of `N` connections to a peer is found lossy, each of `rate` packets a second,
 /// of which `again` says how many were sent again by a time in milliseconds. They look one behind the
 /// other.
-fn found_together(again: impl Fn(u64, u64) -> u64) -> Option<u64> {
+fn found_together<const N: usize>(rate: u64, again: impl Fn(u64, u64) -> u64) -> Option<u64> {
     let (peers, begun) = (Arc::<LossyPeers>::default(), Instant::now());
     let peer = Some([10, 0, 0, 1].into());
-    let mut watches = [(); 5].map(|()| LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers)));
-    (0..8_u64).find(|period| {
+    let mut watches = [(); N].map(|()| LossWatch::new("bbr".to_owned(), peer, Arc::clone(&peers)));
+    (0..120).find(|period| {
         let mut found = 0;
         for (at, watch) in (0_u64..).zip(&mut watches) {
-            let time = period * 500 + at * 90;
-            let stats = counts(time * 160 / 1000, again(at, time));
+            let time = period * 500 + at * 450 / N as u64;
+            let stats = counts(time * rate / 1000, again(at, time));
             found += u32::from(watch.is_lossy(begun + Duration::from_millis(time), &stats));
         }
         found > 0
@@ -191,7 +191,55 @@ fn found_together(again: impl Fn(u64, u64) -> u64) -> Option<u64> {
 #[test]
 fn connections_to_a_peer_find_heavy_loss_together() {
     // Of each one packet in six periods is lost, one in 480.
-    assert_eq!(found_together(|at, time| (time / 500 + at) / 6), Some(6));
+    let again = |at, time| (time / 500 + at) / 6;
+    assert_eq!(found_together::<5>(160, again), Some(6));
+}
+
+/// Of 16 connections of 400 packets a second, each loses one in so many.
+fn rare(one_in: u64) -> Option<u64> {
+    // Not at the same time, and never two one behind the other.
+    let again = |at: u64, time: u64| (time * 2 / 5 + at * 7 % 16 * one_in / 16) / one_in;
+    found_together::<16>(400, again)
+}
+
+#[test]
+fn connections_to_a_peer_find_rare_loss_together() {
+    assert_eq!(rare(1_500), Some(4));
+    assert_eq!(rare(2_000), Some(5));
+    // As of CUBIC at a short queue.
+    assert_eq!(rare(7_000), None);
+}
+
+#[test]
+fn the_burst_of_a_full_queue_does_not_count_for_a_tally() {
+    let mut tally = Tally::default();
+    let mut add = |sent, lost, is_queued| {
+        tally.add(&Period {
+            counts: true,
+            is_queued,
+            sent,
+            lost,
+            has_loss: false,
+        });
+        tally.is_lossy()
+    };
+    // Nor the losses with a queue, or those of many bytes.
+    for (sent, lost, is_queued) in [
+        (6_000, 3, false),
+        (6_000, 3, false),
+        (6_000, 3, false),
+        (6_000, 120, false),
+        (6_000, 3, false),
+        (6_000, 3, false),
+        (6_000, 100, true),
+        (6_000, 3, false),
+        (100_000, 4, false),
+    ] {
+        assert!(!add(sent, lost, is_queued));
+    }
+    // Behind 16 periods it begins anew.
+    let later = (0..32).position(|_| add(6_000, 3, false));
+    assert_eq!(later, Some(15));
 }
 
 #[test]
@@ -199,7 +247,7 @@ fn a_full_queue_of_several_connections_is_no_lossy_path() {
     // Its packets are sent again for three round trips, and the last of them are told in the third
     // period.
     let again = |_, time: u64| time.saturating_sub(940).min(300) / 30;
-    assert_eq!(found_together(again), None);
+    assert_eq!(found_together::<5>(160, again), None);
 }
 
 #[test]
