@@ -8,12 +8,13 @@ use ftp_wire::command::Mode;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use gridftp_cluster::{Fault, FromNode, NodeSession, ToNode, Transfer, Transferred};
-use gridftp_data::{Told, Watch};
+use gridftp_data::Watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
+use super::receipt::{of_message, to_message};
 use super::side::{lost, refused};
 use crate::data::Consent;
 use crate::error::{AFTER_LOSS, Error, NodeFault};
@@ -211,20 +212,13 @@ impl Followed<'_> {
                 }
             }
             FromNode::Hashed(known) => self.watch.add_known(*known),
-            FromNode::Told(told) => {
-                let told = Told::new(told.digest, told.hints);
-                self.watch.note_told(told);
-            }
+            FromNode::Told(told) => self.watch.note_told(of_message(*told)),
             FromNode::Sent(bytes) => {
                 moved(bytes);
                 // All others have told the values of their parts before.
                 let is_last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 == self.nodes;
                 let told = is_last.then(|| self.watch.joined()).flatten();
-                let told = told.map(|told| gridftp_cluster::Told {
-                    digest: told.digest,
-                    hints: told.hints,
-                });
-                let ended = node.send(ToNode::EndData(told.map(Box::new))).await;
+                let ended = node.send(ToNode::EndData(told.map(to_message))).await;
                 ended.map_err(|error| lost(node.node(), error))?;
             }
             FromNode::Transferred(done) => {

@@ -3,6 +3,7 @@
 use byte_ranges::{Range64, RangeSet};
 use ftp_wire::receipt::Extent;
 use gridftp_cluster::{NodeTag, Transferred};
+use gridftp_data::Told;
 use gridftp_dsi::{Dsi, Source, Version};
 
 use super::mover::NodeMover;
@@ -55,13 +56,24 @@ impl<D: Dsi> NodeMover<'_, D> {
         let base = region.map_or(0, |(offset, _)| offset);
         let first = held.complement(length).first();
         let start = base.saturating_add(first.map_or(0, Range64::start));
-        let tag = self.prove_parts(start, base);
-        // The last one to end tells the receiver the digest of all.
-        let asks = |tag: &NodeTag| tag.tag.extent == Extent::Whole;
-        let tag = tag.map(|tag| NodeTag {
-            asks: asks(&tag),
-            ..tag
-        });
+        let mut tag = self.prove_parts(start, base);
+        if let Some(tag) = &mut tag {
+            // The last one to end tells the receiver the digest of all.
+            tag.asks = tag.tag.extent == Extent::Whole;
+        }
         Ok((tag, version))
     }
+}
+
+/// The digest of a file in a message between the front end and a node.
+pub(super) fn to_message(told: Told) -> Box<gridftp_cluster::Told> {
+    Box::new(gridftp_cluster::Told {
+        digest: told.digest,
+        hints: told.hints,
+    })
+}
+
+/// The digest of a file of such a message.
+pub(super) fn of_message(told: gridftp_cluster::Told) -> Told {
+    Told::new(told.digest, told.hints)
 }

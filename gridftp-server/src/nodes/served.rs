@@ -18,6 +18,7 @@ use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
 use super::joined::Joined;
+use super::receipt::{of_message, to_message};
 use crate::data::{
     Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter, Store, every, take_file, tick,
 };
@@ -213,8 +214,7 @@ impl<D: Dsi> Served<D> {
                         }
                     }
                     ToNode::EndData(told) => {
-                        let told = told.map(|told| gridftp_data::Told::new(told.digest, told.hints));
-                        watch.end_stripe(told);
+                        watch.end_stripe(told.map(|told| of_message(*told)));
                     }
                     ToNode::Abort => {
                         if let Some(cancel) = cancel.take() {
@@ -371,11 +371,7 @@ async fn hand_on(replies: &Replies, watch: &Watch) {
 async fn hand_on_last(replies: &Replies, watch: &Watch) {
     hand_on(replies, watch).await;
     if let Some(told) = watch.take_told() {
-        let told = gridftp_cluster::Told {
-            digest: told.digest,
-            hints: told.hints,
-        };
-        replies.send(FromNode::Told(Box::new(told))).await;
+        replies.send(FromNode::Told(to_message(told))).await;
     }
 }
 
