@@ -5,7 +5,8 @@
 //! missing, torn or of another file fails that check, and its group is read again.
 //!
 //! A slot is written after the bytes of its group are on the medium, and before the record that
-//! names them; it is cleared before any of them changes.
+//! names them; it is cleared before this process changes any of them. Others that write to the partial
+//! file leave the groups with a slot alone, or all are cleared before they begin.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -180,9 +180,10 @@ pub trait Sink: Send + Sync + 'static {
     /// A token of at most [`MAX_TOKEN`](crate::dsi::MAX_TOKEN) bytes with which
     /// [`Dsi::join`](crate::Dsi::join) opens this upload elsewhere, until this sink ends.
     ///
-    /// This sink stays the owner: it alone holds the lock, records and publishes. The values of
-    /// [groups](Self::groups) in `kept` stay recorded, and [noted](Self::note_groups) ones count: others
-    /// write outside of these ranges alone, and the owner knows of it. Without it none do.
+    /// This sink stays the owner: it alone holds the lock, records and publishes. With `kept` others
+    /// write outside of these ranges alone: the values of [groups](Self::groups) in them stay recorded,
+    /// and those that the owner [notes](Self::note_groups) of other bytes are. Without it all values are
+    /// forgotten, and none are recorded.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) unless

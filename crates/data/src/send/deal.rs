@@ -30,7 +30,7 @@ struct Deal<'a, S> {
     schedule: Mutex<Scheduler>,
     active: Active,
     total: u64,
-    /// Whether all bytes leave in one block.
+    /// Whether all bytes leave in one block, together with an end mark that waits for nothing else.
     is_small: bool,
     /// Connections to the receiver that is told the digest: the first one, which has all bytes or
     /// hands it on to the host that joins the digests of all. None where this end has a part itself,
