@@ -58,6 +58,15 @@ impl Store {
         }
     }
 
+    /// The verdict on bytes of a shared upload that came again from `at` on, of which values are
+    /// recorded: nothing is held from now on, since the process may be killed before the end of the
+    /// upload, and the next attempt would take these values for those of the new bytes.
+    pub(crate) async fn repeated<S: Sink>(&self, sink: &S, at: u64) -> Verdict {
+        let until = Instant::now() + KEEPING;
+        self.record(sink, &RangeSet::new(), until).await;
+        Verdict::False(Error::Repeated { at })
+    }
+
     /// As [`prove`](Self::prove), with the digests of a transfer; its data is kept for a restart where
     /// it is not proven.
     pub(crate) async fn prove_or_keep<S: Sink>(

@@ -254,6 +254,41 @@ async fn a_false_report_is_not_recorded_while_the_upload_goes_on() {
     assert_eq!(told, [RangeSet::up_to(10)]);
 }
 
+/// The process may be killed before the end.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_held_any_more_once_recorded_bytes_have_come_again() {
+    let lasting = Duration::from_secs(10);
+    let (sink, store) = (Recorder::new(Recording::Works), store());
+    let calls = AtomicU32::new(0);
+    let (calls, recorder, upload) = (&calls, &sink, &store);
+    // The first report is sound, and recorded.
+    let again = |_| async move {
+        match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Verdict::Sound),
+            1 => {
+                let verdict = upload.repeated(recorder, 7).await;
+                assert_eq!(recorder.records().last(), Some(&RangeSet::new()));
+                Ok(verdict)
+            }
+            _ => Ok(Verdict::False(Error::Repeated { at: 7 })),
+        }
+    };
+    let receiving = async |watch: &Watch| {
+        watch.open(false);
+        for end in [10, 20] {
+            watch.record(&RangeSet::up_to(end)).unwrap();
+            sleep(lasting).await;
+        }
+        NodeFault::NoChannel.into()
+    };
+    let (error, told) = fail_by(&store, &sink, receiving, again).await;
+    assert!(matches!(error, Error::Repeated { at: 7 }), "{error}");
+    assert_eq!(told, [RangeSet::up_to(10)]);
+    let (first, rest) = (RangeSet::up_to(10), sink.records().split_off(1));
+    assert_eq!(sink.records().first(), Some(&first));
+    assert!(rest.iter().all(RangeSet::is_empty), "{rest:?}");
+}
+
 /// Of two groups the sender has another first one.
 async fn corrupt(watch: &Watch) -> Error {
     let size = 2 * GROUP;

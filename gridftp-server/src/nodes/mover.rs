@@ -297,9 +297,8 @@ impl<D: Dsi> NodeMover<'_, D> {
         let (stored, named) = (&sink, &named);
         let examine = |reported: RangeSet| async move {
             let reported = reported.shift_up(base).unwrap_or_default();
-            let again = named.iter().find_map(|held| reported.clip(held).first());
-            match again.filter(|_| proves) {
-                Some(again) => Ok(Verdict::False(Error::Repeated { at: again.start() })),
+            match again(named, &reported).filter(|_| proves) {
+                Some(at) => Ok(store.repeated(stored, at).await),
                 None => examine_reports(stored, before, reported).await,
             }
         };
@@ -342,6 +341,12 @@ fn received(plan: &ReceivePlan, watch: &Watch, done: &[Transferred]) -> Received
         received.end = done.iter().map(|done| done.end).max().unwrap_or_default();
     }
     received
+}
+
+/// The first byte of the ranges `named` as held that is `reported` all the same.
+fn again(named: &RangeSet, reported: &RangeSet) -> Option<u64> {
+    let again = named.iter().find_map(|held| reported.clip(held).first());
+    again.map(Range64::start)
 }
 
 /// Compares the reported length of text, which has no ranges, with that of the upload.
