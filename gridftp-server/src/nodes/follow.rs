@@ -6,11 +6,12 @@ use std::time::Duration;
 use ftp_proto::types::Event;
 use ftp_wire::command::Mode;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use gridftp_cluster::{Fault, FromNode, NodeSession, ToNode, Transfer, Transferred};
-use gridftp_data::Watch;
+use gridftp_data::{Told, Watch};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
@@ -45,6 +46,12 @@ impl Session for NodeSession {
     }
 }
 
+/// Longest look at a file that was sent.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A check of a file.
+pub(super) type Check<'a> = dyn Fn() -> BoxFuture<'a, Result<(), Error>> + Send + Sync + 'a;
+
 /// The reports of a transfer on nodes, and its end ahead of time.
 pub(super) struct Followed<'a> {
     /// Counts the bytes of all nodes.
@@ -59,6 +66,8 @@ pub(super) struct Followed<'a> {
     pub(super) limit: (Duration, fn(String) -> NodeFault),
     /// Cancelled once a node was lost.
     pub(super) lost: CancellationToken,
+    /// The check of the source before its digest is told.
+    pub(super) unchanged: Option<&'a Check<'a>>,
     /// Number of nodes that have sent all their data, of those that ask before their end marks.
     pub(super) sent: AtomicUsize,
     /// Number of nodes with a part.
@@ -186,6 +195,24 @@ impl Followed<'_> {
         }
     }
 
+    /// The digest of a file that all nodes have sent, for the receiver; `None` where it is not known, or
+    /// the storage does not tell in time whether the file is still the same.
+    ///
+    /// # Errors
+    /// The file has changed: the transfer must not end well for the receiver.
+    async fn joined(&self) -> Result<Option<Told>, Error> {
+        let unchanged = async {
+            match self.unchanged {
+                Some(check) => check().await,
+                None => Ok(()),
+            }
+        };
+        match timeout(LOOK, unchanged).await {
+            Ok(unchanged) => unchanged.map(|()| self.watch.joined()),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Takes a message of a node; returns the result of its transfer once that has ended.
     async fn take<S: Session>(
         &self,
@@ -217,7 +244,7 @@ impl Followed<'_> {
                 moved(bytes);
                 // All others have told the values of their parts before.
                 let is_last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 == self.nodes;
-                let told = is_last.then(|| self.watch.joined()).flatten();
+                let told = if is_last { self.joined().await? } else { None };
                 let ended = node.send(ToNode::EndData(told.map(to_message))).await;
                 ended.map_err(|error| lost(node.node(), error))?;
             }

@@ -10,6 +10,7 @@ use ftp_wire::command::Tag;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Extent;
 use ftp_wire::reply::{Code, Reply};
+use futures_util::FutureExt as _;
 use gridftp_cluster::{Failed, TransferKind};
 use tokio::sync::Notify;
 
@@ -138,6 +139,15 @@ async fn follow(watch: &Watch, conducts: &[Conduct]) -> Error {
 
 /// Follows transfers of these nodes to their end.
 async fn follow_all(watch: &Watch, nodes: &mut [Played]) -> Result<Vec<Transferred>, Error> {
+    follow_checked(watch, nodes, None).await
+}
+
+/// Follows transfers of a file with this check.
+async fn follow_checked<'a>(
+    watch: &'a Watch,
+    nodes: &mut [Played],
+    unchanged: Option<&'a Check<'a>>,
+) -> Result<Vec<Transferred>, Error> {
     let (events, _told) = mpsc::channel(64);
     let (consent, _asked) = mpsc::channel(1);
     let followed = Followed {
@@ -147,6 +157,7 @@ async fn follow_all(watch: &Watch, nodes: &mut [Played]) -> Result<Vec<Transferr
         consent,
         limit: (Duration::from_secs(3), NodeFault::Silent),
         lost: CancellationToken::new(),
+        unchanged,
         sent: AtomicUsize::new(0),
         nodes: nodes.len(),
     };
@@ -206,9 +217,12 @@ fn hashed(offset: u64, part: &[u8]) -> FromNode {
     FromNode::Hashed(Box::new(tree.take_known()))
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_last_node_to_end_is_given_the_digest_of_all() {
-    let (one, two) = ([1; 2048], [2; 1000]);
+/// The parts of a file on two nodes.
+const PARTS: ([u8; 2048], [u8; 1000]) = ([1; 2048], [2; 1000]);
+
+/// The watch of a file, and two nodes that send its parts.
+fn senders() -> (Watch, [Played; 2]) {
+    let (one, two) = PARTS;
     let watch = Watch::new();
     watch.prove_parts(Tag::new(1, Extent::Whole), 0, 0);
     let ends = |offset, part: &[u8]| {
@@ -223,12 +237,35 @@ async fn the_last_node_to_end_is_given_the_digest_of_all() {
     let mut nodes = [(0, Conduct::Stays), (1, Conduct::Stays)].map(Played::new);
     nodes[0].messages = ends(0, &one).into();
     nodes[1].messages = ends(2048, &two).into();
+    (watch, nodes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_node_to_end_is_given_the_digest_of_all() {
+    let (watch, mut nodes) = senders();
     let done = follow_all(&watch, &mut nodes).await.unwrap();
     assert_eq!(done.len(), 2);
     let told = nodes.map(|node| node.ended.into_inner().unwrap().expect("no word"));
     let mut whole = Tree::default();
-    whole.insert(Piece::of(0, &[&one[..], &two].concat()));
+    whole.insert(Piece::of(0, &[&PARTS.0[..], &PARTS.1].concat()));
     let told = told.map(|told| told.map(|told| told.digest));
     let last = Some(whole.digest(3048).unwrap().into());
     assert!(told == [None, last] || told == [last, None], "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_digest_of_a_file_that_has_changed_is_not_told() {
+    let changed = || gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::Changed, "read").into();
+    let check = || async move { Err(changed()) }.boxed();
+    let (watch, mut nodes) = senders();
+    let error = follow_checked(&watch, &mut nodes, Some(&check)).await;
+    assert!(error.unwrap_err().to_string().contains("changed"));
+    let told = |nodes: [Played; 2]| nodes.map(|node| node.ended.into_inner().unwrap());
+    // The other one had been told to end.
+    assert!(told(nodes).contains(&None));
+    let late = || std::future::pending().boxed();
+    let (watch, mut nodes) = senders();
+    let done = follow_checked(&watch, &mut nodes, Some(&late)).await;
+    assert_eq!(done.unwrap().len(), 2);
+    assert_eq!(told(nodes), [Some(None), Some(None)]);
 }

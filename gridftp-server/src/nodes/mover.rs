@@ -8,13 +8,14 @@ use ftp_proto::modules::RetrieveModule;
 use ftp_proto::types::{ListForm, TransferKind};
 use ftp_wire::command::Type;
 use ftp_wire::path::FtpPath;
+use futures_util::FutureExt as _;
 use gridftp_cluster::{NodeSession, Transfer, TransferKind as NodeKind, Transferred};
 use gridftp_data::{ReceivePlan, Received, Watch};
-use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _, Stat, Version};
+use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Source as _, Stat, User, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::NodeSide;
-use super::follow::{Followed, run};
+use super::follow::{Check, Followed, run};
 use crate::data::{Consent, Context, Digest, Moved, Store, Verdict, take_file};
 use crate::error::{Error, Forbidden, NodeFault};
 use crate::names::dsi_path;
@@ -53,8 +54,16 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
     }
 
     /// Follows transfers that end within this time after a stop, or fail in this way.
-    pub(super) fn followed(&self, within: Duration, late: fn(String) -> NodeFault) -> Followed<'a> {
+    pub(super) fn followed<'f>(
+        &self,
+        within: Duration,
+        late: fn(String) -> NodeFault,
+    ) -> Followed<'f>
+    where
+        'a: 'f,
+    {
         Followed {
+            unchanged: None,
             watch: self.context.watch,
             events: self.context.reporter.events(),
             stop: self.stop.clone(),
@@ -67,7 +76,7 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
     }
 }
 
-impl<D: Dsi> NodeMover<'_, D> {
+impl<'a, D: Dsi> NodeMover<'a, D> {
     /// Runs the transfer to its end.
     ///
     /// # Errors
@@ -151,11 +160,13 @@ impl<D: Dsi> NodeMover<'_, D> {
             }
         });
         let requests: Vec<_> = requests.collect();
-        let sent = self.send(requests, version).await?;
+        let at = self.place(path);
+        // Each node opened the file by itself: all opened the same one if it is still there.
+        let unchanged = || must_be_unchanged(at, &before).boxed();
+        let sent = self.send(requests, version, Some(&unchanged)).await?;
         self.take_digest(tag, &sent);
         let sent = sent.iter().map(|sent| sent.bytes).sum();
-        // Each node opened the file by itself: all opened the same one if it is still there.
-        self.must_be_unchanged(path, &before).await?;
+        unchanged().await?;
         // A file behind layers, or text, has another length on the wire.
         let is_plain = self.side.disk.is_none() && self.context.channel.ty != Type::Ascii;
         if is_plain && sent != wanted {
@@ -164,21 +175,12 @@ impl<D: Dsi> NodeMover<'_, D> {
         Ok(sent)
     }
 
-    /// Checks that a file that was sent is still the same as before.
-    async fn must_be_unchanged(&self, path: &DsiPath, before: &Stat) -> Result<(), Error> {
-        let after = self
-            .context
-            .shared
-            .dsi
-            .stat(self.context.user, path)
-            .await?;
-        let facts = |stat: &Stat| (stat.inode, stat.modified, stat.size);
-        match facts(before) == facts(&after) {
-            true => Ok(()),
-            false => Err(gridftp_dsi::Error::new(ErrorKind::Changed, "read")
-                .at(path)
-                .into()),
-        }
+    /// A file of the storage, for a look at it.
+    fn place<'f>(&self, path: &'f DsiPath) -> Looked<'f, D>
+    where
+        'a: 'f,
+    {
+        (&self.context.shared.dsi, self.context.user, path)
     }
 
     /// Has the first node send the output of a module.
@@ -204,7 +206,7 @@ impl<D: Dsi> NodeMover<'_, D> {
                 let node = self.side.stripes.first().map(NodeSession::node);
                 return Err(NodeFault::Protocol(node.unwrap_or_default().to_owned()).into());
             }
-            self.must_be_unchanged(&at, &before).await?;
+            must_be_unchanged(self.place(&at), &before).await?;
             let rest = before.size.saturating_sub(offset);
             let (sent, wanted) = (moved.bytes, length.map_or(rest, |length| length.min(rest)));
             if sent != wanted {
@@ -221,7 +223,8 @@ impl<D: Dsi> NodeMover<'_, D> {
 
     /// Has the first node send all bytes.
     async fn send_one(&mut self, kind: NodeKind) -> Result<Moved, Error> {
-        let sent = self.send(vec![self.request(kind, false)], None).await?;
+        let request = self.request(kind, false);
+        let sent = self.send(vec![request], None, None).await?;
         let sent = sent.into_iter().next().unwrap_or_default();
         Ok(Moved {
             bytes: sent.bytes,
@@ -231,13 +234,19 @@ impl<D: Dsi> NodeMover<'_, D> {
         })
     }
 
-    /// Runs transfers that send, of a `version` of a file whose values are kept; returns their results.
-    async fn send(
+    /// Runs transfers that send, of a `version` of a file whose values are kept, and which has to be
+    /// `unchanged` before its digest is told; returns their results.
+    async fn send<'f>(
         &mut self,
         requests: Vec<Transfer>,
         version: Option<Version>,
-    ) -> Result<Vec<Transferred>, Error> {
-        let followed = self.followed(SALVAGE, NodeFault::Silent);
+        unchanged: Option<&'f Check<'f>>,
+    ) -> Result<Vec<Transferred>, Error>
+    where
+        'a: 'f,
+    {
+        let mut followed: Followed<'f> = self.followed(SALVAGE, NodeFault::Silent);
+        followed.unchanged = unchanged;
         let running = run(self.side, requests, &followed);
         let done = self.context.run_noted(version, running).await?;
         // The bytes of each stripe, which the client learns in no other way.
@@ -325,6 +334,24 @@ impl<D: Dsi> NodeMover<'_, D> {
             drains,
             tag: None,
         }
+    }
+}
+
+/// A file of a storage, and the user that it is looked at for.
+type Looked<'a, D> = (&'a D, &'a User, &'a DsiPath);
+
+/// Checks that a file that was sent is still the same as before.
+async fn must_be_unchanged<D: Dsi>(
+    (dsi, user, path): Looked<'_, D>,
+    before: &Stat,
+) -> Result<(), Error> {
+    let after = dsi.stat(user, path).await?;
+    let facts = |stat: &Stat| (stat.inode, stat.modified, stat.size);
+    match facts(before) == facts(&after) {
+        true => Ok(()),
+        false => Err(gridftp_dsi::Error::new(ErrorKind::Changed, "read")
+            .at(path)
+            .into()),
     }
 }
 
