@@ -1,7 +1,6 @@
 //! `Executor`: runs each `Action` of a session against the storage or the data channel.
 
 use std::future::Future;
-use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,14 +10,14 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::waits::Waits;
 use gridftp_dsi::{Delegated, Dsi};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use xio::rate::Bound;
 use xio::tls::TlsSession;
 
 use crate::admission::SessionPermit;
 use crate::auth::{self, Admitted, Refused};
 use crate::config::Policy;
-use crate::data::{Buffers, Context, Ends, Mover, Reporter, Side, waits_of};
+use crate::data::{Buffers, Context, Ends, Mover, Reporter, Side, limit, waits_of};
 use crate::error::{AbortedBy, Error, chain};
 use crate::grid::GridSession;
 use crate::log::Shown;
@@ -64,7 +63,7 @@ pub(crate) struct Executor<D: Dsi> {
     /// The waits of the transfers, once the client has asked for them.
     pub(crate) waits: Option<Waits>,
     /// The bound on the bytes a second of the data connections, once the client has asked for one.
-    pub(crate) rate: Option<Bound>,
+    pub(crate) rate: watch::Sender<Option<Bound>>,
     /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
@@ -203,9 +202,7 @@ impl<D: Dsi> Executor<D> {
                 return None;
             }
             Action::Rate(rate) => {
-                // Its layer is under no connection of a client that never asks.
-                let bound = self.rate.get_or_insert_with(|| Bound::new(None));
-                bound.set(rate.map(NonZero::get));
+                self.rate.send_modify(|bound| limit(bound, rate));
                 return None;
             }
             Action::NoLinks => {

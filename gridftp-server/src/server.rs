@@ -28,7 +28,7 @@ use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
 use crate::data::{DataSide, Ends, FILE, Measurements, SentGroups, Stacks, offers_udt};
 use crate::grid::GridSession;
-use crate::nodes::{Front, NodeSide};
+use crate::nodes::{AskedRate, Front, NodeSide};
 use crate::owners::Owners;
 use crate::session::Session;
 
@@ -387,7 +387,7 @@ impl<D: Dsi> Shared<D> {
             tls: None,
             client: Client::default(),
             waits: None,
-            rate: None,
+            rate: watch::Sender::default(),
             permit,
         };
         Box::new(Session::new(machine, stream, executor, stopping))
@@ -421,10 +421,10 @@ impl<D: Dsi> Shared<D> {
         )
     }
 
-    /// A data side on nodes, whose sessions begin with this message.
-    pub(crate) fn node_side(&self, front: Arc<Front>, opening: Open) -> NodeSide {
+    /// A data side on nodes, whose sessions begin with this message and keep to this rate.
+    pub(crate) fn node_side(&self, front: Arc<Front>, open: Open, rate: AskedRate) -> NodeSide {
         let descriptors = self.descriptors.share(SHARE, LEAST);
-        NodeSide::new(front, opening, Arc::clone(&self.stacks), descriptors)
+        NodeSide::new(front, open, rate, Arc::clone(&self.stacks), descriptors)
     }
 
     /// The settings of the protocol machine with this policy.
@@ -472,8 +472,8 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) 
         settings.shares_uploads = capabilities.shares_uploads;
         settings.data_elsewhere = !front.hybrid;
     }
+    settings.rates = true;
     // On nodes the kernel may be another.
-    settings.rates = config.front.is_none();
     settings.udt = config.front.is_none() && offers_udt(&config.net_stacks);
     settings.adapts = stacks.adapts();
     // The data connections of a front end are on nodes.

@@ -16,7 +16,7 @@ use crate::auth::Admitted;
 use crate::config::ThirdParty;
 use crate::data::{Buffers, DataLayer, DataTls, Side};
 use crate::error::{Error, Forbidden, chain};
-use crate::nodes::NodeRule;
+use crate::nodes::{AskedRate, NodeRule};
 
 impl<D: Dsi> Executor<D> {
     /// Takes the data side; makes one on first use, after a loss, and where the client turns from a
@@ -39,7 +39,8 @@ impl<D: Dsi> Executor<D> {
                 Side::Here(Box::new(self.shared.data_side(&self.policy, user)))
             }
             (_, Some((front, opening))) => {
-                Side::Nodes(Box::new(self.shared.node_side(Arc::clone(front), opening)))
+                let (front, rate) = (Arc::clone(front), AskedRate::of(&self.rate));
+                Side::Nodes(Box::new(self.shared.node_side(front, opening, rate)))
             }
         };
         for (of, stack) in &self.stacks {
@@ -133,7 +134,7 @@ impl<D: Dsi> Executor<D> {
         let ends = self.ends;
         match self.side(Some(stripes.is_some())) {
             Side::Here(mut side) => {
-                side.bound.clone_from(&self.rate);
+                side.bound.clone_from(&self.rate.borrow());
                 let rule = self.rule(protection);
                 Box::pin(async move {
                     let listening = match rule {
@@ -161,7 +162,7 @@ impl<D: Dsi> Executor<D> {
     pub(crate) fn connect(&mut self, to: Vec<SocketAddr>, protection: &DataProtection) -> Work {
         match self.side(Some(to.len() > 1)) {
             Side::Here(mut side) => {
-                side.bound.clone_from(&self.rate);
+                side.bound.clone_from(&self.rate.borrow());
                 let rule = self.rule(protection);
                 let set = rule.and_then(|rule| side.connect_to(to, self.ends, rule));
                 let finished = Finished::new(set.map(|()| Outcome::Done)).with(Side::Here(side));

@@ -17,6 +17,7 @@ mod ticker;
 mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,13 @@ impl Ends {
         let chosen = route(any, self.on_link(SocketAddr::new(self.peer, 9)))?;
         (chosen != self.local).then_some(self.local)
     }
+}
+
+/// Bounds the bytes a second of a session's data connections; `None` for any number. The layer of the
+/// bound is under no connection of a client that never asks.
+pub(crate) fn limit(bound: &mut Option<Bound>, rate: Option<NonZero<u64>>) {
+    let bound = bound.get_or_insert_with(|| Bound::new(None));
+    bound.set(rate.map(NonZero::get));
 }
 
 /// The address that the kernel uses towards another one.

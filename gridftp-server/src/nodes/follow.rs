@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::NodeSide;
 use super::receipt::{of_message, to_message};
 use super::side::{lost, refused};
+use super::{AskedRate, NodeSide};
 use crate::data::Consent;
 use crate::error::{AFTER_LOSS, Error, NodeFault};
 
@@ -56,6 +56,8 @@ pub(super) type Check<'a> = dyn Fn() -> BoxFuture<'a, Result<(), Error>> + Send 
 pub(super) struct Followed<'a> {
     /// Counts the bytes of all nodes.
     pub(super) watch: &'a Watch,
+    /// Shared by the nodes of the transfer.
+    pub(super) rate: AskedRate,
     /// The way of events to the session.
     pub(super) events: mpsc::Sender<Event>,
     /// Stops the transfers of all nodes.
@@ -125,13 +127,17 @@ async fn run_all(
 }
 
 impl Followed<'_> {
-    /// Follows the transfers of all nodes to the end of the last; each counts its bytes.
+    /// Follows the transfers of all nodes to the end of the last; each counts its bytes, and has an
+    /// equal share of the rate.
     async fn all<'n, S: Session + 'n>(
         &self,
         nodes: impl Iterator<Item = ((&'n mut S, Transfer), &'n AtomicU64)>,
     ) -> Result<Vec<Transferred>, Error> {
+        let nodes: Vec<_> = nodes.collect();
+        let sharers = nodes.len();
         let mut running: FuturesUnordered<_> = nodes
-            .map(|((node, request), count)| self.follow(node, request, count))
+            .into_iter()
+            .map(|((node, request), count)| self.follow(node, request, count, sharers))
             .collect();
         let mut results = Vec::new();
         let mut failure: Option<Error> = None;
@@ -155,15 +161,24 @@ impl Followed<'_> {
         failure.map_or(Ok(results), Err)
     }
 
-    /// Follows the transfer of one node to its end.
+    /// Follows the transfer of one node, which shares the rate with so many, to its end.
     async fn follow<S: Session>(
         &self,
         node: &mut S,
         request: Transfer,
         count: &AtomicU64,
+        sharers: usize,
     ) -> Result<Transferred, Error> {
-        let sent = node.send(ToNode::Transfer(Box::new(request))).await;
-        sent.map_err(|error| lost(node.node(), error))?;
+        let mut rate = self.rate.clone();
+        // Other transfers may have had other sharers.
+        let share = rate.share(sharers);
+        for request in share
+            .into_iter()
+            .chain([ToNode::Transfer(Box::new(request))])
+        {
+            let sent = node.send(request).await;
+            sent.map_err(|error| lost(node.node(), error))?;
+        }
         let (mut until, mut is_hurried) = (None, false);
         loop {
             let limit = async {
@@ -188,6 +203,13 @@ impl Followed<'_> {
                 }
                 () = limit => return Err(self.limit.1(node.node().to_owned()).into()),
                 message = node.recv() => message.map_err(|error| lost(node.node(), error))?,
+                () = rate.changed() => {
+                    if let Some(share) = rate.share(sharers) {
+                        let told = node.send(share).await;
+                        told.map_err(|error| lost(node.node(), error))?;
+                    }
+                    continue;
+                }
             };
             if let Some(done) = self.take(node, message, count).await? {
                 return Ok(done);

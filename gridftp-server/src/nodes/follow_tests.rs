@@ -1,6 +1,7 @@
 //! Nodes that fail under a transfer, on paused time and without sockets.
 
 use std::collections::VecDeque;
+use std::num::NonZero;
 use std::sync::Mutex;
 
 use byte_ranges::{Range64, RangeSet};
@@ -12,11 +13,13 @@ use ftp_wire::receipt::Extent;
 use ftp_wire::reply::{Code, Reply};
 use futures_util::FutureExt as _;
 use gridftp_cluster::{Failed, TransferKind};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+use xio::rate::Bound;
 
 use super::*;
-use crate::data::Verdict;
 use crate::data::store_tests::{Recorder, Recording, fail_by, store};
+use crate::data::{Verdict, limit};
 use crate::reply_for::reply_for;
 
 /// Time of a failure after the beginning, and the silence after which a node counts as lost.
@@ -45,6 +48,8 @@ struct Played {
     begun: Instant,
     messages: VecDeque<FromNode>,
     aborted: Notify,
+    /// The rates that it was told, and its transfer.
+    heard: Mutex<Vec<ToNode>>,
     /// The word on the end of its data.
     ended: Mutex<Option<Option<Box<gridftp_cluster::Told>>>>,
 }
@@ -62,6 +67,7 @@ impl Played {
             ]
             .into(),
             aborted: Notify::new(),
+            heard: Mutex::default(),
             ended: Mutex::default(),
         }
     }
@@ -76,6 +82,7 @@ impl Session for Played {
         match request {
             ToNode::Abort => self.aborted.notify_one(),
             ToNode::EndData(told) => *self.ended.lock().unwrap() = Some(told),
+            ToNode::Rate(_) | ToNode::Transfer(_) => self.heard.lock().unwrap().push(request),
             _ => {}
         }
         Ok(())
@@ -137,13 +144,15 @@ async fn follow(watch: &Watch, conducts: &[Conduct]) -> Error {
     ended.expect_err("a failure")
 }
 
-/// Follows transfers of these nodes to their end.
+/// Follows transfers of these nodes, of a session that has ended, to their end.
 async fn follow_all(watch: &Watch, nodes: &mut [Played]) -> Result<Vec<Transferred>, Error> {
-    follow_checked(watch, nodes, None).await
+    let rate = AskedRate::of(&watch::Sender::default());
+    follow_with(rate, watch, nodes, None).await
 }
 
-/// Follows transfers of a file with this check.
-async fn follow_checked<'a>(
+/// The same at a rate, of a file with this check.
+async fn follow_with<'a>(
+    rate: AskedRate,
     watch: &'a Watch,
     nodes: &mut [Played],
     unchanged: Option<&'a Check<'a>>,
@@ -152,6 +161,7 @@ async fn follow_checked<'a>(
     let (consent, _asked) = mpsc::channel(1);
     let followed = Followed {
         watch,
+        rate,
         events,
         stop: CancellationToken::new(),
         consent,
@@ -255,17 +265,51 @@ async fn the_last_node_to_end_is_given_the_digest_of_all() {
 
 #[tokio::test(start_paused = true)]
 async fn the_digest_of_a_file_that_has_changed_is_not_told() {
+    let rate = || AskedRate::of(&watch::Sender::default());
     let changed = || gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::Changed, "read").into();
     let check = || async move { Err(changed()) }.boxed();
     let (watch, mut nodes) = senders();
-    let error = follow_checked(&watch, &mut nodes, Some(&check)).await;
+    let error = follow_with(rate(), &watch, &mut nodes, Some(&check)).await;
     assert!(error.unwrap_err().to_string().contains("changed"));
     let told = |nodes: [Played; 2]| nodes.map(|node| node.ended.into_inner().unwrap());
     // The other one had been told to end.
     assert!(told(nodes).contains(&None));
     let late = || std::future::pending().boxed();
     let (watch, mut nodes) = senders();
-    let done = follow_checked(&watch, &mut nodes, Some(&late)).await;
+    let done = follow_with(rate(), &watch, &mut nodes, Some(&late)).await;
     assert_eq!(done.unwrap().len(), 2);
     assert_eq!(told(nodes), [Some(None), Some(None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_told_its_share_of_the_rate_before_its_transfer_and_at_each_change() {
+    let session = watch::Sender::default();
+    let ask = |rate| session.send_modify(|bound: &mut Option<Bound>| limit(bound, rate));
+    let rates = [1001, 1, 0].map(NonZero::new);
+    let mut nodes = [(0, Conduct::Breaks), (1, Conduct::Obeys)].map(Played::new);
+    ask(rates[0]);
+    let (rate, bytes) = (AskedRate::of(&session), Watch::new());
+    let changing = async {
+        for rate in &rates[1..] {
+            sleep(FAILS / 4).await;
+            ask(*rate);
+        }
+    };
+    let (ended, ()) = tokio::join!(follow_with(rate, &bytes, &mut nodes, None), changing);
+    ended.expect_err("a failure");
+    let [first, second, third] = [500, 1, 0].map(|share| ToNode::Rate(NonZero::new(share)));
+    let transfer = ToNode::Transfer(Box::new(request()));
+    let expected = [first, transfer, second, third];
+    for node in nodes {
+        assert_eq!(node.heard.into_inner().unwrap(), expected, "{}", node.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_a_client_that_asks_for_no_rate_is_told_none() {
+    let mut nodes = [(0, Conduct::Breaks)].map(Played::new);
+    let ended = follow_all(&Watch::new(), &mut nodes).await;
+    ended.expect_err("a failure");
+    let heard = nodes.map(|node| node.heard.into_inner().unwrap());
+    assert_eq!(heard, [[ToNode::Transfer(Box::new(request()))]]);
 }

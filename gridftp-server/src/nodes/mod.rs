@@ -4,6 +4,7 @@ mod follow;
 mod joined;
 mod mover;
 mod node;
+mod rate;
 mod receipt;
 mod served;
 mod side;
@@ -17,6 +18,7 @@ use gridftp_dsi_rpc::Remote;
 
 pub(crate) use self::mover::NodeMover;
 pub use self::node::DataNode;
+pub(crate) use self::rate::AskedRate;
 pub(crate) use self::side::{NodeRule, NodeSide};
 
 /// The data nodes of a front end, and the rules for their use.

@@ -65,6 +65,7 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
         Followed {
             unchanged: None,
             watch: self.context.watch,
+            rate: self.side.rate.clone(),
             events: self.context.reporter.events(),
             stop: self.stop.clone(),
             consent: self.consent.clone(),

@@ -16,11 +16,13 @@ use gridftp_cluster::{Replies, Requests};
 use gridftp_data::{Peers, Watch};
 use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
+use xio::rate::Bound;
 
 use super::joined::Joined;
 use super::receipt::{of_message, to_message};
 use crate::data::{
-    Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter, Store, every, take_file, tick,
+    Buffers, Context, DataLayer, DataSide, Ends, Mover, Reporter, Store, every, limit, take_file,
+    tick,
 };
 use crate::error::{AbortedBy, Error, Forbidden};
 use crate::grid::GridSession;
@@ -105,7 +107,11 @@ impl<D: Dsi> Served<D> {
                     .set_stack(side, stack.as_deref())
                     .map(|()| FromNode::Done),
                 ToNode::Transfer(transfer) => {
-                    let ended = self.transfer(*transfer, &mut requests, &replies).await;
+                    // The data side is lent to the transfer.
+                    let mut bound = self.side.bound.clone();
+                    let running = self.transfer(*transfer, &mut bound, &mut requests, &replies);
+                    let ended = running.await;
+                    self.side.bound = bound;
                     let Some(ended) = ended else { return };
                     ended.map(|done| FromNode::Transferred(Box::new(done)))
                 }
@@ -113,6 +119,10 @@ impl<D: Dsi> Served<D> {
                 ToNode::Abort | ToNode::Publish | ToNode::EndData(_) => continue,
                 ToNode::DropData => {
                     self.side.drop_data();
+                    continue;
+                }
+                ToNode::Rate(rate) => {
+                    limit(&mut self.side.bound, rate);
                     continue;
                 }
             };
@@ -161,10 +171,12 @@ impl<D: Dsi> Served<D> {
         Ok((peers, layer))
     }
 
-    /// Runs a transfer to its end, beside requests to stop it; `None` when the session ended.
+    /// Runs a transfer to its end, beside requests to stop it and to change its bound; `None` when the
+    /// session ended.
     async fn transfer(
         &mut self,
         transfer: Transfer,
+        bound: &mut Option<Bound>,
         requests: &mut Requests,
         replies: &Replies,
     ) -> Option<Result<Transferred, Error>> {
@@ -222,6 +234,7 @@ impl<D: Dsi> Served<D> {
                             let _ = cancel.send(AbortedBy::Client);
                         }
                     }
+                    ToNode::Rate(rate) => limit(bound, rate),
                     // A front end waits for the end of a transfer before its next request.
                     _ => return None,
                 },

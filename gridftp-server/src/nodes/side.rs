@@ -15,7 +15,7 @@ use gridftp_cluster::{NodeHandle, NodeSession};
 use gridftp_data::{Descriptors, Peers};
 use tokio::time::{Instant, timeout_at};
 
-use super::Front;
+use super::{AskedRate, Front};
 use crate::data::{Buffers, Stacks, StripeBytes, admit};
 use crate::error::{Error, NodeFault};
 
@@ -46,6 +46,8 @@ impl NodeRule {
 pub(crate) struct NodeSide {
     front: Arc<Front>,
     opening: Open,
+    /// Shared by the nodes.
+    pub(super) rate: AskedRate,
     stacks: Arc<Stacks>,
     net: Option<String>,
     pub(super) disk: Option<String>,
@@ -67,12 +69,14 @@ impl NodeSide {
     pub(crate) fn new(
         front: Arc<Front>,
         opening: Open,
+        rate: AskedRate,
         stacks: Arc<Stacks>,
         descriptors: Descriptors,
     ) -> Self {
         Self {
             front,
             opening,
+            rate,
             stacks,
             net: None,
             disk: None,
@@ -193,17 +197,22 @@ impl NodeSide {
         }
     }
 
-    /// Sends every node its request; returns the answers in the order of the stripes, and the
+    /// Sends every node its share of the rate and its request; returns the answers in the order of the stripes, and the
     /// failures by node, whose sessions end.
     async fn ask_all(
         &mut self,
         request: &impl Fn(usize, usize) -> ToNode,
     ) -> (Vec<FromNode>, Vec<(String, Error)>) {
         let (count, until) = (self.stripes.len(), Instant::now() + ANSWER);
+        // Ahead of the connections, which else have no bound.
+        let share = self.rate.share(count);
         let asking = self.stripes.drain(..).enumerate();
-        let asking = asking.map(|(index, mut node)| async move {
-            let answered = ask(&mut node, request(index, count), until).await;
-            (node, answered)
+        let asking = asking.map(|(index, mut node)| {
+            let requests = share.clone().into_iter().chain([request(index, count)]);
+            async move {
+                let answered = ask(&mut node, requests, until).await;
+                (node, answered)
+            }
         });
         let (mut answers, mut failures) = (Vec::with_capacity(count), Vec::new());
         for (node, answered) in join_all(asking).await {
@@ -272,7 +281,7 @@ impl NodeSide {
         for (side, stack) in [(StackSide::Net, &self.net), (StackSide::Disk, &self.disk)] {
             if let Some(stack) = stack {
                 let request = ToNode::Stack(side, Some(stack.clone()));
-                ask(&mut session, request, until).await?;
+                ask(&mut session, [request], until).await?;
             }
         }
         Ok(session)
@@ -356,10 +365,16 @@ pub(super) fn lost(node: &str, why: gridftp_cluster::Error) -> Error {
     NodeFault::Lost { node, why, at }.into()
 }
 
-/// Sends a node its request, and waits for the answer.
-async fn ask(node: &mut NodeSession, request: ToNode, until: Instant) -> Result<FromNode, Error> {
+/// Sends a node these requests, the last of which is answered, and waits for the answer.
+async fn ask(
+    node: &mut NodeSession,
+    requests: impl IntoIterator<Item = ToNode>,
+    until: Instant,
+) -> Result<FromNode, Error> {
     let asking = async {
-        node.send(request).await?;
+        for request in requests {
+            node.send(request).await?;
+        }
         node.recv().await
     };
     match timeout_at(until, asking).await {

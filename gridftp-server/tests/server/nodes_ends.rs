@@ -191,7 +191,7 @@ impl Serve for Played {
                     self.seen.lock().unwrap().1.push(request);
                     continue;
                 }
-                ToNode::Abort | ToNode::DropData | ToNode::EndData(_) => continue,
+                ToNode::Abort | ToNode::DropData | ToNode::EndData(_) | ToNode::Rate(_) => continue,
             };
             replies.send(reply).await;
         }

@@ -209,8 +209,6 @@ fn a_front_end_needs_no_storage_of_its_own() {
     let mut ftp = cluster.login();
     let features = ftp.ok("FEAT", 211).text();
     assert!(features.contains("SHA256"), "{features}");
-    assert!(!features.contains("RATE"), "{features}");
-    ftp.ok("SITE RATE 1000", 504);
     let content = bytes(300_000);
     for n in 0..4 {
         ftp.ok(&format!("MKD d{n}"), 257);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::mode_e::receive;
-use crate::support::{TestServer, bytes};
+use crate::nodes::{BLOCK, Farm, deal, fetch_blocks, last, spas};
+use crate::support::{Data, TestServer, bytes};
 
 /// Bytes a second, bytes of a file, and the least time for them: those of a twentieth of a second may
 /// pass at once.
@@ -74,4 +75,52 @@ fn a_transfer_without_a_rate_can_be_given_one() {
     assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
     assert_eq!(ftp.outcome().code, 226);
     assert_eq!(ftp.reply().code, 250);
+}
+
+#[test]
+fn the_nodes_of_a_file_share_the_rate_both_ways() {
+    let farm = Farm::new(2);
+    let content = bytes(BLOCK * 16 + 7);
+    let mut ftp = farm.extended();
+    assert!(ftp.ok("FEAT", 211).text().contains("RATE"));
+    ftp.ok(RATE, 250);
+    let mut conns: Vec<_> = spas(&mut ftp).into_iter().map(Data::connect).collect();
+    assert_eq!(conns.len(), 2);
+    let begun = Instant::now();
+    ftp.send("STOR f");
+    deal(&content, &mut conns);
+    conns.iter_mut().for_each(|conn| conn.end(1));
+    assert_eq!(last(&mut ftp).code, 226);
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+    assert!(farm.server.get("f") == content);
+    let begun = Instant::now();
+    assert!(fetch_blocks(&mut ftp, "f", content.len()) == content);
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+    // One node keeps to it alone.
+    ftp.ok("MODE S", 200);
+    let begun = Instant::now();
+    assert!(ftp.fetch("f") == content);
+    assert!(begun.elapsed() > LEAST, "{:?}", begun.elapsed());
+}
+
+/// At the first rate it would take hours.
+#[test]
+fn nodes_take_another_rate_at_once() {
+    let farm = Farm::new(2);
+    let content = bytes(BLOCK * 16 + 7);
+    for (line, least) in [("SITE RATE off", Duration::ZERO), (RATE, LEAST)] {
+        let mut ftp = farm.extended();
+        ftp.ok("SITE RATE 1000", 250);
+        let mut conns: Vec<_> = spas(&mut ftp).into_iter().map(Data::connect).collect();
+        let begun = Instant::now();
+        ftp.send("STOR f");
+        assert_eq!(ftp.reply().code, 150);
+        ftp.send(line);
+        deal(&content, &mut conns);
+        conns.iter_mut().for_each(|conn| conn.end(1));
+        assert_eq!(last(&mut ftp).code, 226, "{line}");
+        assert!(begun.elapsed() > least, "{line}: {:?}", begun.elapsed());
+        assert_eq!(ftp.reply().code, 250);
+        assert!(farm.server.get("f") == content);
+    }
 }

@@ -10,6 +10,7 @@ mod tests;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::time::Duration;
 
 use byte_ranges::{Layout, RangeSet};
@@ -75,6 +76,10 @@ pub enum ToNode {
     EndData(Option<Box<Told>>),
     /// Close data connections, cached or not, and data listeners. Not answered.
     DropData,
+    /// Keep to this number of bytes a second on the data connections of this session together, each
+    /// way, from now on, and of a running transfer too; `None` for any number. It holds for connections
+    /// that are set up behind the first such request. Not answered.
+    Rate(Option<NonZero<u64>>),
 }
 
 /// An answer or an event of a node.

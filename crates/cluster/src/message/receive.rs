@@ -74,6 +74,7 @@ pub(crate) fn request(message: proto::ToNode) -> Result<Option<ToNode>> {
             ToNode::EndData(told.map(Box::new))
         }
         to_node::Kind::DropData(_) => ToNode::DropData,
+        to_node::Kind::Rate(rate) => ToNode::Rate(NonZero::new(rate)),
     }))
 }
 

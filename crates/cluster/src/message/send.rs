@@ -1,5 +1,6 @@
 //! Conversion of messages to their form on the wire.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use byte_ranges::Layout;
@@ -51,6 +52,7 @@ impl From<ToNode> for proto::ToNode {
                 told: told.map(|told| (*told).into()),
             }),
             ToNode::DropData => to_node::Kind::DropData(proto::Empty {}),
+            ToNode::Rate(rate) => to_node::Kind::Rate(rate.map_or(0, NonZero::get)),
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 use prost::Message as _;
-use std::num::NonZero;
 
 use digest_tree::{Piece, Tree};
 use ftp_proto::security::{DataProtection, Level};
@@ -159,6 +158,9 @@ fn requests() -> Vec<ToNode> {
             hints: vec![[9; 16]; 3],
         }))),
         ToNode::DropData,
+        ToNode::Rate(None),
+        ToNode::Rate(Some(NonZero::<u64>::MIN)),
+        ToNode::Rate(Some(NonZero::<u64>::MAX)),
     ];
     for (index, (protection, identity)) in protections().into_iter().enumerate() {
         requests.push(ToNode::Listen(Box::new(Listen {
