@@ -7,7 +7,8 @@ use xio_core::DynStack;
 /// in a second, and as many that they receive: those that pass the stack, under TLS or Grid security.
 /// It may be changed at any time. Of a copy between two servers the one that sends, or else the one
 /// that receives, keeps to it (`RATE` in `FEAT`), unless the bytes pass this machine. Each session
-/// that moves files has an equal share there, and what one does not need goes to no other.
+/// that moves files has an equal share there, and each stripe of a session over data nodes an equal
+/// part of that; what one does not need goes to no other.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
     bound: Bound,

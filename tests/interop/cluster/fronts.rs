@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
@@ -13,6 +14,9 @@ use workspace_tests::{
 use super::failures::{Copying, RATE};
 use super::matrix::Client;
 use super::{SIZE, cp, stripes};
+
+/// Less than the time of a file of `SIZE` at 30 MiB a second.
+const LEAST_AT_30M: Duration = Duration::from_secs(2);
 
 /// Two front ends over two nodes.
 struct Fronts {
@@ -86,6 +90,20 @@ fn two_front_ends_serve_each_others_files() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The stripes of the sender have a share each.
+#[test]
+fn a_copy_between_front_ends_keeps_to_a_rate() -> Result<()> {
+    let fronts = Fronts::start(None)?;
+    let source = fronts.tree.file("file", SIZE, 74)?;
+    let [one, two] = fronts.both()?;
+    let begun = Instant::now();
+    let limited = ["--bwlimit", "30M", "--debug"];
+    let told = cp(&limited, &one.url("file"), &two.url("copy"))?.ok()?;
+    ensure!(begun.elapsed() > LEAST_AT_30M, "{:?}", begun.elapsed());
+    ensure!(told.stderr.contains("SITE RATE "), "{}", told.report());
+    same_file(&fronts.path("copy"), &source)
 }
 
 /// Row 57 of the hostile input: one of two uploads of a name wins, and is whole. A front end that
