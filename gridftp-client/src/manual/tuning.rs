@@ -43,7 +43,7 @@
 //!
 //! - A sender with a connection over a path of 20 ms or more, which loses packets in three seconds
 //!   on end, changes it to BBR; others to the same host follow at their first loss, in the minute
-//!   behind that.
+//!   behind that. Where there are several, the packets of all together tell it in about two seconds.
 //! - Where its kernel refuses that, more streams share the loss.
 //! - The copy goes on over UDT, with [`CopyOptions::over_udt`], the stack
 //!   that is the default, and servers that offer UDT (`LOSS` in `FEAT`), where at least 64 MiB
