@@ -161,7 +161,7 @@ impl Followed<'_> {
         failure.map_or(Ok(results), Err)
     }
 
-    /// Follows the transfer of one node, which shares the rate with so many, to its end.
+    /// Follows the transfer of one of so many `sharers` of the rate to its end.
     async fn follow<S: Session>(
         &self,
         node: &mut S,
@@ -266,7 +266,15 @@ impl Followed<'_> {
                 moved(bytes);
                 // All others have told the values of their parts before.
                 let is_last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 == self.nodes;
-                let told = if is_last { self.joined().await? } else { None };
+                let told = if is_last {
+                    match self.stop.run_until_cancelled(self.joined()).await {
+                        Some(joined) => joined?,
+                        // It is told to end instead.
+                        None => return Ok(None),
+                    }
+                } else {
+                    None
+                };
                 let ended = node.send(ToNode::EndData(told.map(to_message))).await;
                 ended.map_err(|error| lost(node.node(), error))?;
             }

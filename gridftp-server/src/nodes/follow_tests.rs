@@ -281,6 +281,23 @@ async fn the_digest_of_a_file_that_has_changed_is_not_told() {
     assert_eq!(told(nodes), [Some(None), Some(None)]);
 }
 
+/// The storage does not answer, and the other node fails meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_look_at_the_file() {
+    let rate = AskedRate::of(&watch::Sender::default());
+    let never = || std::future::pending().boxed();
+    let mut nodes = [(0, Conduct::Breaks), (1, Conduct::Breaks)].map(Played::new);
+    for node in &mut nodes {
+        node.messages = [FromNode::Sent(0)].into();
+    }
+    let (bytes, begun) = (Watch::new(), Instant::now());
+    let ended = follow_with(rate, &bytes, &mut nodes, Some(&never)).await;
+    ended.expect_err("a failure");
+    assert!(begun.elapsed() < LOOK, "{:?}", begun.elapsed());
+    let told = nodes.map(|node| node.ended.into_inner().unwrap());
+    assert!(told.contains(&None), "{told:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_is_told_its_share_of_the_rate_before_its_transfer_and_at_each_change() {
     let session = watch::Sender::default();
