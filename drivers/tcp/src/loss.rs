@@ -39,7 +39,7 @@ const TALLIED: u32 = 16;
 /// many. At a short queue 16 connections with CUBIC lose one in 7,000 on a path that holds 2.5 MB.
 const LOST: u64 = 2_500;
 
-/// Part of the packets of a period from which their loss is that of a full queue.
+/// Least part of a period's packets, one in so many, whose loss is that of a full queue.
 const BURST: u64 = 50;
 
 /// The periods that find heavy loss soon.
@@ -111,7 +111,7 @@ struct Tally {
     lossy: u32,
     /// Packets.
     sent: u64,
-    /// Lost ones, of which a period counts a few more than a path loses by itself.
+    /// Lost ones: of a period at most four, or twice [`LOST`] of its packets where that is more.
     lost: u64,
 }
 
