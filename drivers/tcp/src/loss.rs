@@ -39,8 +39,12 @@ const TALLIED: u32 = 16;
 /// many. At a short queue 16 connections with CUBIC lose one in 7,000 on a path that holds 2.5 MB.
 const LOST: u64 = 2_500;
 
-/// Least part of a period's packets, one in so many, whose loss is that of a full queue.
-const BURST: u64 = 50;
+/// Least part of a period's packets, one in so many, whose loss is that of a full queue, where they are
+/// more than [`FEW`].
+const BURST: u64 = 250;
+
+/// Most lost packets that a period of few packets counts.
+const FEW: u64 = 4;
 
 /// The periods that find heavy loss soon.
 const HEAVY: Periods = Periods::new(Duration::from_millis(500), 5, 1_000);
@@ -279,7 +283,7 @@ struct Judge {
 #[derive(Debug, Clone, Copy)]
 struct Period {
     /// Whether the path is long, and was used all the time.
-    counts: bool,
+    is_busy: bool,
     is_queued: bool,
     sent: u64,
     lost: u64,
@@ -322,22 +326,24 @@ impl Trip {
 
 impl Tally {
     fn add(&mut self, period: &Period) {
-        let is_burst = period.lost > 0 && period.lost.saturating_mul(BURST) >= period.sent;
-        if !period.counts || is_burst || self.periods >= TALLIED {
+        let is_burst = period.lost > FEW && period.lost.saturating_mul(BURST) >= period.sent;
+        if !period.is_busy || is_burst || self.periods >= TALLIED {
             *self = Self::default();
         }
-        if !period.counts || is_burst || period.is_queued {
+        if !period.is_busy || is_burst || period.is_queued {
             return;
         }
         self.periods += 1;
         self.lossy += u32::from(period.lost > 0);
         self.sent += period.sent;
-        self.lost += period.lost.min(4.max(period.sent / LOST * 2));
+        self.lost += period.lost.min(FEW.max(period.sent / LOST * 2));
     }
 
-    /// Whether the path loses packets by itself.
+    /// Whether the path loses packets by itself: a full queue loses some every few seconds, and not in
+    /// two of three periods.
     fn is_lossy(&self) -> bool {
-        self.lossy >= LOSSY_PEER && self.lost * LOST >= self.sent
+        let is_often = self.lossy >= LOSSY_PEER && self.lossy * 3 >= self.periods * 2;
+        is_often && self.lost * LOST >= self.sent
     }
 }
 
@@ -388,14 +394,14 @@ impl Periods {
         let sent = all.saturating_sub(all_before);
         let lost = lost.saturating_sub(lost_before);
         // A connection that was idle meanwhile is judged anew.
-        let counts = trip.time >= LONG && lasted < length * 4;
-        let has_loss = counts && lost > 0 && lost * self.one_in >= sent;
+        let is_busy = trip.time >= LONG && lasted < length * 4;
+        let has_loss = is_busy && lost > 0 && lost * self.one_in >= sent;
         self.lossy = match has_loss {
             true => self.lossy + u32::from(!trip.is_queued),
             false => 0,
         };
         Some(Period {
-            counts,
+            is_busy,
             is_queued: trip.is_queued,
             sent,
             lost,

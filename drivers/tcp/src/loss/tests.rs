@@ -210,28 +210,33 @@ fn connections_to_a_peer_find_rare_loss_together() {
     assert_eq!(rare(7_000), None);
 }
 
+/// A period of all connections to a peer.
+fn period(sent: u64, lost: u64, is_queued: bool) -> Period {
+    Period {
+        is_busy: true,
+        is_queued,
+        sent,
+        lost,
+        has_loss: false,
+    }
+}
+
 #[test]
 fn the_burst_of_a_full_queue_does_not_count_for_a_tally() {
     let mut tally = Tally::default();
     let mut add = |sent, lost, is_queued| {
-        tally.add(&Period {
-            counts: true,
-            is_queued,
-            sent,
-            lost,
-            has_loss: false,
-        });
+        tally.add(&period(sent, lost, is_queued));
         tally.is_lossy()
     };
-    // Nor the losses with a queue, or those of many bytes.
+    // Nor the losses with a queue, or those of many packets.
     for (sent, lost, is_queued) in [
         (6_000, 3, false),
         (6_000, 3, false),
         (6_000, 3, false),
-        (6_000, 120, false),
+        (6_000, 24, false),
         (6_000, 3, false),
         (6_000, 3, false),
-        (6_000, 100, true),
+        (6_000, 20, true),
         (6_000, 3, false),
         (100_000, 4, false),
     ] {
@@ -240,6 +245,28 @@ fn the_burst_of_a_full_queue_does_not_count_for_a_tally() {
     // Behind 16 periods it begins anew.
     let later = (0..32).position(|_| add(6_000, 3, false));
     assert_eq!(later, Some(15));
+}
+
+#[test]
+fn a_queue_that_is_full_every_few_seconds_is_no_lossy_path() {
+    // Within two periods, and then not for three or more.
+    for (sent, lost) in [
+        (1_000, 4),
+        (2_000, 4),
+        (4_300, 4),
+        (4_300, 21),
+        (10_000, 50),
+    ] {
+        for clear in 3..12 {
+            let mut tally = Tally::default();
+            let is_lossy = (0..100).any(|at| {
+                let lost = if at % (clear + 2) < 2 { lost } else { 0 };
+                tally.add(&period(sent, lost, false));
+                tally.is_lossy()
+            });
+            assert!(!is_lossy, "{lost} of {sent}, {clear}");
+        }
+    }
 }
 
 #[test]
