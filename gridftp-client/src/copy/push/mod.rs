@@ -34,7 +34,7 @@ use crate::copy::state::CopyState;
 use crate::copy::tuning::Worker;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::copy::{Stop, lock};
-use crate::error::ControlError;
+use crate::error::{ControlError, lacks_channel};
 use crate::options::ConnectOptions;
 use crate::stripes::Width;
 use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
@@ -372,7 +372,9 @@ fn fail(
     let job = taken.file_mut();
     let refusal = failure.error.reply();
     let busy = is_busy(refusal, job.failures, &shared.options);
-    if resumes && refusal.is_some() && !busy {
+    // A broken connection tells nothing of the server's bytes.
+    let broken = failure.error.control().is_some_and(lacks_channel);
+    if resumes && refusal.is_some() && !busy && !broken {
         job.anew = true;
         job.forget();
         failure.midway = true;
