@@ -123,7 +123,7 @@
 //!
 //! A bound on the bytes a second of a session (`SITE RATE`, see [deviations](super::deviations)) is kept
 //! by its nodes: the front end tells each stripe of a transfer an equal share, and a new one at each
-//! change. What a slow stripe leaves of its share goes to no other. `gridftp-cp --bwlimit` and `--polite`
+//! change. What a slow stripe, or one without bytes, leaves of its share goes to no other. `gridftp-cp --bwlimit` and `--polite`
 //! make use of it between two servers. Upgrade nodes before front ends: a node of a version without it
 //! ends each session that has such a bound.
 //!
