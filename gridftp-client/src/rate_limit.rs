@@ -8,7 +8,7 @@ use xio_core::DynStack;
 /// It may be changed at any time. Of a copy between two servers the one that sends, or else the one
 /// that receives, keeps to it (`RATE` in `FEAT`), unless the bytes pass this machine. Each session
 /// that moves files has an equal share there, and each stripe of a session over data nodes an equal
-/// part of that; what one does not need goes to no other.
+/// part of that. A stripe or session leaves the rest of its share unused.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
     bound: Bound,

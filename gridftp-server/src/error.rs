@@ -65,7 +65,7 @@ pub(crate) enum Error {
         /// First byte named that is not kept.
         missing: u64,
     },
-    /// `REST` names bytes that come all the same: the values that are recorded of them may be wrong now.
+    /// The client sent bytes again that its `REST` named: their recorded values may be wrong now.
     #[error("restart: byte {at} came again, which REST named as held")]
     Repeated {
         /// First byte that came again.

@@ -421,7 +421,7 @@ impl<D: Dsi> Shared<D> {
         )
     }
 
-    /// A data side on nodes, whose sessions begin with this message and keep to this rate.
+    /// A data side on nodes: their sessions begin with the message `open`, and keep to `rate`.
     pub(crate) fn node_side(&self, front: Arc<Front>, open: Open, rate: AskedRate) -> NodeSide {
         let descriptors = self.descriptors.share(SHARE, LEAST);
         NodeSide::new(front, open, rate, Arc::clone(&self.stacks), descriptors)

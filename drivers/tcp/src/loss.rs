@@ -35,12 +35,11 @@ const LOSSY_PEER: u32 = LOSSY + 1;
 /// Periods of a tally, behind which it begins anew.
 const TALLIED: u32 = 16;
 
-/// Least part of the packets to a peer that is lost on a path that loses packets by itself: one in so
-/// many. At a short queue 16 connections with CUBIC lose one in 7,000 on a path that holds 2.5 MB.
+/// A lossy path loses at least one packet in so many. At a short queue 16 connections with CUBIC lose one
+/// in 7,000 on a path that holds 2.5 MB.
 const LOST: u64 = 2_500;
 
-/// Least part of a period's packets, one in so many, whose loss is that of a full queue, where they are
-/// more than [`FEW`].
+/// A full queue loses at least one packet in so many of a period, and more than [`FEW`].
 const BURST: u64 = 250;
 
 /// Most lost packets that a period of few packets counts.

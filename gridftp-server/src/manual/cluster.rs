@@ -122,10 +122,10 @@
 //! # The rate of a session
 //!
 //! A bound on the bytes a second of a session (`SITE RATE`, see [deviations](super::deviations)) is kept
-//! by its nodes: the front end tells each stripe of a transfer an equal share, and a new one at each
-//! change. What a slow stripe, or one without bytes, leaves of its share goes to no other. `gridftp-cp --bwlimit` and `--polite`
-//! make use of it between two servers. Upgrade nodes before front ends: a node of a version without it
-//! ends each session that has such a bound.
+//! by its nodes: the front end tells each stripe of a transfer an equal share, and a new share at each
+//! change. A slow stripe, or a stripe without bytes, leaves the rest of its share unused. `gridftp-cp`
+//! sends the command between two servers for `--bwlimit` and `--polite`. Upgrade nodes before front ends:
+//! a node of a version without the request ends each session with such a bound.
 //!
 //! # Digests of copies over nodes
 //!
@@ -142,8 +142,8 @@
 //!
 //! An upload that continues an earlier one goes on with the values that the front end has recorded beside
 //! the partial file, so that its bytes are not read again; with `--storage nodes` and in an object store
-//! they are, before it is published. A tagged upload whose sender sends bytes that its `REST` named is
-//! refused (554): their values would be wrong.
+//! the file is read before it is published. The front end refuses a tagged upload (554) when the client
+//! sends bytes again that its `REST` named: the recorded values of these bytes would be wrong.
 //!
 //! Without a digest, and so verified by `CKSM` behind the transfer, are downloads that continue with more
 //! than 256 MiB of which the front end does not know the values, as after its restart; and transfers in

@@ -73,8 +73,8 @@
 //!   command is in force when it arrives, for a running transfer too, and is answered `250` in its
 //!   turn, behind that transfer. It holds for data connections that were set up (`PASV`, `PORT` or
 //!   their like) behind the first such command of the session: send `SITE RATE off` ahead of a
-//!   transfer whose rate may have to change. Over data nodes each stripe has an equal share, so that a
-//!   slow one leaves some of its own unused.
+//!   transfer whose rate may have to change. Over data nodes each stripe has an equal share; a slow
+//!   stripe leaves some of its share unused.
 //! - `SITE STORATTR x.exclusive=1;` is an extension, named `EXCLUSIVE` in `FEAT`: the next `STOR`
 //!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
 //!   it where another upload was faster; of several at the same time one succeeds. A server that

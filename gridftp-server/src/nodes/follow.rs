@@ -266,14 +266,13 @@ impl Followed<'_> {
                 moved(bytes);
                 // All others have told the values of their parts before.
                 let is_last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 == self.nodes;
-                let told = if is_last {
-                    match self.stop.run_until_cancelled(self.joined()).await {
-                        Some(joined) => joined?,
-                        // It is told to end instead.
-                        None => return Ok(None),
-                    }
-                } else {
-                    None
+                let told = match is_last {
+                    true => self.stop.run_until_cancelled(self.joined()).await,
+                    false => Some(Ok(None)),
+                };
+                // The node is told to abort instead.
+                let Some(told) = told.transpose()? else {
+                    return Ok(None);
                 };
                 let ended = node.send(ToNode::EndData(told.map(to_message))).await;
                 ended.map_err(|error| lost(node.node(), error))?;

@@ -235,8 +235,8 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
         })
     }
 
-    /// Runs transfers that send, of a `version` of a file whose values are kept, and which has to be
-    /// `unchanged` before its digest is told; returns their results.
+    /// Has nodes send, and returns their results. The values of this `version` of the file are kept; the
+    /// file has to be `unchanged` before the receiver is told its digest.
     async fn send<'f>(
         &mut self,
         requests: Vec<Transfer>,

@@ -197,8 +197,8 @@ impl NodeSide {
         }
     }
 
-    /// Sends every node its share of the rate and its request; returns the answers in the order of the
-    /// stripes, and the failures by node, whose sessions end.
+    /// Sends every node its share of the rate and its request. Returns the answers in the order of the
+    /// stripes, and the failures by node; the session of a node that failed ends.
     async fn ask_all(
         &mut self,
         request: &impl Fn(usize, usize) -> ToNode,

@@ -1,5 +1,5 @@
-//! The end of a stripe, whose end marks wait for the front end: it joins the digests of all stripes, and
-//! has the last one tell the receiver that of the file.
+//! The end marks of a stripe wait for the front end. The front end joins the digests of all stripes, and
+//! the last stripe tells the receiver the digest of the file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

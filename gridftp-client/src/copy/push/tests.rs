@@ -1,8 +1,9 @@
 //! Directories are sent for as fast as a server makes them, and no faster; files have the facts of
 //! their opening.
 
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::copy::Stop;
 use crate::copy::job::{DirJob, Facts, FileJob, Item, ReadBack};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route as _};
+use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, Window};
 use crate::played;
@@ -206,6 +208,17 @@ async fn a_job_has_the_facts_of_the_opened_file() {
     assert_eq!(asked.taken.file().facts, now);
 }
 
+/// The job of a file of which the server has the first byte.
+async fn begun(path: &Path, shared: &CopyState) -> Taken {
+    let from = path.as_os_str().as_bytes().to_vec();
+    let mut job = FileJob::new(from, b"/to".to_vec());
+    job.facts = Facts::of_source(&FileSource::open(path).await.unwrap());
+    job.held = RangeSet::up_to(1);
+    (job.begun, job.straight) = (true, true);
+    shared.queue.push(Item::File(Box::new(job)));
+    shared.queue.next(|_| true).await.unwrap()
+}
+
 /// It is the server's word, not that the source had changed.
 #[tokio::test(start_paused = true)]
 async fn a_refused_restart_is_told_as_that() {
@@ -214,13 +227,7 @@ async fn a_refused_restart_is_told_as_that() {
     std::fs::write(&path, "abc").unwrap();
     let (control, _banner, far) = played::connect(Settings::default());
     let shared = Arc::new(CopyState::plain());
-    let mut job = FileJob::new(path.clone().into_os_string().into_vec(), b"/to".to_vec());
-    job.facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
-    job.held = RangeSet::up_to(1);
-    job.begun = true;
-    job.straight = true;
-    shared.queue.push(Item::File(Box::new(job)));
-    let taken = shared.queue.next(|_| true).await.unwrap();
+    let taken = begun(&path, &shared).await;
     let (abilities, window) = <(Abilities, Window)>::default();
     let asker = asker(&control, &shared, (&abilities, &window));
     let mut asked = asker.ask(taken, &mut Dirs::default()).await.unwrap();
@@ -243,7 +250,7 @@ async fn a_refused_restart_is_told_as_that() {
     assert!(refused.contains("501 not that range"), "{refused}");
 }
 
-/// The word on a tagged store comes when its data is on the way.
+/// The server replies to a tagged store while the client sends its data.
 #[tokio::test]
 async fn a_restart_that_is_refused_under_its_data_begins_anew() {
     let dir = tempfile::tempdir().unwrap();
@@ -251,13 +258,7 @@ async fn a_restart_that_is_refused_under_its_data_begins_anew() {
     // More than a connection holds of data that nobody reads.
     std::fs::write(&path, vec![1; 32 << 20]).unwrap();
     let shared = Arc::new(CopyState::plain());
-    let mut job = FileJob::new(path.clone().into_os_string().into_vec(), b"/to".to_vec());
-    job.facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
-    job.held = RangeSet::up_to(1);
-    job.begun = true;
-    job.straight = true;
-    shared.queue.push(Item::File(Box::new(job)));
-    let taken = shared.queue.next(|_| true).await.unwrap();
+    let taken = begun(&path, &shared).await;
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut channel = DataChannel::new(Options::default(), Pool::new(64 << 10, 8));
     let tcp = xio::registry().stack("tcp").unwrap();
