@@ -98,7 +98,12 @@ fn a_flipped_bit_is_found_by_default_and_never_published() -> Result<()> {
 #[test]
 fn of_a_copy_that_differs_only_the_bad_part_is_sent_again() -> Result<()> {
     const SIZE: u64 = 30_000_000;
-    for [from, to] in [["here", "there"], ["there", "here"], ["there", "copy"]] {
+    let ends = [["here", "there"], ["there", "here"], ["there", "copy"]];
+    let modes = ["extended", "stream"];
+    for (mode, [from, to]) in modes
+        .into_iter()
+        .flat_map(|mode| ends.map(|ends| (mode, ends)))
+    {
         let bed = Bed::new()?;
         let dir = if from == "here" {
             &bed.here
@@ -113,11 +118,14 @@ fn of_a_copy_that_differs_only_the_bad_part_is_sent_again() -> Result<()> {
             [_, "here"] => (url("file"), "file".to_owned(), bed.here.path("file")),
             _ => (bed.url("file"), url("copy"), bed.there.path("copy")),
         };
-        bed.cp(&[&from, &to])?.ok()?;
+        bed.cp(&["--mode", mode, &from, &to])?.ok()?;
         ensure!(relay.broke(), "no bit was flipped");
         ensure!(std::fs::read(&copy)? == std::fs::read(&file)?, "{from}");
         let (most, passed) = (SIZE + (2 << 20), relay.passed());
-        ensure!(passed < most, "{from} to {to}: {passed} bytes passed");
+        ensure!(
+            passed < most,
+            "{from} to {to} in MODE {mode}: {passed} bytes passed"
+        );
     }
     Ok(())
 }

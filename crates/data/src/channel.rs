@@ -22,6 +22,7 @@ use crate::plan::{ReceivePlan, Received};
 use crate::receive::{self, Consumer, Delivery, InOrder, Job, Payload, TextInto};
 use crate::refused::Refused;
 use crate::setup::{Direction, Idle, Setup, Used};
+use crate::trailer::LEAST_BLOCK;
 use crate::watch::Watch;
 
 /// The data connections of one end of a session.
@@ -205,7 +206,7 @@ impl DataChannel {
         }
         if text || sink.order() != WriteModel::Random {
             let _room = self.part_room(sink.order()).await?;
-            let start = plan.base.saturating_add(plan.start);
+            let start = plan.base.saturating_add(plan.first());
             let mut into = TextInto::new(sink, start, text);
             let mut received = self.receive_chunks(&mut into, plan, watch).await?;
             received.end = into.end_offset();
@@ -242,7 +243,7 @@ impl DataChannel {
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<Received> {
-        let order = InOrder::new(plan.start, self.options.ahead, consumer.is_patient());
+        let order = InOrder::new(plan.first(), self.options.ahead, consumer.is_patient());
         let stall = self.options.stall;
         let moved = async {
             let order = &order;
@@ -295,11 +296,14 @@ impl DataChannel {
         let extended = plan.mode == Mode::Extended;
         let senders = plan.stripes.unwrap_or(NonZero::<u32>::MIN);
         *watch.arrived() = Gather::new(self.options.limits()).with_senders(senders);
-        watch.prove(plan.tag, plan.start, 0);
+        watch.prove(plan.tag, plan.first(), 0);
         if plan.stripes.is_some() {
             watch.join_parts();
         }
-        let pool = self.pool.clone();
+        let mut pool = self.pool.clone();
+        if plan.has_trailer() && pool.block_size() < LEAST_BLOCK {
+            pool = Pool::new(LEAST_BLOCK, 2);
+        }
         let job = Job::new(write, delivery, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
         let mut ended_unmarked = false;
@@ -323,8 +327,7 @@ impl DataChannel {
             }
             used.idle.conns = conns;
         } else {
-            let span = (plan.start, plan.span());
-            let received = receive::plain(used.only()?, span, job, &self.options).await;
+            let received = receive::plain(used.only()?, plan, job, &self.options).await;
             match received {
                 Ok(unmarked) => ended_unmarked = unmarked,
                 Err((error, conn)) => {

@@ -7,7 +7,6 @@ use ftp_wire::command::{Mode, Tag, Type};
 use ftp_wire::opts::Parallelism;
 use mode_e::Streams;
 
-use crate::receive::Span;
 use crate::trailer::Trailer;
 use crate::watch::Watch;
 
@@ -131,8 +130,8 @@ impl SendPlan {
         if !Trailer::follows(self.mode, self.ty, self.tag) {
             return Box::default();
         }
-        let digest = watch.whole(bytes);
-        Box::new(Trailer { digest }.to_bytes())
+        let told = watch.told_of(bytes);
+        Trailer { told }.to_bytes().into()
     }
 
     /// Sends chunks over all connections in MODE E.
@@ -160,9 +159,10 @@ pub struct ReceivePlan {
     pub ty: Type,
     /// Offset of the sink for wire offset 0 (`ESTO A`, `APPE`), in bytes.
     pub base: u64,
-    /// Wire offset of the first byte (`REST n`), in bytes, at which a MODE S transfer begins, and
-    /// any transfer to a sink or consumer in order.
-    pub start: u64,
+    /// The wire offsets that the sender leaves out (`REST`). A MODE S transfer with a trailer brings the
+    /// others in order; any other one in MODE S, or to a sink or consumer in order, begins at the first of
+    /// them.
+    pub held: RangeSet,
     /// Wire offset at which a MODE S transfer without a trailer ends although the peer may send more.
     pub until: Option<u64>,
     /// Tag of the transfer: in MODE E data of lower tags is discarded, any other refused; in MODE S
@@ -193,9 +193,20 @@ impl ReceivePlan {
 
     /// Begins at wire offset `start`.
     #[must_use]
-    pub fn start(mut self, start: u64) -> Self {
-        self.start = start;
+    pub fn start(self, start: u64) -> Self {
+        self.held(RangeSet::up_to(start))
+    }
+
+    /// Receives what is not in the wire ranges `held`.
+    #[must_use]
+    pub fn held(mut self, held: RangeSet) -> Self {
+        self.held = held;
         self
+    }
+
+    /// Wire offset of the first byte.
+    pub(crate) fn first(&self) -> u64 {
+        self.held.first_hole()
     }
 
     /// Receives the bytes before wire offset `until`, and closes the connection on later ones.
@@ -219,11 +230,19 @@ impl ReceivePlan {
         self
     }
 
-    /// The bytes of a MODE S connection that are data.
-    pub(crate) fn span(&self) -> Span {
-        match Trailer::follows(self.mode, self.ty, self.tag) {
-            true => Span::Trailed,
-            false => Span::Until(self.until.unwrap_or(u64::MAX)),
+    /// Whether a trailer follows the data, without which it was cut off.
+    pub(crate) fn has_trailer(&self) -> bool {
+        Trailer::follows(self.mode, self.ty, self.tag)
+    }
+
+    /// The wire ranges that a MODE S connection brings, of which the last may end anywhere.
+    pub(crate) fn left(&self) -> RangeSet {
+        match self.has_trailer() {
+            true => self.held.complement(u64::MAX),
+            false => {
+                let until = self.until.unwrap_or(u64::MAX);
+                Range64::new(self.first(), until).into_iter().collect()
+            }
         }
     }
 }
@@ -248,7 +267,8 @@ pub struct Received {
     pub bytes: u64,
     /// Wire offsets written. `TYPE A` has none.
     pub ranges: RangeSet,
-    /// One past the last byte written to the sink; the plan's `base + start` if there is none.
+    /// One past the last byte written to the sink; `base` and the first offset that the plan
+    /// does not hold if there is none.
     pub end: u64,
     /// Number of data connections.
     pub connections: u32,
@@ -262,7 +282,7 @@ impl Received {
     pub fn of(plan: &ReceivePlan, watch: &Watch, ended_unmarked: bool) -> Self {
         let ranges = watch.received();
         let end = if ranges.is_empty() {
-            plan.start
+            plan.first()
         } else {
             ranges.end()
         };

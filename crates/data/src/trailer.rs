@@ -1,14 +1,19 @@
-//! `Trailer`: the digest behind the data of a MODE S transfer, and the end of a stream held back
-//! until it is known to be one.
+//! `Trailer`: the digest behind the data of a MODE S transfer, with its hints, and the end of a stream
+//! held back until it is known to be one.
 
+use digest_tree::GROUP;
 use ftp_wire::command::{Mode, Tag, Type};
 use ftp_wire::receipt::Extent;
+use mode_e::{Hint, MAX_HINTS};
 
-/// Length of a trailer in bytes.
-pub(crate) const LEN: usize = 48;
+use crate::watch::Told;
 
-/// Length of a digest in bytes.
-const DIGEST: usize = 32;
+/// Length of a trailer without hints in bytes.
+const LEN: usize = 56;
+
+/// Smallest block, in bytes, into which a stream with a trailer is read: about half of it is data even
+/// where the longest trailer may follow.
+pub(crate) const LEAST_BLOCK: usize = 64 << 10;
 
 const KNOWN: [u8; 8] = *b"GFTP-dig";
 const UNKNOWN: [u8; 8] = *b"GFTP-nil";
@@ -18,11 +23,11 @@ const END: [u8; 8] = *b"GFTP-end";
 /// holes.
 const ALIGN: u64 = 4096;
 
-/// The end of the data of a transfer in MODE S, with the digest of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The end of the data of a transfer in MODE S.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trailer {
-    /// `None` where the sender does not know it.
-    pub(crate) digest: Option<[u8; DIGEST]>,
+    /// The digest of the file and its hints; `None` where the sender does not know them.
+    pub(crate) told: Option<Told>,
 }
 
 impl Trailer {
@@ -32,85 +37,100 @@ impl Trailer {
         mode == Mode::Stream && ty == Type::Image && is_whole
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; LEN] {
-        let begin = self.digest.map_or(UNKNOWN, |_| KNOWN);
-        let digest = self.digest.unwrap_or_default();
-        let mut bytes = [0; LEN];
-        let all = begin.iter().chain(&digest).chain(&END);
-        bytes.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
-        bytes
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let (begin, digest, hints) = match &self.told {
+            Some(told) => (KNOWN, told.digest, told.hints.as_slice()),
+            None => (UNKNOWN, [0; 32], &[][..]),
+        };
+        let count = (hints.len() as u64).to_be_bytes();
+        [hints.as_flattened(), &begin, &digest, &count, &END].concat()
     }
 
-    /// Reads a whole trailer.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (begin, rest) = bytes.split_first_chunk()?;
-        let (digest, end) = rest.split_first_chunk()?;
-        let digest = match *begin {
-            KNOWN => Some(*digest),
-            UNKNOWN => None,
+    /// Reads the trailer at the end of `bytes`, with the number of bytes before it.
+    fn parse(bytes: &[u8]) -> Option<(usize, Self)> {
+        let (bytes, end) = bytes.split_last_chunk()?;
+        let (bytes, count) = bytes.split_last_chunk()?;
+        let (bytes, digest) = bytes.split_last_chunk()?;
+        let (bytes, begin) = bytes.split_last_chunk()?;
+        let count = usize::try_from(u64::from_be_bytes(*count)).ok()?;
+        let data = bytes.len().checked_sub(count.checked_mul(HINT)?)?;
+        let told = match *begin {
+            KNOWN if count <= MAX_HINTS => {
+                let (hints, _) = bytes.get(data..)?.as_chunks();
+                Some(Told::new(*digest, hints.to_vec()))
+            }
+            UNKNOWN if count == 0 => None,
             _ => return None,
         };
-        (end == END).then_some(Self { digest })
+        (*end == END).then_some((data, Self { told }))
     }
+}
+
+/// Length of a hint in bytes.
+const HINT: usize = size_of::<Hint>();
+
+/// Length of the longest trailer of a file of at most `size` bytes: there are at most two hints for each
+/// group of 1 MiB, and none of a file of a single one.
+fn longest(size: u64) -> usize {
+    let groups = usize::try_from(size / GROUP).unwrap_or(usize::MAX);
+    LEN + groups.saturating_mul(2).min(MAX_HINTS) * HINT
 }
 
 /// The last bytes of a stream, which may be its trailer.
 ///
 /// A block of the stream begins with the [held](Self::held) bytes, and [`hold`](Self::hold) tells how
 /// many of its bytes are data.
-#[derive(Debug)]
-pub(crate) struct Holder {
-    bytes: [u8; LEN],
-    len: usize,
-}
+#[derive(Debug, Default)]
+pub(crate) struct Holder(Vec<u8>);
 
 impl Holder {
-    /// The holder of a stream that has not begun.
-    pub(crate) const fn new() -> Self {
-        Self {
-            bytes: [0; LEN],
-            len: 0,
-        }
-    }
-
     /// The held bytes.
     pub(crate) fn held(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+        &self.0
     }
 
     /// Forgets the held bytes, which begin a block now.
     pub(crate) fn release(&mut self) {
-        self.len = 0;
+        self.0.clear();
     }
 
-    /// Number of bytes in a block of `len` bytes that are data, whatever follows it.
-    pub(crate) const fn data(len: usize) -> usize {
-        len.saturating_sub(LEN)
+    /// Number of bytes, in a block of `len` bytes from the offset `at` of the file on, that are data
+    /// whatever follows the block.
+    pub(crate) fn data(at: u64, len: usize) -> usize {
+        len.saturating_sub(longest(at.saturating_add(len as u64)))
     }
 
-    /// Number of bytes to read into a block of `size` bytes that begins at `offset`. Its data then
+    /// Number of bytes to read into a block of `size` bytes that begins at the offset `at`. Its data then
     /// ends at a multiple of [`ALIGN`], though the trailer may follow; a small block is filled up.
-    pub(crate) fn fill(offset: u64, size: usize) -> usize {
-        let data = Self::data(size);
-        let over = offset.saturating_add(data as u64) % ALIGN;
-        let over = usize::try_from(over).unwrap_or(0);
-        // At most a quarter of a block stays empty.
-        if over <= data / 4 { size - over } else { size }
+    pub(crate) fn fill(at: u64, size: usize) -> usize {
+        let data = Self::data(at, size);
+        let end = at.saturating_add(data as u64);
+        let over = usize::try_from(end % ALIGN).unwrap_or(0);
+        // At most a quarter of the data waits for the next block.
+        if over > data / 4 {
+            return size;
+        }
+        let end = end - end % ALIGN;
+        data - over + longest(end.saturating_add(longest(end) as u64))
     }
 
-    /// Holds the end of a block; returns the number of bytes before it, which are data.
-    pub(crate) fn hold(&mut self, block: &[u8]) -> usize {
-        let data = Self::data(block.len());
-        let end = block.get(data..).unwrap_or_default();
-        self.len = end.len();
-        let to = self.bytes.iter_mut();
-        to.zip(end).for_each(|(to, from)| *to = *from);
+    /// Holds the end of a block from the offset `at` on; returns the number of bytes before it, which are
+    /// data.
+    pub(crate) fn hold(&mut self, at: u64, block: &[u8]) -> usize {
+        let data = Self::data(at, block.len());
+        self.0.clear();
+        self.0
+            .extend_from_slice(block.get(data..).unwrap_or_default());
         data
     }
 
-    /// The trailer of a stream that has ended; `None` of one that was cut off.
-    pub(crate) fn trailer(&self) -> Option<Trailer> {
-        Trailer::parse(self.held())
+    /// The trailer of a stream that has ended, with the bytes before it that were held; `None` of one
+    /// that was cut off, of which any held byte may be part of a trailer.
+    pub(crate) fn end(&mut self) -> Option<(Trailer, Vec<u8>)> {
+        let mut bytes = std::mem::take(&mut self.0);
+        let (data, trailer) = Trailer::parse(&bytes)?;
+        bytes.truncate(data);
+        Some((trailer, bytes))
     }
 }
 
@@ -121,9 +141,10 @@ mod tests {
 
     use super::*;
 
-    /// Passes a stream through a holder, in pieces of these lengths; returns the data and the trailer.
-    fn pass(stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Trailer>) {
-        let (mut holder, mut data) = (Holder::new(), Vec::new());
+    /// Passes a stream whose first byte is at the offset `at` through a holder, in pieces of these
+    /// lengths; returns the data and the trailer.
+    fn pass(at: u64, stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Trailer>) {
+        let (mut holder, mut data) = (Holder::default(), Vec::new());
         let (mut rest, mut pieces) = (stream, pieces.iter().cycle());
         while !rest.is_empty() {
             let len = pieces
@@ -133,34 +154,62 @@ mod tests {
             rest = behind;
             let block = [holder.held(), piece].concat();
             holder.release();
-            let ready = holder.hold(&block);
+            let ready = holder.hold(at + data.len() as u64, &block);
             data.extend(&block[..ready]);
         }
-        (data, holder.trailer())
+        let trailer = holder.end().map(|(trailer, last)| {
+            data.extend(last);
+            trailer
+        });
+        (data, trailer)
+    }
+
+    /// Offsets around the ends of groups.
+    fn offset() -> impl Strategy<Value = u64> {
+        (0..1100_u64, 0..200_u64).prop_map(|(group, off)| (group * GROUP + off).saturating_sub(100))
+    }
+
+    /// What the sender of a file of `size` bytes may tell.
+    fn told(size: u64, digest: Option<[u8; 32]>, hints: usize) -> Trailer {
+        let most = (longest(size) - LEN) / HINT;
+        let hints = (0..hints.min(most) as u64)
+            .map(|n| {
+                *blake3::hash(&n.to_be_bytes())
+                    .as_bytes()
+                    .first_chunk()
+                    .unwrap()
+            })
+            .collect();
+        Trailer {
+            told: digest.map(|digest| Told::new(digest, hints)),
+        }
     }
 
     proptest! {
         #[test]
         fn any_split_of_a_stream_gives_its_data_and_its_trailer(
+            at in offset(),
             data in vec(any::<u8>(), 0..300),
-            pieces in vec(1..120_usize, 0..20),
-            digest in any::<Option<[u8; DIGEST]>>(),
+            pieces in vec(1..12_000_usize, 0..20),
+            digest in any::<Option<[u8; 32]>>(),
+            hints in 0..=MAX_HINTS,
         ) {
-            let trailer = Trailer { digest };
+            let trailer = told(at + data.len() as u64, digest, hints);
             let stream = [&data[..], &trailer.to_bytes()].concat();
-            prop_assert_eq!(pass(&stream, &pieces), (data, Some(trailer)));
+            prop_assert_eq!(pass(at, &stream, &pieces), (data, Some(trailer)));
         }
 
         #[test]
         fn of_a_stream_that_is_cut_off_only_data_passes(
+            at in offset(),
             data in vec(any::<u8>(), 0..300),
             pieces in vec(1..120_usize, 0..20),
             missing in 1..348_usize,
         ) {
-            let trailer = Trailer { digest: Some([7; DIGEST]) };
+            let trailer = told(at + data.len() as u64, Some([7; 32]), 10);
             let stream = [&data[..], &trailer.to_bytes()].concat();
             let cut = stream.len().saturating_sub(missing);
-            let (passed, found) = pass(&stream[..cut], &pieces);
+            let (passed, found) = pass(at, &stream[..cut], &pieces);
             prop_assert!(data.starts_with(&passed));
             prop_assert_eq!(found, None);
         }
@@ -169,40 +218,58 @@ mod tests {
     #[test]
     fn the_data_of_full_blocks_ends_where_pages_do() {
         for size in [64 << 10, 100_000, 256 << 10, 1 << 20] {
-            let mut at = 1234;
-            for _ in 0..100 {
-                let data = Holder::data(Holder::fill(at, size));
-                assert!(data >= size / 4 * 3 - LEN, "{at}");
-                at += data as u64;
-                assert_eq!(at % ALIGN, 0, "{size}");
+            for mut at in [1234, 1500 * GROUP + 77] {
+                for _ in 0..100 {
+                    let full = Holder::fill(at, size);
+                    let data = Holder::data(at, full);
+                    assert!(data >= size / 4 * 3 - longest(at), "{at}");
+                    at += data as u64;
+                    assert_eq!(at % ALIGN, 0, "{size}");
+                }
             }
         }
     }
 
     proptest! {
         #[test]
-        fn a_block_of_any_size_has_room_behind_the_held_bytes(
+        fn a_block_has_room_behind_the_held_bytes(
             at in any::<u64>(),
-            size in LEN + 1..=20_000,
+            size in LEAST_BLOCK..=300_000,
         ) {
             let fill = Holder::fill(at, size);
-            prop_assert!((LEN + 1..=size).contains(&fill));
+            let held = longest(at);
+            prop_assert!((held + 1..=size).contains(&fill));
+            prop_assert!(Holder::data(at, fill) >= LEAST_BLOCK / 3);
         }
     }
 
     #[test]
     fn other_ends_are_no_trailers() {
-        let good = Trailer {
-            digest: Some([7; DIGEST]),
-        };
-        let good = good.to_bytes();
-        for at in [0, 7, 40, 47] {
-            let mut bad = good;
-            bad[at] ^= 1;
+        let good = told(8 * GROUP, Some([7; 32]), 3).to_bytes();
+        assert_eq!(good.len(), LEN + 3 * HINT);
+        assert_eq!(Trailer::parse(&good).map(|(data, _)| data), Some(0));
+        let longer = [&[0], &good[..]].concat();
+        assert_eq!(Trailer::parse(&longer).map(|(data, _)| data), Some(1));
+        let begin = 3 * HINT;
+        // The begin, the number of hints, the end.
+        for at in [
+            begin,
+            begin + 7,
+            begin + 40,
+            begin + 46,
+            begin + 48,
+            begin + 55,
+        ] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x81;
             assert_eq!(Trailer::parse(&bad), None, "{at}");
         }
-        assert_eq!(Trailer::parse(&good[..LEN - 1]), None);
+        assert_eq!(Trailer::parse(&good[..good.len() - 1]), None);
+        assert_eq!(Trailer::parse(&good[1..]), None);
         assert_eq!(Trailer::parse(&[&good[..], &[0]].concat()), None);
+        let mut nil = good;
+        nil[begin..begin + 8].copy_from_slice(&UNKNOWN);
+        assert_eq!(Trailer::parse(&nil), None);
     }
 
     #[test]

@@ -98,12 +98,12 @@
 //! - `SITE RDEL /` is refused.
 //! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
 //! - `SITE HELP` lists the SITE commands, since some clients look there. FEAT names SBUF, EPSV,
-//!   EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;Digest;Stream;`, an extension: `ESTO tag=n path`
+//!   EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;Digest;Trailer;`, an extension: `ESTO tag=n path`
 //!   is a `STOR` in MODE E whose data begins with that number and so may be sent right behind the
 //!   pipelined command; `ERET tag=n path` is its counterpart for a source. Their 226 ends with a
 //!   [receipt](ftp_wire::receipt). `ESTO digest=n path` and `ERET digest=n path` are transfers in MODE S
-//!   too, with a [trailer](ftp_wire::command::Tag). A server with data on several hosts has `Striped;` for
-//!   `Stream;`: they may go over stripes, and not in MODE S. `HELD` is another: `SITE HELD` lists the ranges kept of a broken
+//!   too, with a [trailer](ftp_wire::command::Tag), and leave out all ranges that `REST` names. A server
+//!   with data on several hosts has `Striped;` for `Trailer;`: they may go over stripes, and not in MODE S. `HELD` is another: `SITE HELD` lists the ranges kept of a broken
 //!   upload, as a 111 would, or the [partial files](ftp_wire::partial) of a directory, and `SITE
 //!   DELHELD` removes one: 250, or 550 where nothing is kept. `EXCLUSIVE` is a third: after `SITE
 //!   STORATTR x.exclusive=1` the next `STOR`, tagged or not, replaces nothing, and is refused with 550 where something has the name. `XATTR` is a

@@ -74,8 +74,8 @@ pub enum Feature {
     /// `STOR Tagged;Digest;`, ours: `ESTO tag=`, with data that may precede the 150, `ERET tag=`, and
     /// both with `digest=`.
     StorTagged {
-        /// `Stream;`: `digest=` in MODE S too, where a [trailer](crate::command::Tag) follows the data.
-        stream: bool,
+        /// `Trailer;`: `digest=` in MODE S too, where a [trailer](crate::command::Tag) follows the data.
+        trailer: bool,
         /// `Striped;`: both over several stripes too.
         striped: bool,
     },
@@ -134,8 +134,8 @@ impl Feature {
             ("SPAS", _) => Self::Spas,
             ("SPOR", _) => Self::Spor,
             ("STOR", _) if has_item(params, "Tagged") && has_item(params, "Digest") => {
-                let [stream, striped] = ["Stream", "Striped"].map(|item| has_item(params, item));
-                Self::StorTagged { stream, striped }
+                let [trailer, striped] = ["Trailer", "Striped"].map(|item| has_item(params, item));
+                Self::StorTagged { trailer, striped }
             }
             ("STORATTR", _) => Self::StorAttr,
             ("TVFS", _) => Self::Tvfs,
@@ -192,8 +192,8 @@ impl fmt::Display for Feature {
             Self::Memory(limits) => return write!(f, "MEMORY {limits}"),
             Self::Mlst(facts) => return write!(f, "MLST {}", facts.feat()),
             Self::Other(text) => text,
-            Self::StorTagged { stream, striped } => {
-                let items = [("Stream;", stream), ("Striped;", striped)];
+            Self::StorTagged { trailer, striped } => {
+                let items = [("Trailer;", trailer), ("Striped;", striped)];
                 let mut items = items.into_iter().filter(|(_, has)| **has);
                 f.write_str("STOR Tagged;Digest;")?;
                 return items.try_for_each(|(item, _)| f.write_str(item));
@@ -349,7 +349,7 @@ mod tests {
             assert!(features.has(&feature), "{feature}");
         }
         assert!(!features.has(&Feature::StorTagged {
-            stream: false,
+            trailer: false,
             striped: false
         }));
         assert!(features.has(&Feature::Other("AUTHZ_ASSERT".into())));
@@ -358,14 +358,14 @@ mod tests {
 
     #[test]
     fn coded_and_lower_case_lines_are_read_too() {
-        for (more, stream, striped) in [
+        for (more, trailer, striped) in [
             ("", false, false),
-            ("stream;", true, false),
+            ("trailer;", true, false),
             ("other;striped;", false, true),
         ] {
             let lines = format!("211-rest stream\r\n211-stor tagged;digest;{more}\r\n211-epsv");
             let features = parse(&format!("211-Features:\r\n{lines}\r\n211 End\r\n"));
-            let tagged = Feature::StorTagged { stream, striped };
+            let tagged = Feature::StorTagged { trailer, striped };
             assert_eq!(Feature::parse(tagged.to_string().as_bytes()), tagged);
             let all = [Feature::RestStream, tagged, Feature::Epsv];
             assert_eq!(features, all.into_iter().collect());

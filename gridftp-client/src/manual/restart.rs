@@ -4,9 +4,9 @@
 //!
 //! | Transfer | Bytes of the next try |
 //! | --- | --- |
-//! | download | the missing ones: `REST` with ranges in MODE E, with an offset in MODE S |
+//! | download | the missing ones: `REST` with ranges in MODE E and from our server; in MODE S from others with an offset, all behind the first one |
 //! | upload in MODE E | those that our server has not recorded, at others those beside the 111 markers, if the source is unchanged |
-//! | upload in MODE S | those behind the proven bytes, if the source is unchanged: see below |
+//! | upload in MODE S | those that our server has not recorded, at others those behind the proven bytes, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |
 //! | on this machine | the missing ones; all of the source is read again for its digest |
 //! | from a web server | the missing ones, by `Range` and `If-Range`, of the same version only |
@@ -67,8 +67,7 @@
 //!
 //! From our server, with [`Verify::Auto`], a complete MiB is not read again for that digest:
 //! `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once its bytes are synced. The next
-//! run reads back the ends of the ranges alone; a value that is wrong has that MiB copied again, and in
-//! MODE S the file. The server keeps the values of sent groups in memory, for 512 GiB of all files
+//! run reads back the ends of the ranges alone; a value that is wrong has that MiB copied again. The server keeps the values of sent groups in memory, for 512 GiB of all files
 //! together, and reads a file as a whole without them. Bytes that change on the medium between two runs
 //! are found by [`Verify::Disk`].
 //!

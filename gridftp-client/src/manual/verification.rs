@@ -1,9 +1,9 @@
 //! Which bytes of a copy are compared, by whom, and when.
 //!
 //! Between this library and our own server both ends compute the BLAKE3 digest of all bytes of a
-//! transfer while they pass (`Digest` in `FEAT`; in MODE S `Stream`, over stripes `Striped`), and the
+//! transfer while they pass (`Digest` in `FEAT`; in MODE S `Trailer`, over stripes `Striped`), and the
 //! sender tells its digest on the data channel: the receiver publishes nothing that differs. Each data
-//! node digests its part, and the front end joins the digests. In MODE E at most 34 KiB follow with
+//! node digests its part, and the front end joins the digests. At most 34 KiB go with the digest, with
 //! which the receiver finds the differing groups of 1 MiB of a file of any size, so that only those are
 //! sent again; where about 700 or more differ, it is the differing ones of 1,024 sections. A part written
 //! into a file that exists is there at once. Behind a transfer of a pipe, or that continued one of which

@@ -81,7 +81,7 @@ impl<D: Dsi> Mover<'_, D> {
         self.side.settle(Buffers::from(context.channel));
         let plan = ReceivePlan::new(context.channel.mode, context.channel.ty)
             .base(base)
-            .start(store.held.first_hole())
+            .held(store.held.clone())
             .tag(context.tag);
         let receiving = self.side.channel.receive(&sink, &plan, context.watch);
         let trusted = |_| std::future::ready(Ok(Verdict::Sound));

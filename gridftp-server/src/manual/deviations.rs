@@ -142,12 +142,15 @@
 //!   the tag. The first address of an upload is told the digest; of a download over stripes the stripe that
 //!   ends last tells it, to the first of its addresses.
 //! - `ESTO digest=n path` and `ERET digest=n path`, with the same arguments, are transfers in MODE S
-//!   too, in `TYPE I` (`Stream` in that line of `FEAT`; `tag=n` is not, and is answered `504`). The
-//!   number means nothing there, and no block precedes the data. A trailer of 48 bytes follows it: the
-//!   8 bytes `GFTP-dig`, the 32 of the BLAKE3 digest, the 8 bytes `GFTP-end`; a sender that does not
-//!   know the digest, as behind `REST` without the values of earlier bytes, sends `GFTP-nil` and zeros
-//!   for it. A store without its trailer was cut off: it fails with `426`, and what has come is kept
-//!   for a restart. One whose bytes have another digest fails as in MODE E, but nothing of it is kept.
+//!   too, in `TYPE I` (`Trailer` in that line of `FEAT`; `tag=n` is not, and is answered `504`). The
+//!   number means nothing there, and no block precedes the data, which is that of all ranges that `REST`
+//!   does not name, in order. A trailer follows it: the values and sums that MODE E has behind the digest,
+//!   16 bytes each, of which there are at most two for each 1,048,576 bytes of the file; the 8 bytes
+//!   `GFTP-dig`, the 32 of the BLAKE3 digest, the number of values and sums in 8 bytes, the 8 bytes
+//!   `GFTP-end`. A sender that does not know the digest, as behind `REST` without the values of earlier
+//!   bytes, tells no values, and sends `GFTP-nil` and zeros for the digest. A store without its trailer was
+//!   cut off: it fails with `426`, and what has come is kept for a restart. One whose bytes have another
+//!   digest fails as in MODE E, and what agrees is kept.
 //! - `ERET` and `ESTO` have the modules `checksum`, `tar` and `memory`, see [modules](super::modules),
 //!   and `FEAT` lists them; its line `MEMORY Bytes=n;Seconds=n;` tells the bounds of the last one. Another module is answered `504`; the Globus server answers `500`.
 //! - `SITE STAGE seconds path` retrieves a file from an [archive](super::archive); on other storage

@@ -18,7 +18,8 @@ fn trailer(digest: Option<[u8; 32]>) -> Vec<u8> {
     } else {
         b"GFTP-nil"
     };
-    [&begin[..], &digest.unwrap_or_default(), b"GFTP-end"].concat()
+    let digest = digest.unwrap_or_default();
+    [&begin[..], &digest, &[0; 8], b"GFTP-end"].concat()
 }
 
 /// `content` with its trailer.
@@ -44,7 +45,7 @@ fn files_of_every_size_are_stored_and_retrieved_with_their_digest() {
     let server = TestServer::new();
     let mut ftp = server.login();
     let feat = ftp.ok("FEAT", 211).text();
-    assert!(feat.contains("\n STOR Tagged;Digest;Stream;"), "{feat}");
+    assert!(feat.contains("\n STOR Tagged;Digest;Trailer;"), "{feat}");
     for len in [0, 1, 47, 48, 300_000] {
         let content = bytes(len);
         let stored = ftp.store(&format!("ESTO digest=1,S,{len} f"), &trailed(&content));
@@ -71,11 +72,11 @@ fn a_store_without_its_trailer_is_broken_off_and_goes_on() {
     let mut ftp = server.login();
     // All bytes of the file are here, and nothing tells that.
     let whole = trailed(&file);
-    for cut in [120_048, 200_000, whole.len() - 1] {
+    for cut in [120_056, 200_000, whole.len() - 1] {
         let reply = ftp.store("ESTO digest=1 f", &whole[..cut]);
         assert_eq!(reply.code, 426, "{reply:?}");
         assert_eq!(server.get("f"), b"the old file");
-        let held = format!("213 Range Marker 0-{}", cut - 48);
+        let held = format!("213 Range Marker 0-{}", cut - 56);
         assert_eq!(ftp.ok("SITE HELD f", 213).lines, [held]);
     }
     ftp.ok("REST 150000", 350);

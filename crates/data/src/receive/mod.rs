@@ -28,6 +28,7 @@ use crate::conn::{Conn, Opened};
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::listener::DataListener;
 use crate::options::Options;
+use crate::plan::ReceivePlan;
 use crate::wait::{Sample, Stall};
 
 /// Bytes read back at a time for a comparison, outside the pool: waiting for a second block while
@@ -80,18 +81,8 @@ fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
     })
 }
 
-/// The bytes of a MODE S connection that are data, by their wire offsets from its first one on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Span {
-    /// Those before an offset, of which the peer may send more.
-    Until(u64),
-    /// Those before the trailer, without which the data was cut off.
-    Trailed,
-}
-
-/// Receives from one connection until it ends; `start` is the wire offset of the first byte.
-/// Returns whether it may have been cut off: it ended without a trailer, and without the end mark of
-/// its protection.
+/// Receives the data of `plan` from one connection until it ends. Returns whether it may have been cut
+/// off: it ended without a trailer, and without the end mark of its protection.
 ///
 /// # Errors
 /// With the connection, on which the peer may still be sending.
@@ -100,7 +91,7 @@ pub(crate) enum Span {
 /// Dropping the future resets the connection.
 pub(crate) async fn plain<W, F>(
     conn: Conn,
-    (start, span): (u64, Span),
+    plan: &ReceivePlan,
     mut job: Job<'_, W>,
     options: &Options,
 ) -> Result<bool, (Error, Conn)>
@@ -108,9 +99,9 @@ where
     W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
 {
-    let mut pump = match span {
-        Span::Until(until) => Pump::plain(conn, start, until),
-        Span::Trailed => Pump::trailed(conn, start),
+    let mut pump = match plan.has_trailer() {
+        true => Pump::trailed(conn, plan.left()),
+        false => Pump::plain(conn, plan.left()),
     };
     let seen = Seen::new(job.delivery);
     let (watch, delivery, moved) = (job.watch, job.delivery, &seen);
@@ -124,11 +115,11 @@ where
         ended = stall.run(|| moved.sample(watch), work) => ended,
         error = delivery.failed() => Err(error),
     };
-    match ended.and_then(|_| pump.trailer()) {
+    match ended.and_then(|_| pump.take_trailer()) {
         Ok(trailer) => {
             let unmarked = trailer.is_none() && pump.conn.stream.info().ended_unmarked;
-            if let Some(digest) = trailer.and_then(|trailer| trailer.digest) {
-                watch.told(digest);
+            if let Some(told) = trailer.and_then(|trailer| trailer.told) {
+                watch.note_told(told);
             }
             pump.conn.retire();
             Ok(unmarked)

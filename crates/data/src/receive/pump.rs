@@ -8,26 +8,26 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use byte_ranges::{Range64, RangeSet};
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind};
 use mode_e::{HEADER_LEN, Step};
 use xio_core::{Block, KernelTransfer, Pool, Stream};
 
+use self::tail::Tail;
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::receive::job::{Job, Payload};
 use crate::receive::pipe::{self, Pipe, WORTH};
-use crate::trailer::{self, Holder};
 
 /// Reads of one connection before it yields to the others.
 const TURN: u32 = 16;
 
 /// The source of the offsets of a connection's bytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Framing {
-    /// MODE S: wire offsets of the next byte and of the end to stop at; the end of the connection
-    /// is the end of the file.
-    Plain(u64, u64),
+    /// MODE S: the wire ranges that are still to come, in order, behind which to stop; the end of the
+    /// connection is the end of the file.
+    Plain(RangeSet),
     /// MODE E: the deframer of the connection.
     Extended,
 }
@@ -53,12 +53,11 @@ pub(crate) struct Pump<F> {
     framing: Framing,
     /// Wire offset of the first byte, in MODE S.
     start: u64,
-    /// The end of a stream with a trailer. While it holds bytes there is no `block`, or the stream has
-    /// ended; else they begin the block.
-    holder: Option<Box<Holder>>,
+    /// The end of a stream with a trailer.
+    tail: Option<Box<Tail>>,
     /// Bytes read and not yet passed to the storage, never an empty block.
     block: Option<Block>,
-    /// Wire offset of the block's first byte.
+    /// Wire offset of the first byte of the block, or of those that are held back.
     at: u64,
     /// The write in flight, in an allocation that all writes reuse.
     write: Pin<Box<Option<F>>>,
@@ -89,12 +88,12 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Self {
             conn,
             reused,
-            framing,
-            start: match framing {
-                Framing::Plain(start, _) => start,
+            start: match &framing {
+                Framing::Plain(left) => left.first().map_or(0, Range64::start),
                 Framing::Extended => 0,
             },
-            holder: None,
+            framing,
+            tail: None,
             block: None,
             at: 0,
             write: Box::pin(None),
@@ -106,9 +105,9 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         }
     }
 
-    /// Wraps a MODE S connection; `start` is the wire offset of its first byte.
-    pub(crate) fn plain(conn: Conn, start: u64, until: u64) -> Self {
-        Self::new(conn, false, Framing::Plain(start, until))
+    /// Wraps a MODE S connection that brings the wire ranges `left`.
+    pub(crate) fn plain(conn: Conn, left: RangeSet) -> Self {
+        Self::new(conn, false, Framing::Plain(left))
     }
 
     /// Wraps a MODE E connection.
@@ -145,7 +144,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             self.poll_write(cx, job)?;
             let idle = self.writing.is_none();
             let read = match self.end {
-                Some(end) if idle && self.block.is_none() => return Poll::Ready(Ok(end)),
+                Some(end) if idle && self.data() == 0 => return Poll::Ready(Ok(end)),
                 Some(_) => Read::Full,
                 None if !idle && !job.is_direct() => Read::Full,
                 None => self.read(cx, job)?,
@@ -201,7 +200,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(())
     }
 
-    /// Begins to write the block, if there is one and its range is free.
+    /// Begins to write what may be written next, if its range is free.
     fn start_write<W>(&mut self, job: &mut Job<'_, W>) -> bool
     where
         W: Fn(u64, Payload) -> F,
@@ -215,17 +214,15 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             return false;
         };
         self.hold_back();
-        let Some(block) = self.block.take() else {
-            return false;
-        };
+        let data = self.take_data();
         self.writing = Some((self.at, len));
-        job.watch.show(self.at, &block);
-        let block = Bytes::from(block);
+        job.watch.show(self.at, &data);
         let payload = match stored.is_empty() {
-            true => Payload::Block(block),
-            false => Payload::Again(block, stored),
+            true => Payload::Block(data),
+            false => Payload::Again(data, stored),
         };
         self.write.set(Some((job.write)(self.at, payload)));
+        self.at += len;
         true
     }
 
@@ -234,9 +231,11 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     where
         W: Fn(u64, Payload) -> F,
     {
-        let (offset, len) = match self.framing {
-            Framing::Plain(next, until) if next >= until => return Ok(Read::End(End::Gone)),
-            Framing::Plain(next, until) => (next, until - next),
+        let (offset, len) = match &self.framing {
+            Framing::Plain(left) => match left.first() {
+                Some(next) => (next.start(), next.len()),
+                None => return Ok(Read::End(End::Gone)),
+            },
             Framing::Extended => {
                 let step = self.conn.deframer.poll()?;
                 if self.conn.deframer.just_begun() {
@@ -279,11 +278,11 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             }
         };
         // Bytes that may be a trailer take no room.
-        let most = self.holder.as_ref().map_or(0, |_| trailer::LEN);
-        let kept = read.min(most);
+        let kept = self.doubtful(at, read);
         let Poll::Ready(room) = job.delivery.poll_room(cx, at, read - kept) else {
             return Ok(Read::Wait);
         };
+        let most = self.doubtful(at, read.saturating_add(room));
         let room = room.saturating_add(most - kept);
         self.read_payload(cx, job, (offset, len), room)
     }
@@ -292,7 +291,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     /// [`WORTH`] bytes go without.
     fn is_large<W>(&mut self, job: &mut Job<'_, W>, offset: u64, len: u64) -> bool {
         // Repeated bytes must be compared, which needs them in memory, as does a trailer.
-        let kept = self.block.is_some() || self.holder.is_some();
+        let kept = self.block.is_some() || self.tail.is_some();
         if kept || job.came(offset, len.min(pipe::SIZE as u64)) {
             return false;
         }
@@ -347,7 +346,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let payload = Payload::Pipe(pipe.from(), n);
         self.write.set(Some((job.write)(offset, payload)));
         match &mut self.framing {
-            Framing::Plain(next, _) => *next += n as u64,
+            Framing::Plain(left) => drop(left.take_first(n as u64)),
             Framing::Extended => self.conn.deframer.moved(n as u64),
         }
         Ok(Read::Some)
@@ -360,7 +359,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             let error = io::ErrorKind::UnexpectedEof.into();
             return Err(Error::broken("receive", error));
         }
-        self.hold_back();
+        self.find_trailer();
         Ok(Read::End(End::Gone))
     }
 
@@ -398,7 +397,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         if before == self.held().len() && !matches!(answer, Poll::Ready(Ok(1..))) {
             drop(block);
         } else {
-            self.holder.iter_mut().for_each(|holder| holder.release());
+            self.release();
             self.block = Some(block);
         }
         match answer {
@@ -415,8 +414,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     /// Records `n` bytes read behind the first `before` of the block: payload, of which `len` bytes
     /// were left, then a header or a part of one.
     fn took(&mut self, before: usize, n: usize, len: u64) -> Result<Read> {
-        if let Framing::Plain(next, _) = &mut self.framing {
-            *next += n as u64;
+        if let Framing::Plain(left) = &mut self.framing {
+            left.take_first(n as u64);
             return Ok(Read::Some);
         }
         let payload = usize::try_from(len).map_or(n, |len| n.min(len));

@@ -31,8 +31,15 @@ async fn end(source: &Disk, bad: &BTreeSet<u64>) -> Watch {
     watch
 }
 
-/// The differing ranges of a copy with other bytes in the groups `bad`.
+/// The differing ranges of a copy with other bytes in the groups `bad`, which are the same in both modes.
 async fn differing(bad: &BTreeSet<u64>) -> Option<RangeSet> {
+    let [extended, stream] = [Mode::Extended, Mode::Stream];
+    let named = differing_in(extended, bad).await;
+    assert_eq!(differing_in(stream, bad).await, named);
+    named
+}
+
+async fn differing_in(mode: Mode, bad: &BTreeSet<u64>) -> Option<RangeSet> {
     let source = Disk::zeros(SIZE);
     let (sending, receiving) = (
         end(&source, &BTreeSet::new()).await,
@@ -42,8 +49,8 @@ async fn differing(bad: &BTreeSet<u64>) -> Option<RangeSet> {
     let (mut from, mut to) = pair().await;
     let sink = Writes::default();
     let rest = Range64::new(GROUPS * GROUP, SIZE).into_iter().collect();
-    let plan = SendPlan::new(Mode::Extended, Type::Image, rest).tag(tag);
-    let taken = incoming(Mode::Extended).tag(tag).start(GROUPS * GROUP);
+    let plan = SendPlan::new(mode, Type::Image, rest).tag(tag);
+    let taken = incoming(mode).tag(tag).start(GROUPS * GROUP);
     let (sent, got) = tokio::join!(
         from.send(&source, &plan, &sending),
         to.receive(&sink, &taken, &receiving)

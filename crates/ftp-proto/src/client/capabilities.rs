@@ -92,7 +92,7 @@ impl Capabilities {
 
     /// Tagged transfers in MODE S, where a trailer with the digest follows the data.
     pub fn trailers(&self) -> Support {
-        self.tagged_with("Stream")
+        self.tagged_with("Trailer")
     }
 
     /// Tagged transfers over several stripes, of which the server joins the digests.
@@ -173,10 +173,10 @@ mod tests {
     fn tags_in_mode_s_and_over_stripes_are_items_of_their_own() {
         for (line, tags, trailers, striped) in [
             ("STOR Tagged;Digest;", true, false, false),
-            ("STOR Tagged;Digest;Stream;", true, true, false),
+            ("STOR Tagged;Digest;Trailer;", true, true, false),
             ("STOR Tagged;Digest;Striped;", true, false, true),
-            ("stor tagged;digest;other;stream;striped", true, true, true),
-            ("STOR Stream;Striped;", false, false, false),
+            ("stor tagged;digest;other;trailer;striped", true, true, true),
+            ("STOR Trailer;Striped;", false, false, false),
         ] {
             let caps = feat(&[line]);
             let tagged = [

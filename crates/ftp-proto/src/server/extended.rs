@@ -99,7 +99,7 @@ impl LoggedIn {
         text: &str,
         cx: &mut Cx<'_>,
     ) -> Option<Called<M>> {
-        let is_restarted = !self.take_held().is_empty();
+        let is_restarted = !self.take_held(None).is_empty();
         match Row::call(table, text, cx.settings) {
             Err(BadModule::Unknown) => {
                 cx.out.say::<504>(format!("{verb} module not available."));

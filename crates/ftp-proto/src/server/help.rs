@@ -49,7 +49,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         lines.push(line.to_owned());
     }
     if settings.tags && !settings.denies("ESTO") {
-        let item = settings.stripes.map_or("Stream", |_| "Striped");
+        let item = settings.stripes.map_or("Trailer", |_| "Striped");
         lines.push(format!("STOR Tagged;Digest;{item};"));
         // The tag tells the connections of a transfer from those that its sender gave up. Nodes have
         // limits of their own.

@@ -122,7 +122,7 @@ impl LoggedIn {
         tag: Option<Tag>,
         cx: &mut Cx<'_>,
     ) {
-        let held = self.take_held();
+        let held = self.take_held(tag);
         let Some(found) = self.find(Some(path), Access::Read, cx) else {
             return;
         };
@@ -144,7 +144,7 @@ impl LoggedIn {
         tag: Option<Tag>,
         cx: &mut Cx<'_>,
     ) {
-        let held = self.take_held();
+        let held = self.take_held(tag);
         let size = self.next.size.take();
         let (modified, checksum) = match into {
             Placement::Whole | Placement::New => {
@@ -194,17 +194,17 @@ impl LoggedIn {
         }
     }
 
-    /// The ranges held by the receiver according to `REST`.
-    pub(super) fn take_held(&mut self) -> RangeSet {
+    /// The ranges held by the receiver of a transfer with this tag according to `REST`.
+    pub(super) fn take_held(&mut self, tag: Option<Tag>) -> RangeSet {
         let held = match self.next.restart.take() {
             Some(Restart::Offset(n)) => RangeSet::up_to(n),
             Some(Restart::Ranges(ranges)) => ranges,
             None => return RangeSet::new(),
         };
         match self.data.channel.mode {
-            // A plain stream has no offsets: it can only begin at the first hole.
-            Mode::Stream => RangeSet::up_to(held.first_hole()),
-            Mode::Extended => held,
+            // The end of a plain stream may be anywhere, so it can only begin at the first hole.
+            Mode::Stream if tag.is_none() => RangeSet::up_to(held.first_hole()),
+            Mode::Stream | Mode::Extended => held,
         }
     }
 

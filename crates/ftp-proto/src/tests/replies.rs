@@ -446,7 +446,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " SIZE",
         " SBUF",
         " PASV AllowDelayed;",
-        " STOR Tagged;Digest;Stream;",
+        " STOR Tagged;Digest;Trailer;",
         " CONNECTIONS 64",
         " HELD",
         " WAITS",

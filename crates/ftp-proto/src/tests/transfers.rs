@@ -150,17 +150,19 @@ fn rest_counts_for_one_file_only() {
 }
 
 #[test]
-fn a_stream_restarts_at_the_first_hole_and_blocks_at_every_hole() {
-    for (mode, rest, expected) in [
-        ("MODE S", "REST 5-10", ""),
-        ("MODE S", "REST 0-5,7-10", "0-5"),
-        ("MODE E", "REST 7-10,0-5", "0-5,7-10"),
-        ("MODE E", "REST 9", "0-9"),
-        ("MODE S", "REST 0", ""),
+fn a_stream_restarts_at_the_first_hole_and_one_with_a_trailer_and_blocks_at_every_hole() {
+    for (mode, rest, store, expected) in [
+        ("MODE S", "REST 5-10", "STOR f", ""),
+        ("MODE S", "REST 0-5,7-10", "STOR f", "0-5"),
+        ("MODE S", "REST 0-5,7-10", "ESTO digest=1 f", "0-5,7-10"),
+        ("MODE S", "REST 0-5,7-10", "ERET digest=1 f", "0-5,7-10"),
+        ("MODE E", "REST 7-10,0-5", "STOR f", "0-5,7-10"),
+        ("MODE E", "REST 9", "STOR f", "0-9"),
+        ("MODE S", "REST 0", "STOR f", ""),
     ] {
         let mut rig = Rig::logged_in();
-        rig.lines(&[mode, rest]);
-        rig.passive().line("STOR f");
+        rig.lines(&["TYPE I", mode, rest]);
+        rig.passive().line(store);
         assert_eq!(held(&transfer(&mut rig).kind), expected, "{mode} {rest}");
     }
 }

@@ -15,6 +15,7 @@ use crate::copy::admission::{Ends, Server};
 use crate::copy::digests::DigestQuery;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
+use crate::copy::kept::has_gaps;
 use crate::copy::listing::go_on;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
@@ -95,9 +96,12 @@ impl Asker<'_> {
         // The listing may be old, and the copy is to have the facts of the file that is read.
         let old = !layers && (job.is_again() || job.facts.size.is_none());
         let again = (old || shared.preserves()).then(look);
-        let rest = restart(job, self.mode);
-        let needed = rest.is_some();
         let cut = self.cut(job);
+        // A connection that is closed on the server brings no trailer.
+        let tags = self.tags.filter(|_| cut.is_none());
+        let tag = tags.map(|tags| tags.next(shared.extent()));
+        let rest = restart(job, has_gaps(self.mode, tag.is_some()));
+        let needed = rest.is_some();
         let rest = match &cut {
             Some(cut) => Some(cut.offset.saturating_add(job.held.first_hole()))
                 .filter(|start| *start > 0)
@@ -105,9 +109,6 @@ impl Asker<'_> {
             None => rest,
         };
         let rest = rest.map(|rest| control.send(Command::Rest(rest)));
-        // A connection that is closed on the server brings no trailer.
-        let tags = self.tags.filter(|_| cut.is_none());
-        let tag = tags.map(|tags| tags.next(shared.extent()));
         let replies = control.send(self.command(job, tag, &from));
         let transfer = Transfer::download(replies, &job.from).with_file(&job.to);
         let lasts = !layers && job.facts.lasts();
@@ -270,12 +271,12 @@ pub(super) fn has_arrived(taken: &Taken) -> bool {
     matches!(taken.item(), Item::File(job) if job.arrived.is_some() && job.sink.is_some())
 }
 
-/// The `REST` for the held bytes.
-fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
+/// The `REST` for the held bytes: all of them, where the data may have `gaps`.
+fn restart(job: &mut FileJob, gaps: bool) -> Option<Restart> {
     if job.held.is_empty() {
         return None;
     }
-    if mode == Mode::Extended {
+    if gaps {
         job.hold_nameable();
         return Some(Restart::Ranges(job.held.clone()));
     }
@@ -316,13 +317,13 @@ mod tests {
             job
         };
         let mut extended = job();
-        let Some(Restart::Ranges(named)) = restart(&mut extended, Mode::Extended) else {
+        let Some(Restart::Ranges(named)) = restart(&mut extended, true) else {
             panic!("no ranges");
         };
         assert!((7900..=8000).contains(&named.to_string().len()));
         // The bytes that are not named are no longer held.
         assert_eq!(named, extended.held);
-        let Some(Restart::Offset(start)) = restart(&mut job(), Mode::Stream) else {
+        let Some(Restart::Offset(start)) = restart(&mut job(), false) else {
             panic!("no offset");
         };
         assert_eq!(start, 1 << 19);

@@ -39,10 +39,10 @@ pub(in crate::copy) fn whole(shared: &CopyState, job: &FileJob) -> Result<(), Tr
     })
 }
 
-pub(super) fn plan(shared: &CopyState, mode: Mode, start: u64) -> ReceivePlan {
+pub(super) fn plan(shared: &CopyState, mode: Mode, held: RangeSet) -> ReceivePlan {
     ReceivePlan::new(mode, Type::Image)
         .base(shared.options.offset.unwrap_or(0))
-        .start(start)
+        .held(held)
 }
 
 /// Makes a local directory and those it is in, or tells them in a dry run.

@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::digests::DigestQuery;
 use crate::copy::job::{Agreement, FileJob, Item};
-use crate::copy::kept::Digest;
+use crate::copy::kept::{Digest, has_gaps};
 use crate::copy::outlive::leaves_bytes;
 use crate::copy::reach::Reach;
 use crate::copy::receipts::Proof;
@@ -74,7 +74,7 @@ impl Receiver<'_> {
                 return Err(Stop::Replace);
             }
         };
-        let plan = plan(self.shared, Mode::Extended, job.held.first_hole())
+        let plan = plan(self.shared, Mode::Extended, job.held.clone())
             .tag(asked.sent.tag)
             .stripes(self.stripes);
         let watch = self.watch(job);
@@ -185,7 +185,11 @@ impl Receiver<'_> {
             let listed = Box::pin(self.list(asked, Mode::Stream));
             return listed.await.map(|()| None);
         };
-        let start = job.held.first_hole();
+        // The bytes behind the first hole come again, but where the data may have gaps.
+        let left_out = match has_gaps(Mode::Stream, asked.sent.tag.is_some()) {
+            true => job.held.clone(),
+            false => RangeSet::up_to(job.held.first_hole()),
+        };
         // A digest tells a part from the whole.
         let is_provable = self.shared.expected(job).is_some()
             || asked
@@ -203,13 +207,11 @@ impl Receiver<'_> {
             }
         };
         let cut = asked.sent.cut.map(|cut| cut.length);
-        let plan = plan(self.shared, Mode::Stream, start).until(cut);
+        let plan = plan(self.shared, Mode::Stream, left_out.clone()).until(cut);
         let plan = plan.tag(asked.sent.tag);
         let watch = self.watch(job);
         let before = resume::before(self.shared, job, &sink);
         let running = job.running.clone();
-        // The bytes behind the first hole come again.
-        let left_out = RangeSet::up_to(start);
         let known = before.as_ref().map(|before| before.intersect(&left_out));
         let held = (&left_out, known.as_ref());
         resume::go_on((&sink, &watch), held, asked.sent.tag).await;
@@ -228,7 +230,7 @@ impl Receiver<'_> {
                     Ok((false, Receipt::parse(&reply.text())))
                 }
                 Some(length) => {
-                    let is_whole = received.ranges.end().max(start) >= length;
+                    let is_whole = received.ranges.end().max(left_out.end()) >= length;
                     Ok((cut_off(transfer, is_whole).await?, None))
                 }
             }
@@ -241,7 +243,7 @@ impl Receiver<'_> {
         match end(self.shared, asked, sink, &watch, proven).await {
             Ok(Some(mut landed)) => {
                 if cut.is_some() && !is_last {
-                    landed.after = asker.look_after(&landed.taken, start > 0);
+                    landed.after = asker.look_after(&landed.taken, !left_out.is_empty());
                 }
                 if !is_last && landed.checksum.is_none() && landed.proven.is_none() {
                     landed.checksum = asker.digest_after(&landed.taken, landed.size);

@@ -15,7 +15,7 @@ use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::StorePath;
 use crate::copy::job::{FileJob, ReadBack};
-use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, has_gaps};
 use crate::copy::making::{Dirs, make_parents};
 use crate::copy::queue::Taken;
 use crate::copy::source::LocalSource;
@@ -108,7 +108,8 @@ impl Asker<'_> {
         source: &LocalSource,
     ) -> (Option<Kept>, Option<Earlier>) {
         let shared = self.shared;
-        let (whole, extended) = (!shared.is_partial(), self.mode == Mode::Extended);
+        let whole = !shared.is_partial();
+        let gaps = has_gaps(self.mode, self.tags.is_some() && whole);
         let goes_on = source.is_same && job.begun && !job.anew && !shared.through_layers();
         if let ReadBack::Done { ends } = job.read_back {
             job.read_back = ReadBack::Unasked;
@@ -132,8 +133,8 @@ impl Asker<'_> {
             shared,
         };
         let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
-        if extended || (proves && job.note.is_some()) {
-            copy.take_recorded(job, &original, self.mode).await;
+        if gaps {
+            copy.take_recorded(job, &original, (self.mode, gaps)).await;
         }
         let earlier = match proves {
             true => job.earlier(&source.file).await,
@@ -141,7 +142,7 @@ impl Asker<'_> {
         };
         let kept = if earlier.as_ref().is_some_and(Earlier::is_known) {
             Kept::of_proven(&job.held)
-        } else if extended {
+        } else if gaps {
             copy.told(&job.held, &original).await
         } else if goes_on {
             copy.kept(&original).await
@@ -222,9 +223,7 @@ impl Asker<'_> {
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
         self.shared.renew_note(job, self.abilities, None).await;
-        // What is added to the end is not the whole file, whose digest is told.
-        let tags = self.tags.filter(|_| !how.append);
-        let tag = tags.map(|tags| tags.next(self.shared.extent()));
+        let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
         // All bytes are sent where the server does not go on with those that it has.
         let goes_on = !was_kept || !how.held.is_empty();
         let spot = match whole {
@@ -262,14 +261,14 @@ impl Asker<'_> {
                 Err(_) => return How::default(),
             }
         }
-        let rest = Command::Rest(Restart::Offset(kept.held.first_hole()));
-        let append = match self.control.send(rest).finish().await {
+        let rest = match self.tags {
+            Some(_) => Restart::Ranges(kept.held.clone()),
+            None => Restart::Offset(kept.held.first_hole()),
+        };
+        let may_append = kept.ends && !self.shared.is_partial() && self.tags.is_none();
+        let append = match self.control.send(Command::Rest(rest)).finish().await {
             Ok(_) => false,
-            Err(ControlError::Refused { .. })
-                if kept.ends && !self.shared.is_partial() && announced.is_none() =>
-            {
-                true
-            }
+            Err(ControlError::Refused { .. }) if may_append && announced.is_none() => true,
             Err(_) => return How::default(),
         };
         How {

@@ -52,7 +52,6 @@ use self::begin::Retrieve;
 use self::confirm::Step;
 use self::rate::Rated;
 pub(in crate::copy) use self::rate::{Sharers, check as check_rate, is_offered as offer_rate};
-use self::resume::restart;
 use self::set_up::{depth, set_up};
 pub(in crate::copy) use self::udt::{is_offered as offer_udt, prove as prove_udt};
 
@@ -333,7 +332,7 @@ impl Pair<'_> {
         // The listing may be old; after a failure the source has just been asked.
         let look = (shared.preserves() && !job.begun)
             .then(|| FactsQuery::send(self.source, self.abilities.0, from.clone()));
-        let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
+        let rest = self.restart(&held).map(|rest| self.source.send(rest));
         let tag = self.tags.map(|tags| tags.next(shared.extent()));
         let command = Command::retrieve(from, shared.region(job), tag);
         let retrieve = match self.mode {

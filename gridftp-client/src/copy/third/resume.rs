@@ -8,18 +8,8 @@ use ftp_wire::receipt::Extent;
 use super::Pair;
 use crate::control::Replies;
 use crate::copy::job::{Agreement, FileJob};
-use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake};
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake, has_gaps};
 use crate::error::ControlError;
-
-/// The `REST` for the held ranges, if there are any.
-pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
-    let rest = match mode {
-        _ if held.is_empty() => return None,
-        Mode::Extended => Restart::Ranges(held.clone()),
-        _ => Restart::Offset(held.first_hole()),
-    };
-    Some(Command::Rest(rest))
-}
 
 impl Pair<'_> {
     /// The bytes that the destination has of a file whose source is the same: by its markers, or by its
@@ -49,17 +39,33 @@ impl Pair<'_> {
         let tells = job.agreement != Agreement::AtServer;
         let tells = tells && self.tags.is_some() && self.shared.extent() == Extent::Whole;
         let original = Original::There(self.source, self.abilities.0, from);
-        if self.mode == Mode::Extended || tells {
-            copy.take_recorded(job, &original, self.mode).await;
+        let gaps = self.has_gaps();
+        if gaps || tells {
+            copy.take_recorded(job, &original, (self.mode, gaps)).await;
         }
         if tells && copy.whole && self.abilities.1.held {
             return Kept::of_proven(&job.held);
         }
-        if self.mode == Mode::Extended {
+        if gaps {
             copy.told(&job.held, &original).await
         } else {
             copy.kept(&original).await
         }
+    }
+
+    /// Whether the data leaves out all held ranges.
+    fn has_gaps(&self) -> bool {
+        has_gaps(self.mode, self.tags.is_some() && !self.shared.is_partial())
+    }
+
+    /// The `REST` for the held ranges, if there are any.
+    pub(super) fn restart(&self, held: &RangeSet) -> Option<Command> {
+        let rest = match self.has_gaps() {
+            _ if held.is_empty() => return None,
+            true => Restart::Ranges(held.clone()),
+            false => Restart::Offset(held.first_hole()),
+        };
+        Some(Command::Rest(rest))
     }
 
     /// Waits for the source's first reply, while NOOPs keep the destination's session: the source may
@@ -75,7 +81,7 @@ impl Pair<'_> {
         held: &RangeSet,
         proof: Option<Digest>,
     ) -> Result<(Option<Announced>, bool), ControlError> {
-        let Some(rest) = restart(self.mode, held) else {
+        let Some(rest) = self.restart(held) else {
             return Ok((None, false));
         };
         let mut announced = None;
