@@ -33,7 +33,7 @@ const PARTIAL: &str = ".file.gridftp-part";
 const SUMS: &str = ".file.gridftp-sums";
 
 /// Bytes that a process has read from files.
-fn bytes_read(pid: u32) -> Result<u64> {
+pub(crate) fn bytes_read(pid: u32) -> Result<u64> {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
     let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
     Ok(line.context("no rchar")?.parse()?)

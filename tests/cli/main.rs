@@ -27,6 +27,7 @@ mod local;
 mod memory;
 mod messages;
 mod names;
+mod objects;
 mod output;
 mod partials;
 mod plain;

@@ -1,7 +1,8 @@
 //! `Journal`: a file for each upload in parts, so that a later process continues or removes it.
 //!
-//! The first line names the upload, and each further line a part. A line that a crash has cut off
-//! does not count. The file is locked while a sink uses it, and written anew by the next sink if the
+//! The first line names the upload, and each further line a part, or the value of a group of 1 MiB. A part
+//! replaces what earlier lines say of its bytes, and one of no bytes only takes that back. A line that a
+//! crash has cut off does not count. The file is locked while a sink uses it, and written anew by the next sink if the
 //! process of that one is frozen.
 
 use std::collections::BTreeMap;
@@ -12,6 +13,9 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use byte_ranges::RangeSet;
+use digest_tree::{GROUP, groups_in};
+use gridftp_dsi::GroupValue;
 use object_store::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -44,11 +48,29 @@ pub(crate) struct Stored {
     pub(crate) len: u64,
 }
 
+/// A line behind the first.
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    index: usize,
-    #[serde(flatten)]
-    stored: Stored,
+#[serde(untagged)]
+enum Line {
+    Part {
+        index: usize,
+        #[serde(flatten)]
+        stored: Stored,
+    },
+    Group {
+        group: u64,
+        value: [u8; 32],
+    },
+}
+
+/// What a record adds to a journal.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    /// Parts that are taken back.
+    pub(crate) gone: Vec<(usize, Stored)>,
+    pub(crate) parts: Vec<(usize, Stored)>,
+    /// Values of groups of these and earlier parts.
+    pub(crate) values: Vec<GroupValue>,
 }
 
 /// The content of a journal.
@@ -320,13 +342,24 @@ fn parse(text: &[u8]) -> Option<Kept> {
         id: head.id,
         part: head.part,
     };
-    let lines = whole(text).split(|byte| *byte == b'\n').skip(1);
-    let lines = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    let mut parts = BTreeMap::new();
+    for line in lines(text) {
+        if let Line::Part { index, stored } = line {
+            parts.insert(index, stored);
+        }
+    }
+    parts.retain(|_, stored| stored.len > 0);
     Some(Kept {
         upload,
         size: head.size,
-        parts: lines.map(|line| (line.index, line.stored)).collect(),
+        parts,
     })
+}
+
+/// The lines behind the first.
+fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
+    let lines = whole(text).split(|byte| *byte == b'\n').skip(1);
+    lines.filter_map(|line| serde_json::from_slice(line).ok())
 }
 
 impl Journal {
@@ -345,13 +378,32 @@ impl Journal {
         self.file.write_all(&text)
     }
 
-    /// Records parts, on stable storage if `durable`; nothing behind a failure.
-    pub(crate) fn record(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
+    /// The recorded values of the groups in `held`, of parts of `part` bytes.
+    pub(crate) fn values(&self, part: u64, held: &RangeSet) -> io::Result<Vec<GroupValue>> {
+        let mut values = BTreeMap::new();
+        for line in lines(&std::fs::read(&self.path)?) {
+            match line {
+                Line::Group { group, value } => drop(values.insert(group, value)),
+                Line::Part { index, .. } => {
+                    let start = part.saturating_mul(index as u64);
+                    let end = start.saturating_add(part).div_ceil(GROUP);
+                    let mut replaced = values.split_off(&(start / GROUP));
+                    values.extend(replaced.split_off(&end));
+                }
+            }
+        }
+        let numbers = groups_in(held);
+        values.retain(|group, _| numbers.contains(*group));
+        Ok(values.into_iter().collect())
+    }
+
+    /// Records what is fresh, on stable storage if `durable`; nothing behind a failure.
+    pub(crate) fn record(&mut self, fresh: &Fresh, durable: bool) -> io::Result<()> {
         self.must_own()?;
         if self.has_failed {
             return Err(io::Error::other("an earlier write to it failed"));
         }
-        let recorded = self.append(parts, durable);
+        let recorded = self.append(fresh, durable);
         self.has_failed = recorded.is_err();
         recorded
     }
@@ -366,9 +418,17 @@ impl Journal {
         Heartbeat::of(self.id, self.path.clone())
     }
 
-    fn append(&mut self, parts: &[(usize, Stored)], durable: bool) -> io::Result<()> {
-        for (index, stored) in parts.iter().cloned() {
-            self.line(&Line { index, stored })?;
+    fn append(&mut self, fresh: &Fresh, durable: bool) -> io::Result<()> {
+        let none = Stored {
+            id: String::new(),
+            len: 0,
+        };
+        let gone = fresh.gone.iter().map(|(index, _)| (*index, none.clone()));
+        for (index, stored) in gone.chain(fresh.parts.iter().cloned()) {
+            self.line(&Line::Part { index, stored })?;
+        }
+        for &(group, value) in &fresh.values {
+            self.line(&Line::Group { group, value })?;
         }
         if durable {
             self.file.sync_data()?;

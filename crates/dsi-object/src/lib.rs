@@ -48,6 +48,7 @@ mod sink;
 mod source;
 mod store;
 mod url;
+mod values;
 
 pub use backend::Objects;
 pub use listing::ObjectListing;

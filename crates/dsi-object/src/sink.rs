@@ -8,7 +8,8 @@ use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::{
-    ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, Result, Sink, Stat, WriteModel,
+    ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, GroupValue, Result, Sink, Stat,
+    WriteModel,
 };
 use object_store::Error as StoreError;
 use object_store::path::Path;
@@ -20,6 +21,7 @@ use crate::journal::{Journal, Kept, Stored, is_lost};
 use crate::owner::Heartbeat;
 use crate::parts::Upload;
 use crate::store::{MOST_PARTS, Store, part_of};
+use crate::values::Values;
 
 /// An object open for writing.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub struct ObjectSink {
     pub(crate) to: Target,
     /// Bytes of every part but the last.
     pub(crate) part: u64,
-    size: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// Whether this upload continues an earlier one under the name of an object.
     replaces: bool,
     upload: OnceCell<Upload>,
@@ -54,7 +56,8 @@ pub(crate) struct State {
     pub(crate) first: Option<Bytes>,
     pub(crate) parts: BTreeMap<usize, Stored>,
     /// Parts in the journal.
-    recorded: BTreeSet<usize>,
+    pub(crate) recorded: BTreeSet<usize>,
+    pub(crate) values: Values,
     /// Whether a restart finds this upload; else another one has the name.
     pub(crate) is_kept: bool,
     /// Whether the store has ended the upload.
@@ -91,7 +94,12 @@ pub(crate) fn held(kept: &Kept, size: Option<u64>) -> RangeSet {
 }
 
 /// The range of a part with which a restart continues.
-fn continued(part: u64, size: Option<u64>, index: usize, stored: &Stored) -> Option<Range64> {
+pub(crate) fn continued(
+    part: u64,
+    size: Option<u64>,
+    index: usize,
+    stored: &Stored,
+) -> Option<Range64> {
     let range = Range64::from_len(part * index as u64, stored.len)?;
     (stored.len == part || Some(range.end()) == size).then_some(range)
 }
@@ -242,7 +250,9 @@ impl ObjectSink {
             }
             _ => of("write", &self.to.path, error),
         })?;
-        self.state().parts.insert(index, Stored { id, len });
+        let mut state = self.state();
+        state.parts.insert(index, Stored { id, len });
+        state.recorded.remove(&index);
         Ok(())
     }
 
@@ -265,24 +275,16 @@ impl ObjectSink {
     /// # Errors
     /// [`ErrorKind::Busy`] where a restart finds another upload.
     pub(crate) async fn record(&self, held: Option<&RangeSet>, durable: bool) -> Result<()> {
-        let fresh: Vec<_> = {
+        let fresh = {
             let state = self.state();
             if !state.is_kept {
                 let why = "another upload to this name is kept for a restart";
                 return Err(self.to.refused(ErrorKind::Busy, why));
             }
-            let is_fresh = |(index, stored): &(&usize, &Stored)| {
-                let range = continued(self.part, self.size, **index, stored);
-                let is_named = |range| held.is_none_or(|held| held.covers(range));
-                !state.recorded.contains(index) && range.is_some_and(is_named)
-            };
-            let fresh = state.parts.iter().filter(is_fresh);
-            fresh
-                .map(|(index, stored)| (*index, stored.clone()))
-                .collect()
+            state.fresh(self.part, self.size, held)
         };
-        let journal = Arc::clone(&self.journal);
-        let lines = fresh.clone();
+        let (fresh, journal) = (Arc::new(fresh), Arc::clone(&self.journal));
+        let lines = Arc::clone(&fresh);
         let recorded = blocking(move || {
             let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
             journal
@@ -290,9 +292,7 @@ impl ObjectSink {
                 .map_or(Ok(()), |journal| journal.record(&lines, durable))
         });
         recorded.await.map_err(|error| self.unrecorded(error))?;
-        self.state()
-            .recorded
-            .extend(fresh.into_iter().map(|(index, _)| index));
+        self.state().note_recorded(&fresh);
         Ok(())
     }
 }
@@ -367,7 +367,8 @@ impl Sink for ObjectSink {
         self.put(index, data).await
     }
 
-    /// Records the parts that the store has. A file in memory is uploaded as a part first.
+    /// Records the parts that the store has. A file in memory is uploaded as a part first. Parts that are
+    /// not named are only forgotten where the values of groups are recorded.
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
         self.put_first().await?;
         if self.upload.get().is_some() {
@@ -405,6 +406,14 @@ impl Sink for ObjectSink {
                 .collect(),
         };
         held(&kept, self.size)
+    }
+
+    async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        self.recorded_values(held).await
+    }
+
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        self.state().values.note(values);
     }
 
     fn order(&self) -> WriteModel {

@@ -246,3 +246,66 @@ async fn an_upload_at_work_is_not_taken_over() {
     assert_eq!(resume().await.unwrap_err().kind(), ErrorKind::Busy);
     drop(sink);
 }
+
+/// The values of the groups of an upload outlive it, and those of parts that are not named are forgotten.
+#[tokio::test]
+async fn an_upload_that_goes_on_has_the_values_of_its_groups() {
+    const PART: u64 = 2 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let mut config = Config::new(
+        format!("file://{}", root.display()),
+        dir.path().join("index"),
+    );
+    config.part = Some(PART);
+    let store = Objects::open(&config).unwrap();
+    let user = User::new("ann", DsiPath::root(), true);
+    let path = DsiPath::new(b"/f").unwrap();
+    let size = Some(4 * PART + 5);
+    let value = |number: u64| (number, [number as u8; 32]);
+    let parts = |parts: &[u64]| -> RangeSet {
+        let part = |index: &u64| Range64::from_len(index * PART, PART);
+        parts.iter().filter_map(part).collect()
+    };
+    let none = RangeSet::new();
+
+    let sink = store
+        .write(&user, &path, Create::Whole { size })
+        .await
+        .unwrap();
+    assert_eq!(sink.groups(&none).await.unwrap(), Some(Vec::new()));
+    for (index, len) in [(0, PART), (1, PART), (3, PART), (4, 5)] {
+        let data = Bytes::from(vec![7; len as usize]);
+        sink.write_at(index * PART, data).await.unwrap();
+    }
+    sink.note_groups((0..8).map(value).collect());
+    sink.checkpoint(&parts(&[0, 1, 3]), true).await.unwrap();
+    // Of the last bytes no value is recorded, so they come again.
+    let mut all = parts(&[0, 1, 3]);
+    all.extend(Range64::from_len(4 * PART, 5));
+    let refused = sink.checkpoint(&all, true).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Incomplete);
+    assert_eq!(sink.held(), parts(&[0, 1, 3]));
+    // A part that differs is taken back.
+    sink.checkpoint(&parts(&[0, 3]), true).await.unwrap();
+    drop(sink);
+
+    let held = store.held(&user, &path).await.unwrap();
+    assert_eq!(held, parts(&[0, 3]));
+    let resume = async || {
+        store
+            .write(&user, &path, Create::Resume { size })
+            .await
+            .unwrap()
+    };
+    let sink = resume().await;
+    let values = sink.groups(&held).await.unwrap().unwrap();
+    assert_eq!(values, [0, 1, 6, 7].map(value));
+    drop(sink);
+    // The bytes of part 3 come again, and are not stored again.
+    let sink = resume().await;
+    assert_eq!(sink.groups(&parts(&[0])).await.unwrap(), None);
+    sink.checkpoint(&parts(&[0]), true).await.unwrap();
+    assert_eq!(sink.held(), held);
+}

@@ -2,7 +2,7 @@
 
 use byte_ranges::RangeSet;
 use gridftp_data::Watch;
-use gridftp_dsi::{Finish, Sink};
+use gridftp_dsi::{ErrorKind, Finish, Sink};
 use tokio::time::{Instant, timeout_at};
 
 use super::store::{Store, Verdict};
@@ -24,7 +24,7 @@ impl Store {
         }
         let here = here.shift_up(base).unwrap_or_default();
         sink.note_groups(watch.take_groups());
-        self.record(sink, &here, until).await
+        self.record(sink, &here, until).await == Recorded::Whole
     }
 
     /// Records of a corrupt upload exactly the bytes on which this end and the sender agree, where
@@ -49,7 +49,8 @@ impl Store {
             differing.iter().for_each(|range| agreed.remove(range));
             sink.note_groups(watch.take_groups());
         }
-        if !self.record(sink, &agreed, until).await && !agreed.is_empty() {
+        let recorded = self.record(sink, &agreed, until).await;
+        if recorded == Recorded::Unknown && !agreed.is_empty() {
             self.record(sink, &RangeSet::new(), until).await;
         }
         match examined {
@@ -84,10 +85,19 @@ impl Store {
         proven
     }
 
-    /// Records exactly these ranges of a failed upload; says whether they are recorded in time.
-    pub(super) async fn record<S: Sink>(&self, sink: &S, here: &RangeSet, until: Instant) -> bool {
+    /// Records exactly these ranges of a failed upload.
+    pub(super) async fn record<S: Sink>(
+        &self,
+        sink: &S,
+        here: &RangeSet,
+        until: Instant,
+    ) -> Recorded {
         match timeout_at(until, sink.checkpoint(here, self.rules.durable)).await {
-            Ok(Ok(())) => return true,
+            Ok(Ok(())) => return Recorded::Whole,
+            Ok(Err(error)) if error.kind() == ErrorKind::Incomplete => {
+                tracing::debug!(path = %self.path, %error, "the partial file of a failed upload is recorded in part");
+                return Recorded::InPart;
+            }
             Ok(Err(error)) => {
                 tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
             }
@@ -95,6 +105,16 @@ impl Store {
                 tracing::warn!(path = %self.path, "the storage takes long to record the partial file of a failed upload");
             }
         }
-        false
+        Recorded::Unknown
     }
+}
+
+/// What the storage has recorded of a failed upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    Whole,
+    /// Those of the ranges with which a restart continues, as whole parts of an object.
+    InPart,
+    /// An earlier record may still be there.
+    Unknown,
 }

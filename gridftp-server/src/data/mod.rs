@@ -14,6 +14,7 @@ mod side;
 mod stacks;
 mod store;
 mod ticker;
+mod told;
 mod waits;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};

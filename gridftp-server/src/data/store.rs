@@ -6,9 +6,8 @@ use byte_ranges::{Range64, RangeSet};
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Tag, Type};
 use ftp_wire::facts::TimeVal;
-use ftp_wire::receipt::Extent;
 use gridftp_cluster::StoreRules;
-use gridftp_data::{Earlier, ReceivePlan, Received};
+use gridftp_data::{ReceivePlan, Received};
 use gridftp_dsi::{
     ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User, WriteModel,
 };
@@ -125,61 +124,6 @@ pub(crate) struct Arrived {
 }
 
 impl Store {
-    /// Counts the bytes that are held in the digest of a tagged transfer; says whether the file is to
-    /// have the digest that the sender tells.
-    pub(crate) async fn go_on_digest<D: Dsi, S: Sink>(
-        &self,
-        context: &mut Context<'_, D>,
-        sink: &S,
-    ) -> Result<bool, Error> {
-        if !self.is_told(context.tag) {
-            return Ok(false);
-        }
-        let earlier = async { Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await) };
-        let earlier = context.reporter.run_quietly(earlier).await?;
-        let (records, resumes) = (earlier.is_some(), !self.held.is_empty());
-        if records || resumes {
-            context.watch.go_on(earlier);
-        }
-        if resumes && !records && self.checksum.is_none() {
-            // The whole file has to be read then, before it is published; with that some hold less.
-            sink.will_check(ChecksumAlgorithm::Blake3);
-            must_be_here(&self.held, &sink.held(), 0)?;
-        }
-        Ok(records || resumes)
-    }
-
-    /// Says whether the sender of a transfer with this tag tells the digest of the file.
-    fn is_told(&self, tag: Option<Tag>) -> bool {
-        self.into.is_whole() && tag.is_some_and(|tag| tag.extent == Extent::Whole)
-    }
-
-    /// Spares the file a second reading where its digest on arrival is `here`, and the announced one.
-    /// Where there is none, the one that the sender `told` has to be its digest.
-    ///
-    /// # Errors
-    /// [`Error::Unproven`] for bytes of an earlier upload without any digest to compare them with, unless
-    /// they are in place, where no error takes them back.
-    pub(super) fn prove(
-        &self,
-        (here, told): (Option<String>, Option<String>),
-        finish: &mut Finish,
-    ) -> Result<(), Error> {
-        let needs_digest = !self.held.is_empty() && !self.rules.in_place;
-        if finish.checksum.is_none() && told.is_none() && needs_digest {
-            let held = self.held.total();
-            return Err(Error::Unproven { held });
-        }
-        if here.is_none() && finish.checksum.is_none() {
-            finish.checksum = told.map(|told| (ChecksumAlgorithm::Blake3, told));
-        }
-        finish.checksum.take_if(|(algorithm, digest)| {
-            let is_equal = |here: &String| here.eq_ignore_ascii_case(digest);
-            *algorithm == ChecksumAlgorithm::Blake3 && here.as_ref().is_some_and(is_equal)
-        });
-        Ok(())
-    }
-
     /// Runs `receiving`, which writes to the sink, and records its progress. Before each record, and
     /// at its end, `examine` compares the ranges, in wire offsets, with the sink.
     ///
@@ -413,14 +357,17 @@ impl Store {
         if let Some(time) = self.modified {
             finish = finish.with_modified(time.seconds, time.nanos);
         }
+        let may_spare_check = self.may_spare_check(tag);
         if let Some((algorithm, digest)) = checksum {
-            sink.will_check(algorithm);
+            if !may_spare_check {
+                sink.will_check(algorithm);
+            }
             finish = finish.with_checksum(algorithm, digest);
         }
         // With a digest some storages hold less, and others more.
         if let Some(claimed) = self.held.shift_up(base) {
             let is_here = || must_be_here(&claimed, &sink.held(), base);
-            if self.is_told(tag) && finish.checksum.is_none() && is_here().is_err() {
+            if may_spare_check && is_here().is_err() {
                 sink.will_check(ChecksumAlgorithm::Blake3);
             }
             is_here()?;
@@ -456,15 +403,16 @@ impl Store {
     /// Opens the target of a restarted upload: the partial file of a broken one, or the file
     /// itself, which it then changes in part.
     ///
-    /// In MODE E the ranges are those of our own markers: if their bytes are gone, the file was
-    /// replaced, and the restart is refused.
+    /// In MODE E, and where they are no beginning of the file, the ranges are those that we told: if their
+    /// bytes are gone, the file was replaced, and the restart is refused.
     async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
         let (path, size) = (&self.path, self.size);
         let left = dsi.held(user, path).await?;
         let Err(lacking) = must_be_here(&self.held, &left, 0) else {
             return Ok(dsi.write(user, path, Create::Resume { size }).await?);
         };
-        if mode == Mode::Extended {
+        let is_prefix = self.held.first_hole() == self.held.end();
+        if mode == Mode::Extended || !is_prefix {
             return Err(lacking);
         }
         let there = match dsi.stat(user, path).await {
@@ -483,7 +431,7 @@ impl Store {
 }
 
 /// Checks that `here` covers the ranges that the client names.
-fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Error> {
+pub(super) fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Error> {
     let missing = claimed.iter().find_map(|range| here.gaps(range).first());
     match missing {
         None => Ok(()),

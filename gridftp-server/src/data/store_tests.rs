@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use digest_tree::{GROUP, Piece, Tree};
 use ftp_proto::types::Event;
+use ftp_wire::receipt::Extent;
 use gridftp_data::{Told, Watch};
 use gridftp_dsi::{GroupValue, Stat};
 use gridftp_dsi_posix::Posix;

@@ -141,8 +141,8 @@
 //! version without it tagged data is no valid block, so that it fails each such transfer.
 //!
 //! An upload that continues an earlier one goes on with the values that the front end has recorded beside
-//! the partial file, so that its bytes are not read again; with `--storage nodes` and in an object store
-//! the file is read before it is published. The front end refuses a tagged upload (554) when the client
+//! the partial file, or in the journal of an object store, so that its bytes are not read again; with
+//! `--storage nodes` the file is read before it is published. The front end refuses a tagged upload (554) when the client
 //! sends bytes again that its `REST` named: the recorded values of these bytes would be wrong.
 //!
 //! Without a digest, and so verified by `CKSM` behind the transfer, are downloads that continue with more

@@ -76,7 +76,9 @@
 //! about in order; else the object is read again once it is there, and is removed if it differs, so
 //! that an older object is not replaced in this way (`504`, as soon as the order shows it; a restart
 //! with a digest is refused with `554` before its data, and the client begins anew: the parts of the
-//! broken upload cannot be read before they are an object). An object that another client puts there
+//! broken upload cannot be read before they are an object). `gridftp-cp` needs none of this: its digest is
+//! that of the data on arrival, and the journal has that of the parts of a broken upload, by groups of
+//! 1 MiB (of parts that consist of such, as by default). An object that another client puts there
 //! meanwhile is neither checked nor removed (`451`). Stores complete an upload in parts whatever the name
 //! has then: an object that another client puts there between the last look at it and the completion
 //! is replaced, and nobody is told.

@@ -1,5 +1,7 @@
 //! The records, restarts and removals of the index of uploads.
 
+use byte_ranges::Range64;
+
 use super::*;
 
 fn upload(key: &str) -> Upload {
@@ -14,6 +16,54 @@ fn stored(id: &str, len: u64) -> Stored {
     Stored { id: id.into(), len }
 }
 
+/// A record of these parts.
+fn fresh(parts: &[(usize, &Stored)]) -> Fresh {
+    let parts = parts.iter();
+    Fresh {
+        parts: parts
+            .map(|(index, part)| (*index, (*part).clone()))
+            .collect(),
+        ..Fresh::default()
+    }
+}
+
+#[test]
+fn values_are_those_of_the_last_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open(dir.path(), "s3://b").unwrap();
+    let upload = Upload {
+        part: 2 * GROUP,
+        ..upload("a")
+    };
+    let mut journal = index.create(&upload, None, true).unwrap();
+    let part = stored("x", 2 * GROUP);
+    let mut first = fresh(&[(0, &part), (1, &part), (3, &part)]);
+    first.values = (0..8).map(|n| (n, [n as u8; 32])).collect();
+    journal.record(&first, true).unwrap();
+    let all = RangeSet::up_to(8 * GROUP);
+    let numbers = |journal: &Journal, held| {
+        let values = journal.values(upload.part, held).unwrap();
+        assert!(values.iter().all(|(n, value)| *value == [*n as u8; 32]));
+        values.into_iter().map(|(n, _)| n).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&journal, &all), (0..8).collect::<Vec<_>>());
+    let some: RangeSet = [(5, 3 * GROUP), (6 * GROUP, 8 * GROUP - 1)]
+        .into_iter()
+        .filter_map(|(start, end)| Range64::new(start, end))
+        .collect();
+    assert_eq!(numbers(&journal, &some), [1, 2, 6]);
+
+    // One part comes again, and another one is taken back.
+    let mut second = fresh(&[(1, &stored("y", 2 * GROUP))]);
+    second.gone = vec![(3, part)];
+    second.values = vec![(2, [2; 32])];
+    journal.record(&second, false).unwrap();
+    assert_eq!(numbers(&journal, &all), [0, 1, 2, 4, 5]);
+    let kept = index.peek(&upload.key).unwrap().unwrap();
+    assert_eq!(kept.parts.keys().collect::<Vec<_>>(), [&0, &1]);
+    assert_eq!(kept.parts[&1].id, "y");
+}
+
 #[test]
 fn recorded_parts_are_read_again_and_a_cut_line_is_not() {
     let dir = tempfile::tempdir().unwrap();
@@ -22,7 +72,7 @@ fn recorded_parts_are_read_again_and_a_cut_line_is_not() {
     let mut journal = index.create(&upload, Some(99), true).unwrap();
     let parts = [stored("\"e1\"", 10), stored("<x>", 10)];
     journal
-        .record(&[(3, parts[0].clone()), (0, parts[1].clone())], true)
+        .record(&fresh(&[(3, &parts[0]), (0, &parts[1])]), true)
         .unwrap();
     journal.file.write_all(b"{\"index\":1,\"id\":\"cu").unwrap();
     let kept = index.peek(&upload.key).unwrap().unwrap();
@@ -34,7 +84,8 @@ fn recorded_parts_are_read_again_and_a_cut_line_is_not() {
     drop(journal);
     let (mut journal, again) = index.lock(&upload.key).unwrap().unwrap();
     assert_eq!(again.as_ref(), Some(&kept));
-    journal.record(&[(1, parts[0].clone())], false).unwrap();
+    let more = fresh(&[(1, &parts[0])]);
+    journal.record(&more, false).unwrap();
     let kept = index.peek(&upload.key).unwrap().unwrap();
     assert_eq!(kept.parts.keys().collect::<Vec<_>>(), [&0, &1, &3]);
     journal.remove().unwrap();
@@ -47,7 +98,7 @@ fn a_journal_records_nothing_behind_a_failed_write() {
     let index = Index::open(dir.path(), "s3://b").unwrap();
     let upload = upload("a");
     let mut journal = index.create(&upload, None, true).unwrap();
-    let parts = [(0, stored("x", 10))];
+    let parts = fresh(&[(0, &stored("x", 10))]);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let file = std::mem::replace(&mut journal.file, full);
     let failed = journal.record(&parts, true).unwrap_err();
@@ -107,7 +158,7 @@ fn a_journal_that_a_crash_cut_anywhere_is_read_or_swept() {
     let upload = upload("a/é%");
     let mut journal = index.create(&upload, Some(99), true).unwrap();
     let part = stored("\"é\"", 10);
-    let parts = [(0, part.clone()), (1, part)];
+    let parts = fresh(&[(0, &part), (1, &part)]);
     journal.record(&parts, true).unwrap();
     let path = journal.path.clone();
     drop(journal);
