@@ -2,10 +2,10 @@
 //! for it.
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Break, Finished, Relay, tree_digests};
+use workspace_tests::{Break, Finished, Host, Relay, Tree, same_file, tree_digests};
 
 use crate::journal::wait_for;
-use crate::{Bed, breaks};
+use crate::{Bed, breaks, cp_in};
 
 const SIZE: u64 = 8_000_001;
 
@@ -69,6 +69,34 @@ fn a_download_in_mode_s_that_goes_on_is_proven_by_what_follows_its_data() -> Res
     ensure!(second.stderr.contains("> REST "), "{}", second.report());
     is_trailed(&second, "ERET")?;
     bed.same("file", "file")
+}
+
+#[test]
+fn a_copy_in_mode_s_in_place_goes_on_behind_what_has_the_same_digest() -> Result<()> {
+    for between in [false, true] {
+        let (here, there) = (Tree::new()?, Tree::new()?);
+        let server = Host::ours_with(there.root(), &["--in-place"])?;
+        let file = here.file("file", SIZE, 3)?;
+        std::fs::copy(&file, there.path("source"))?;
+        let relay = Relay::start(server.addr(), Break::Everything { after: SIZE / 2 })?;
+        let to = server.url_at(relay.addr(), "file");
+        let from = match between {
+            true => server.url("source"),
+            false => "file".to_owned(),
+        };
+        let flags = ["--mode", "stream", "--debug"];
+        let finished = cp_in(&here, &[&flags[..], &[&from, &to]].concat())?.ok()?;
+        ensure!(relay.broke(), "nothing broke");
+        for command in ["> CKSM BLAKE3 0 ", "> REST "] {
+            ensure!(
+                finished.stderr.contains(command),
+                "no {command}: {}",
+                finished.report()
+            );
+        }
+        same_file(&file, &there.path("file"))?;
+    }
+    Ok(())
 }
 
 #[test]

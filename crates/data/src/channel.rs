@@ -301,6 +301,7 @@ impl DataChannel {
             watch.join_parts();
         }
         let mut pool = self.pool.clone();
+        // In smaller blocks there is no room behind the bytes that may be a trailer.
         if plan.has_trailer() && pool.block_size() < LEAST_BLOCK {
             pool = Pool::new(LEAST_BLOCK, 2);
         }

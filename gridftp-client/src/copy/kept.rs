@@ -217,13 +217,12 @@ impl Copy<'_> {
 
     /// Has the job go on with the ranges that the server has recorded: more than those of the last
     /// marker, or of a copy that differed those on which both ends agree. They may be another upload's,
-    /// so they have to be proven, as those of an earlier run. Where the data cannot have `gaps`, they are those
-    /// before the first hole.
+    /// so they have to be proven, as those of an earlier run.
     pub(crate) async fn take_recorded(
         &mut self,
         job: &mut FileJob,
         original: &Original<'_>,
-        (mode, gaps): (Mode, bool),
+        mode: Mode,
     ) {
         // No marker tells of bytes in MODE S.
         let small = match mode {
@@ -231,9 +230,6 @@ impl Copy<'_> {
             Mode::Stream => 0,
         };
         self.ask_recorded(job, original, small).await;
-        if !gaps {
-            job.held = RangeSet::up_to(job.held.first_hole());
-        }
         job.hold_nameable();
     }
 
@@ -291,8 +287,8 @@ impl Copy<'_> {
     }
 }
 
-/// Says whether the data of a transfer leaves out all ranges that its `REST` names: in MODE E, and in MODE S
-/// where it is `tagged`. The data of any other begins at the first hole.
+/// Says whether the data of a transfer leaves out all ranges that its `REST` names: in MODE E, and in
+/// MODE S where it is `tagged`. The data of any other begins at the first hole.
 pub(crate) fn has_gaps(mode: Mode, tagged: bool) -> bool {
     mode == Mode::Extended || tagged
 }

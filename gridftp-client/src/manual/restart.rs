@@ -4,7 +4,7 @@
 //!
 //! | Transfer | Bytes of the next try |
 //! | --- | --- |
-//! | download | the missing ones: `REST` with ranges in MODE E and from our server; in MODE S from others with an offset, all behind the first one |
+//! | download | the missing ones: `REST` with ranges in MODE E and from our server; from others in MODE S all bytes behind the first missing one, `REST` with an offset |
 //! | upload in MODE E | those that our server has not recorded, at others those beside the 111 markers, if the source is unchanged |
 //! | upload in MODE S | those that our server has not recorded, at others those behind the proven bytes, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |

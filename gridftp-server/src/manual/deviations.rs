@@ -115,7 +115,7 @@
 //! - Where data connections are on other hosts (`NODES` in `FEAT`), the reply to `EPSV` has the
 //!   address too (`|2|address|port|`, as the Globus server's under `-epsv-ip`) for a client that
 //!   has sent a command of GridFTP, and is `502` for others: RFC 2428 §3 has the port alone.
-//! - `ESTO tag=n path` is an extension (`STOR Tagged;Digest;Stream;` in `FEAT`; also `tag=n,S,size`,
+//! - `ESTO tag=n path` is an extension (`STOR Tagged;Digest;Trailer;` in `FEAT`; also `tag=n,S,size`,
 //!   `tag=n,A,offset` and `tag=n,E`): a `STOR` in MODE E whose data the client may send before the
 //!   reply. The first block of each connection for each file has the descriptor 0x01, no payload
 //!   and the tag in its offset field; tags rise. Data of a lower tag belongs to a failed store, and

@@ -89,7 +89,7 @@ pub(crate) async fn extended<S: Source>(
         false => blocks.await,
     }?;
     if !feed.watch.is_cut() {
-        still_the_same(feed.source, deal.total).await?;
+        still_the_same(feed.source, &plan.ranges).await?;
     }
     if feed.watch.asks_before_end() {
         feed.watch.await_end().await;

@@ -6,6 +6,7 @@ mod deal;
 mod widen;
 mod write;
 
+use byte_ranges::RangeSet;
 use gridftp_dsi::Source;
 use mode_e::Header;
 
@@ -37,8 +38,8 @@ pub(crate) async fn plain<S: Source>(
         feed.stretch(&mut conn, &[], range.start(), range.len(), &tail)
             .await?;
     }
-    still_the_same(feed.source, total).await?;
     if !is_small {
+        still_the_same(feed.source, &plan.ranges).await?;
         pieces(&mut conn.stream, [&trailer()]).await?;
     }
     conn.finish().await
@@ -60,9 +61,9 @@ fn tag_of(plan: &SendPlan) -> Vec<u8> {
 
 /// Fails if the file changed while it was read, so that the transfer does not end cleanly.
 ///
-/// A file read in a single piece needs no check.
-async fn still_the_same<S: Source>(source: &S, total: u64) -> Result<()> {
-    if total <= SMALL {
+/// One range read in a single piece needs no check.
+async fn still_the_same<S: Source>(source: &S, ranges: &RangeSet) -> Result<()> {
+    if ranges.total() <= SMALL && ranges.len() <= 1 {
         return Ok(());
     }
     source

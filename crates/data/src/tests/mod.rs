@@ -4,6 +4,7 @@
 mod account;
 mod extended;
 mod flushing;
+mod held_back;
 mod hostile;
 mod lent;
 mod listeners;

@@ -88,20 +88,18 @@ fn the_longest_of_many_ranges_are_hashed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_goes_on_with_what_the_server_has_recorded() {
-    let (blocks, stream) = ((Mode::Extended, true), (Mode::Stream, false));
-    let trailed = (Mode::Stream, true);
+    use Mode::{Extended, Stream};
     let told = Some("213 Range Marker 0-900");
     let holes = Some("213 Range Marker 0-900,950-1000");
-    for (length, how, goes_on, reply, held) in [
-        (SMALL + 1, blocks, true, told, "0-900"),
-        (SMALL + 1, blocks, true, Some("550 no such file"), "0-5"),
-        (SMALL + 1, blocks, true, Some("213 Range Marker"), ""),
-        (SMALL + 1, blocks, false, None, "0-5"),
-        (SMALL, blocks, true, None, "0-5"),
-        // Without markers nothing is known of a small one either, nor of bytes behind a hole.
-        (2000, stream, true, holes, "0-900"),
-        (2000, stream, true, Some("213 Range Marker"), ""),
-        (2000, trailed, true, holes, "0-900,950-1000"),
+    for (length, mode, goes_on, reply, held) in [
+        (SMALL + 1, Extended, true, told, "0-900"),
+        (SMALL + 1, Extended, true, Some("550 no such file"), "0-5"),
+        (SMALL + 1, Extended, true, Some("213 Range Marker"), ""),
+        (SMALL + 1, Extended, false, None, "0-5"),
+        (SMALL, Extended, true, None, "0-5"),
+        // Without markers nothing is known of a small one either.
+        (2000, Stream, true, holes, "0-900,950-1000"),
+        (2000, Stream, true, Some("213 Range Marker"), ""),
     ] {
         let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
         let abilities = Abilities {
@@ -131,7 +129,7 @@ async fn an_upload_goes_on_with_what_the_server_has_recorded() {
                 replies.write_all(reply.as_bytes()).await.unwrap();
             }
         };
-        tokio::join!(copy.take_recorded(&mut job, &original, how), server);
+        tokio::join!(copy.take_recorded(&mut job, &original, mode), server);
         assert_eq!(job.held.to_string(), held, "{reply:?}");
         assert_eq!(job.recalled, held.starts_with("0-900"));
     }
@@ -169,7 +167,7 @@ async fn an_upload_goes_on_with_no_more_ranges_than_a_line_names() {
             }
         };
         tokio::join!(
-            copy.take_recorded(&mut job, &original, (Mode::Extended, true)),
+            copy.take_recorded(&mut job, &original, Mode::Extended),
             server
         );
         let text = job.held.to_string();

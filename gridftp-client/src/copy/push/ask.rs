@@ -109,7 +109,7 @@ impl Asker<'_> {
     ) -> (Option<Kept>, Option<Earlier>) {
         let shared = self.shared;
         let whole = !shared.is_partial();
-        let gaps = has_gaps(self.mode, self.tags.is_some() && whole);
+        let gaps = self.has_gaps();
         let goes_on = source.is_same && job.begun && !job.anew && !shared.through_layers();
         if let ReadBack::Done { ends } = job.read_back {
             job.read_back = ReadBack::Unasked;
@@ -134,9 +134,9 @@ impl Asker<'_> {
         };
         let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
         if gaps {
-            copy.take_recorded(job, &original, (self.mode, gaps)).await;
+            copy.take_recorded(job, &original, self.mode).await;
         }
-        let earlier = match proves {
+        let earlier = match proves && !job.held.is_empty() {
             true => job.earlier(&source.file).await,
             false => None,
         };
@@ -156,6 +156,12 @@ impl Asker<'_> {
         let left_out = kept.as_ref().map(|kept| &kept.held);
         let is_all = left_out.unwrap_or(&RangeSet::new()) == &job.held;
         (kept, earlier.filter(|_| is_all))
+    }
+
+    /// Whether the data leaves out all ranges that the server tells to hold.
+    fn has_gaps(&self) -> bool {
+        let tells = self.abilities.held && !self.shared.is_partial();
+        has_gaps(self.mode, self.tags.is_some() && tells)
     }
 
     /// The held bytes of an upload that were read back, if they are still there: the server may have
@@ -261,9 +267,9 @@ impl Asker<'_> {
                 Err(_) => return How::default(),
             }
         }
-        let rest = match self.tags {
-            Some(_) => Restart::Ranges(kept.held.clone()),
-            None => Restart::Offset(kept.held.first_hole()),
+        let rest = match self.has_gaps() {
+            true => Restart::Ranges(kept.held.clone()),
+            false => Restart::Offset(kept.held.first_hole()),
         };
         let may_append = kept.ends && !self.shared.is_partial() && self.tags.is_none();
         let append = match self.control.send(Command::Rest(rest)).finish().await {

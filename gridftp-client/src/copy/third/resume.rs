@@ -40,8 +40,8 @@ impl Pair<'_> {
         let tells = tells && self.tags.is_some() && self.shared.extent() == Extent::Whole;
         let original = Original::There(self.source, self.abilities.0, from);
         let gaps = self.has_gaps();
-        if gaps || tells {
-            copy.take_recorded(job, &original, (self.mode, gaps)).await;
+        if gaps {
+            copy.take_recorded(job, &original, self.mode).await;
         }
         if tells && copy.whole && self.abilities.1.held {
             return Kept::of_proven(&job.held);
@@ -53,9 +53,10 @@ impl Pair<'_> {
         }
     }
 
-    /// Whether the data leaves out all held ranges.
+    /// Whether the data leaves out all ranges that the destination tells to hold.
     fn has_gaps(&self) -> bool {
-        has_gaps(self.mode, self.tags.is_some() && !self.shared.is_partial())
+        let tells = self.abilities.1.held && !self.shared.is_partial();
+        has_gaps(self.mode, self.tags.is_some() && tells)
     }
 
     /// The `REST` for the held ranges, if there are any.
