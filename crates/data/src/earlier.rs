@@ -2,14 +2,21 @@
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
-use digest_tree::{GROUP, Piece, Tree};
-use gridftp_dsi::{GroupValue, Result, Sink, Source};
+use digest_tree::{GROUP, Known, Piece, Tree};
+use gridftp_dsi::{Error, ErrorKind, GroupValue, Result, Sink, Source};
 
 /// Most bytes that are read again before a transfer goes on; a digest that needs more is not known.
 const MOST: u64 = 256 << 20;
 
 /// Bytes read at once.
 const BLOCK: u64 = 256 << 10;
+
+/// Bytes of an earlier attempt.
+enum Block {
+    Read(Bytes),
+    /// Hashed by a storage that does not hand them out.
+    Hashed(Known),
+}
 
 /// The values of bytes that an earlier attempt moved, and a tree that hands out those of further
 /// groups.
@@ -22,7 +29,7 @@ pub struct Earlier {
 
 impl Earlier {
     /// The values of the ranges `held` of `sink`: it knows those of complete groups, and only the
-    /// bytes at the ends of ranges are read back. `None` for a sink that records no values.
+    /// bytes at the ends of ranges are hashed or read back. `None` for a sink that records no values.
     ///
     /// Without the values of most groups the digest of the whole file is not known, but that of each
     /// further group is.
@@ -37,7 +44,15 @@ impl Earlier {
                 Vec::new()
             }
         };
-        let read = |offset, len| sink.read_back(offset, len);
+        let read = async |offset, len| match sink.hash_back(offset, len).await {
+            Ok(known) => Known::from_bytes(&known)
+                .map(Block::Hashed)
+                .ok_or_else(|| Error::new(ErrorKind::Malformed, "hash")),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                sink.read_back(offset, len).await.map(Block::Read)
+            }
+            Err(error) => Err(error),
+        };
         Some(Self::new(groups, held, read).await)
     }
 
@@ -54,7 +69,7 @@ impl Earlier {
     ) -> Self {
         let read = async |offset, len| {
             let bytes = source.read_at(offset, BytesMut::with_capacity(len)).await?;
-            Ok(bytes.freeze())
+            Ok(Block::Read(bytes.freeze()))
         };
         Self::new(groups, held, read).await
     }
@@ -71,7 +86,7 @@ impl Earlier {
         read: impl Fn(u64, usize) -> F,
     ) -> Self
     where
-        F: Future<Output = Result<Bytes>>,
+        F: Future<Output = Result<Block>>,
     {
         let mut tree = Tree::with_groups();
         let mut rest = held.clone();
@@ -109,14 +124,18 @@ async fn read_again<F>(
     read: impl Fn(u64, usize) -> F,
 ) -> Result<bool>
 where
-    F: Future<Output = Result<Bytes>>,
+    F: Future<Output = Result<Block>>,
 {
     while let Some(next) = rest.take_first(BLOCK) {
         let len = usize::try_from(next.len()).unwrap_or(0);
-        let block = read(next.start(), len).await?;
-        tree.insert(Piece::of(next.start(), &block));
-        if block.len() < len {
-            return Ok(false);
+        match read(next.start(), len).await? {
+            Block::Read(bytes) => {
+                tree.insert(Piece::of(next.start(), &bytes));
+                if bytes.len() < len {
+                    return Ok(false);
+                }
+            }
+            Block::Hashed(known) => tree.insert_known(known),
         }
     }
     Ok(true)

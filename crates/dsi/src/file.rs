@@ -169,6 +169,17 @@ pub trait Sink: Send + Sync + 'static {
         async { Err(Error::new(ErrorKind::Unsupported, "read back")) }
     }
 
+    /// The BLAKE3 values of `len` written bytes at `offset`, at most 1 MiB, from a storage that hashes
+    /// them and does not hand them out: in the form on the wire of `digest_tree::Known`.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) in a backend whose bytes are [read](Self::read_back);
+    /// [`Incomplete`](ErrorKind::Incomplete) where fewer are written.
+    fn hash_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Vec<u8>>> + Send {
+        let _ = (offset, len);
+        async { Err(Error::new(ErrorKind::Unsupported, "hash")) }
+    }
+
     /// Ranges that hold data, written through any sink of this upload, if the backend knows them:
     /// all others were not written. It may name more than was written, never less.
     ///

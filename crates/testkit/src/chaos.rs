@@ -207,6 +207,11 @@ impl<S: Sink> Sink for Chaotic<S> {
         self.object.read_back(offset, len).await
     }
 
+    async fn hash_back(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        self.faults.step("hash").await?;
+        self.object.hash_back(offset, len).await
+    }
+
     async fn data(&self) -> Result<Option<RangeSet>> {
         self.faults.step("read").await?;
         self.object.data().await

@@ -121,6 +121,7 @@ trait DynSink: Send + Sync {
     fn note_groups_dyn(&self, values: Vec<GroupValue>);
     fn order_dyn(&self) -> WriteModel;
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
+    fn hash_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Vec<u8>>;
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
     fn share_dyn<'a>(&'a self, kept: Option<&'a RangeSet>) -> BoxResult<'a, Vec<u8>>;
     fn will_check_dyn(&self, algorithm: ChecksumAlgorithm);
@@ -156,6 +157,10 @@ impl<S: Sink> DynSink for S {
 
     fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes> {
         Box::pin(self.read_back(offset, len))
+    }
+
+    fn hash_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Vec<u8>> {
+        Box::pin(self.hash_back(offset, len))
     }
 
     fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>> {
@@ -217,6 +222,10 @@ impl Sink for BoxSink {
 
     fn read_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes>> + Send {
         self.0.read_back_dyn(offset, len)
+    }
+
+    fn hash_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Vec<u8>>> + Send {
+        self.0.hash_back_dyn(offset, len)
     }
 
     fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {

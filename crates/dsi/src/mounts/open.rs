@@ -92,6 +92,10 @@ impl<S: Sink> Sink for Placed<S> {
         told(self.object.read_back(offset, len).await, &self.path)
     }
 
+    async fn hash_back(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        told(self.object.hash_back(offset, len).await, &self.path)
+    }
+
     async fn data(&self) -> Result<Option<RangeSet>> {
         told(self.object.data().await, &self.path)
     }
