@@ -8,6 +8,9 @@
 //! An open file is a handle of the peer that opened it, valid on that connection alone, and at most
 //! [`MAX_HANDLES`] on one. Its bytes move by a descriptor that the peer passes, or by calls.
 //!
+//! The values of groups of an upload, which a storage records for one that continues it, cross with the
+//! records; bytes that have none are hashed by the peer, so that they need not cross for a digest.
+//!
 //! # Failures
 //!
 //! A call whose connection fails is repeated at another peer if it did not begin, or if it changes
@@ -24,6 +27,7 @@ mod closing;
 mod content;
 mod convert;
 mod failure;
+mod groups;
 mod handle;
 mod objects;
 mod partials;

@@ -1,20 +1,23 @@
 //! `RemoteSource`, `RemoteSink` and `RemoteListing`: open objects of a peer.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
+use digest_tree::groups_in;
 use gridftp_dsi::{
-    ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, Listing, Result, Sink, Source, Stat,
-    WriteModel,
+    ChecksumAlgorithm, DsiPath, Error, ErrorKind, Finish, GroupValue, Listing, Result, Sink,
+    Source, Stat, WriteModel,
 };
 use tonic::Streaming;
 
 use crate::BLOCK;
 use crate::content::Content;
-use crate::convert::{stat, write_model};
+use crate::convert::{MAX_RANGES, stat, write_model};
 use crate::failure::error;
+use crate::groups::{Noted, asked, take_page};
 use crate::handle::{Handle, LONG, SHORT};
 use crate::peers::Peers;
 use crate::proto;
@@ -131,6 +134,8 @@ pub struct RemoteSink<P: Peers> {
     order: WriteModel,
     /// The digest that `finish` will check.
     check: Mutex<Check>,
+    /// The values of groups for the next record; `None` if the peer records none.
+    noted: Option<Noted>,
 }
 
 /// The announcement of a digest.
@@ -149,6 +154,8 @@ impl<P: Peers> RemoteSink<P> {
             held: ranges(opened.held.as_ref(), "open", content.path())?,
             order: write_model(opened.order),
             check: Mutex::new(Check::None),
+            // Through a descriptor the peer does not see the writes that change a group.
+            noted: (opened.records && content.file.is_none()).then(Noted::default),
             content,
         })
     }
@@ -165,6 +172,45 @@ impl<P: Peers> RemoteSink<P> {
 
     fn error(&self, op: &'static str, kind: ErrorKind) -> Error {
         Error::new(kind, op).at(self.content.path())
+    }
+
+    /// The recorded values of the groups with these numbers, as many as fit a reply.
+    async fn recorded(&self, numbers: &RangeSet) -> Result<Vec<GroupValue>> {
+        let op = "read values of groups";
+        let request = proto::GroupsRequest {
+            handle: self.content.handle.number,
+            numbers: Some(numbers.into()),
+        };
+        let asking = self
+            .content
+            .handle
+            .call(op, SHORT, |mut client| async move {
+                client.groups(request).await
+            });
+        let told = asked(asking.await?.groups, numbers);
+        told.map_err(|why| self.error(op, ErrorKind::Malformed).because(why))
+    }
+
+    /// Records the ranges, and these values of groups.
+    async fn record(
+        &self,
+        held: &RangeSet,
+        durable: bool,
+        groups: Vec<proto::GroupValue>,
+    ) -> Result<()> {
+        let request = proto::CheckpointRequest {
+            handle: self.content.handle.number,
+            held: Some(held.into()),
+            durable,
+            groups,
+        };
+        let recording = self
+            .content
+            .handle
+            .call("record", SHORT, |mut client| async move {
+                client.checkpoint(request).await
+            });
+        recording.await.map(drop)
     }
 
     /// Gives a file with a descriptor its size, if all of it was written.
@@ -195,6 +241,9 @@ impl<P: Peers> Sink for RemoteSink<P> {
             // A part is written whole.
             return Err(self.error("write", ErrorKind::Unsupported));
         }
+        if let Some(noted) = &self.noted {
+            noted.forget(offset, data.len()).await;
+        }
         let mut at = offset;
         while !data.is_empty() {
             let block = data.split_to(data.len().min(BLOCK));
@@ -216,18 +265,11 @@ impl<P: Peers> Sink for RemoteSink<P> {
                 return Ok(());
             }
         }
-        let request = proto::CheckpointRequest {
-            handle: self.content.handle.number,
-            held: Some(held.into()),
-            durable,
-        };
-        let recording = self
-            .content
-            .handle
-            .call("record", SHORT, |mut client| async move {
-                client.checkpoint(request).await
-            });
-        recording.await.map(drop)
+        let record = |groups| self.record(held, durable, groups);
+        match &self.noted {
+            Some(noted) => noted.record(record).await,
+            None => record(Vec::new()).await,
+        }
     }
 
     fn held(&self) -> RangeSet {
@@ -240,6 +282,27 @@ impl<P: Peers> Sink for RemoteSink<P> {
         }
     }
 
+    async fn groups(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
+        let Some(noted) = &self.noted else {
+            return Ok(None);
+        };
+        let mut rest = groups_in(held);
+        // Before the calls: a record may hand them to the peer meanwhile.
+        let (newer, mut found) = (noted.among(&rest), BTreeMap::new());
+        while !rest.is_empty() {
+            let page = take_page(&mut rest);
+            found.extend(self.recorded(&page).await?);
+        }
+        found.extend(newer);
+        Ok(Some(found.into_iter().collect()))
+    }
+
+    fn note_groups(&self, values: Vec<GroupValue>) {
+        if let Some(noted) = &self.noted {
+            noted.add(values);
+        }
+    }
+
     fn order(&self) -> WriteModel {
         self.order
     }
@@ -248,17 +311,43 @@ impl<P: Peers> Sink for RemoteSink<P> {
         self.content.read_all(offset, len).await
     }
 
+    async fn hash_back(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        if self.noted.is_none() {
+            return Err(self.error("hash", ErrorKind::Unsupported));
+        }
+        let request = proto::HashRequest {
+            handle: self.content.handle.number,
+            offset,
+            length: u32::try_from(len).unwrap_or(u32::MAX),
+        };
+        let hashing = self
+            .content
+            .handle
+            .call("hash", SHORT, |mut client| async move {
+                client.hash(request).await
+            });
+        Ok(hashing.await?.known)
+    }
+
     async fn data(&self) -> Result<Option<RangeSet>> {
         data(&self.content).await
     }
 
-    async fn share(&self, _: Option<&RangeSet>) -> Result<Vec<u8>> {
-        let handle = self.content.handle.number;
+    async fn share(&self, kept: Option<&RangeSet>) -> Result<Vec<u8>> {
+        // The values of the ranges left out are forgotten.
+        let kept: Option<RangeSet> = kept.map(|kept| kept.iter().take(MAX_RANGES).collect());
+        if let Some(noted) = &self.noted {
+            noted.keep_to(kept.as_ref().unwrap_or(&RangeSet::new()));
+        }
+        let request = proto::ShareRequest {
+            handle: self.content.handle.number,
+            kept: kept.as_ref().map(proto::RangeList::from),
+        };
         let sharing = self
             .content
             .handle
             .call("share", SHORT, |mut client| async move {
-                client.share(proto::Handle { handle }).await
+                client.share(request).await
             });
         Ok(sharing.await?.token)
     }

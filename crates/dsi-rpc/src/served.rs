@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use bytes::BytesMut;
+use digest_tree::{Piece, Tree};
 use futures_util::stream::try_unfold;
 use gridftp_dsi::{
     BoxListing, BoxSink, ChecksumAlgorithm, Dsi, DsiPath, DynDsi, Error, ErrorKind, Finish,
@@ -17,13 +18,15 @@ use tonic::{Request, Response, Status};
 use crate::BLOCK;
 use crate::convert::{attribute, create};
 use crate::failure::status;
+use crate::groups::{bytes_of, list, values};
 use crate::proto::storage_server::Storage;
 use crate::proto::{
     AttributeList, Block, CheckpointRequest, ChecksumRequest, CreateRequest, DataReply,
-    DataRequest, DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest, Handle,
-    JoinRequest, OpenRequest, Opened, PartialList, Place, RangeList, ReadRequest, RenameRequest,
-    SetAttributeRequest, SetMetaRequest, Space, StageRequest, Staged, SymlinkRequest, Token,
-    TruncateRequest, WriteRequest,
+    DataRequest, DescribeRequest, Description, Digest, Done, Entries, Facts, FinishRequest,
+    GroupList, GroupsRequest, Handle, HashRequest, Hashed, JoinRequest, OpenRequest, Opened,
+    PartialList, Place, RangeList, ReadRequest, RenameRequest, SetAttributeRequest, SetMetaRequest,
+    ShareRequest, Space, StageRequest, Staged, SymlinkRequest, Token, TruncateRequest,
+    WriteRequest,
 };
 use crate::table::{Open, Opening, Table, closed};
 
@@ -83,14 +86,16 @@ impl Served {
 }
 
 /// Gives a handle its file, open for writing.
-fn opened(opening: Opening<'_>, sink: BoxSink) -> Response<Opened> {
+async fn opened(opening: Opening<'_>, sink: BoxSink) -> Response<Opened> {
     let (held, order) = (RangeList::from(&sink.held()), sink.order().into());
+    let records = matches!(sink.groups(&RangeSet::new()).await, Ok(Some(_)));
     opening.fill(Open::Sink(sink));
     Response::new(Opened {
         in_calls: true,
         size: 0,
         held: Some(held),
         order: Some(order),
+        records,
     })
 }
 
@@ -172,6 +177,7 @@ impl Storage for Served {
             size,
             held: None,
             order: None,
+            records: false,
         }))
     }
 
@@ -181,7 +187,7 @@ impl Storage for Served {
         let (user, path) = at(request.place)?;
         let opening = self.open.reserve(request.handle).map_err(told)?;
         let sink = self.dsi.write(&user, &path, how).await.map_err(told)?;
-        Ok(opened(opening, sink))
+        Ok(opened(opening, sink).await)
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Answer<Response<Opened>> {
@@ -189,7 +195,7 @@ impl Storage for Served {
         let (user, path) = at(request.place)?;
         let opening = self.open.reserve(request.handle).map_err(told)?;
         let joined = self.dsi.join(&user, &path, &request.token).await;
-        Ok(opened(opening, joined.map_err(told)?))
+        Ok(opened(opening, joined.map_err(told)?).await)
     }
 
     async fn finish(&self, request: Request<FinishRequest>) -> Answer<Response<Facts>> {
@@ -349,13 +355,44 @@ impl Storage for Served {
     async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Answer<Response<Done>> {
         let request = request.into_inner();
         let held = set(request.held)?;
+        let values = values(request.groups).map_err(Status::invalid_argument)?;
         let sink = self.open.sink(request.handle).await.map_err(told)?;
+        sink.note_groups(values);
         done(sink.checkpoint(&held, request.durable).await)
     }
 
-    async fn share(&self, request: Request<Handle>) -> Answer<Response<Token>> {
-        let sink = self.open.sink(request.into_inner().handle).await;
-        let token = sink.map_err(told)?.share(None).await.map_err(told)?;
+    async fn groups(&self, request: Request<GroupsRequest>) -> Answer<Response<GroupList>> {
+        let request = request.into_inner();
+        let held = bytes_of(&set(request.numbers)?).ok_or_else(|| malformed("numbers"))?;
+        let sink = self.open.sink(request.handle).await.map_err(told)?;
+        let found = sink.groups(&held).await.map_err(told)?;
+        let unsupported = || told(Error::new(ErrorKind::Unsupported, "read values of groups"));
+        let groups = list(&found.ok_or_else(unsupported)?);
+        Ok(Response::new(GroupList { groups }))
+    }
+
+    async fn hash(&self, request: Request<HashRequest>) -> Answer<Response<Hashed>> {
+        let request = request.into_inner();
+        let length = usize::try_from(request.length).unwrap_or(usize::MAX);
+        if length > BLOCK {
+            return Err(malformed("length"));
+        }
+        let sink = self.open.sink(request.handle).await.map_err(told)?;
+        let read = sink.read_back(request.offset, length).await.map_err(told)?;
+        if read.len() != length {
+            return Err(told(Error::new(ErrorKind::Incomplete, "hash")));
+        }
+        let mut part = Tree::of_part();
+        part.insert(Piece::of(request.offset, &read));
+        let known = part.take_known().to_bytes();
+        Ok(Response::new(Hashed { known }))
+    }
+
+    async fn share(&self, request: Request<ShareRequest>) -> Answer<Response<Token>> {
+        let request = request.into_inner();
+        let kept = request.kept.map(|kept| set(Some(kept))).transpose()?;
+        let sink = self.open.sink(request.handle).await.map_err(told)?;
+        let token = sink.share(kept.as_ref()).await.map_err(told)?;
         Ok(Response::new(Token { token }))
     }
 

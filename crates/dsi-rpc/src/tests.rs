@@ -1,5 +1,7 @@
 //! Tests of both ends over connections in memory.
 
+mod groups;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
