@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use workspace_tests::{Break, Relay, Tree, kill_once, wait_for_files};
+use workspace_tests::{Break, Relay, Tree, bytes_read, kill_once, wait_for_files};
 
 use crate::{Bed, LIMIT, command};
 
@@ -31,13 +31,6 @@ const SETTLED: u64 = 61;
 /// The partial file of `file`, and its journal.
 const PARTIAL: &str = ".file.gridftp-part";
 const SUMS: &str = ".file.gridftp-sums";
-
-/// Bytes that a process has read from files.
-pub(crate) fn bytes_read(pid: u32) -> Result<u64> {
-    let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
-    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
-    Ok(line.context("no rchar")?.parse()?)
-}
 
 /// Runs a copy that has to succeed; returns the bytes that it read, and what it said.
 fn reads(bed: &Bed, args: &[&str]) -> Result<(u64, String)> {

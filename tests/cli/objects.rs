@@ -5,9 +5,8 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Break, Host, Relay, Tree};
+use workspace_tests::{Break, Host, Relay, Tree, bytes_read};
 
-use crate::journal::bytes_read;
 use crate::{LIMIT, breaks, cp_in};
 
 const SIZE: u64 = 90_000_123;

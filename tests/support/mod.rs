@@ -51,7 +51,7 @@ pub use ours::{Profile, binaries, binary, peers_folder, programs_folder};
 pub use peers::{Origin, Peer, is_root, skip};
 pub use relay::{Break, Relay};
 pub use rewrite::host_port;
-pub use run::{Finished, run, run_with_input};
+pub use run::{Finished, bytes_read, run, run_with_input};
 pub use sshd::Sshd;
 pub use tree::Tree;
 pub use xio_testkit::ftp::{Reaction, ScriptedServer, block};

@@ -56,6 +56,13 @@ impl Finished {
     }
 }
 
+/// Returns the number of bytes that a process has read from files.
+pub fn bytes_read(pid: u32) -> Result<u64> {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    Ok(line.context("no rchar")?.parse()?)
+}
+
 /// Runs `command` for at most `limit`; then kills the program and its children, and returns an
 /// error.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {

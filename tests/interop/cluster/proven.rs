@@ -3,13 +3,21 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Break, Cluster, Finished, Host, Relay, Tree, file_url, same_file};
+use workspace_tests::{
+    Break, Cluster, Daemon, Finished, Host, Relay, Tree, bytes_read, file_url, same_file,
+};
 
 use super::parts::AFTER;
 use super::{SIZE, cp, stripes};
 
 /// The option with which a server takes part in copies between two.
 const THIRD: [&str; 2] = ["--third-party", "all"];
+
+/// Bytes before a break, of which most are kept.
+const LATE: u64 = 60_000_000;
+
+/// Most bytes that processes read by themselves, and of the ends of ranges.
+const FEW: u64 = 12 << 20;
 
 /// Says that a copy was verified by the digests of its bytes, and that nobody was asked to read them
 /// again.
@@ -65,6 +73,45 @@ fn a_front_end_without_the_storage_joins_the_digests_of_its_nodes() -> Result<()
     }
     same_file(&tree.path("file"), &local)?;
     same_file(&back, &local)
+}
+
+/// Bytes that the front end and the nodes have read from files.
+fn read_by_all(cluster: &mut Cluster) -> Result<u64> {
+    let front = cluster.front().pid();
+    let nodes = cluster.nodes().iter().map(Daemon::pid);
+    std::iter::once(front).chain(nodes).map(bytes_read).sum()
+}
+
+/// The front end has the values of the nodes recorded, and the nodes hash the ends of the ranges.
+#[test]
+fn no_node_reads_an_upload_again_that_goes_on_for_a_front_end_without_the_storage() -> Result<()> {
+    let (tree, other) = (Tree::new()?, Tree::new()?);
+    let local = other.file("file", SIZE, 5)?;
+    for nodes in [1, 2] {
+        let mut cluster = Cluster::start_with(tree.root(), nodes, &["--storage", "nodes"], &[])?;
+        for (name, flags) in [
+            ("plain", &[][..]),
+            ("small", &["--stripe-block", "64K", "-p", "3"]),
+        ] {
+            let relay = Relay::start(cluster.front().addr(), Break::Everything { after: LATE })?;
+            let url = cluster.front().url_at(relay.addr(), name);
+            let before = read_by_all(&mut cluster)?;
+            let flags = [&["--json", "--debug", "--retries", "1"], flags].concat();
+            let done = cp(&flags, &file_url(&local), &url)?.ok()?;
+            let read = read_by_all(&mut cluster)? - before;
+            let case = || format!("{nodes} nodes, {name}: {}", done.report());
+            ensure!(relay.broke(), "{}", case());
+            must_be_proven(&done).with_context(case)?;
+            let kept = (SIZE + LATE).saturating_sub(relay.passed());
+            ensure!(kept > 2 * FEW, "{kept} bytes are kept: {}", case());
+            ensure!(read < FEW, "{read} bytes are read: {}", case());
+            same_file(&tree.path(name), &local)?;
+            fs::remove_file(tree.path(name))?;
+            let names = tree.names(".")?;
+            ensure!(names.is_empty(), "{names:?}");
+        }
+    }
+    Ok(())
 }
 
 #[test]
