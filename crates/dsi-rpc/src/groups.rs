@@ -10,9 +10,12 @@ use gridftp_dsi::GroupValue;
 use crate::convert::MAX_RANGES;
 use crate::proto;
 
-/// Most values of groups in one message: with as many ranges as it may have, it stays below 4 MiB, the
-/// limit of gRPC.
-pub(crate) const MAX_GROUPS: usize = if cfg!(test) { 4 } else { 32_768 };
+/// Most values of groups that fit a message beside as many ranges as it may have: gRPC limits it to
+/// 4 MiB.
+const FIT: usize = 32_768;
+
+/// Most values of groups in one message.
+pub(crate) const MAX_GROUPS: usize = if cfg!(test) { 4 } else { FIT };
 
 /// Most values that wait for a record; the bytes of the others are read again.
 const MOST: usize = 1 << 16;
@@ -160,5 +163,29 @@ impl Noted {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_record_fits_a_message() {
+        let numbers = u64::MAX - FIT as u64..u64::MAX;
+        let values: Vec<GroupValue> = numbers.map(|number| (number, [255; 32])).collect();
+        let bounds = u64::MAX - 2 * MAX_RANGES as u64..u64::MAX;
+        let request = proto::CheckpointRequest {
+            handle: u64::MAX,
+            held: Some(proto::RangeList {
+                bounds: bounds.collect(),
+            }),
+            durable: true,
+            groups: list(&values),
+        };
+        assert_eq!(values.len(), FIT);
+        assert!(request.encoded_len() < 4 << 20, "{}", request.encoded_len());
     }
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
+use digest_tree::{Piece, Tree};
 use ftp_wire::command::{Mode, Type};
 use gridftp_dsi::{
     Error as StorageError, ErrorKind as StorageKind, Finish, GroupValue, Sink, Source, Stat,
@@ -138,6 +139,8 @@ pub(super) struct Kept {
     pub(super) all_read: AtomicUsize,
     /// Values of groups, where it records such.
     pub(super) groups: Option<Vec<GroupValue>>,
+    /// Bytes behind the values of hashed bytes, where it hashes them by itself.
+    pub(super) hashes: Option<&'static [u8]>,
 }
 
 impl Kept {
@@ -204,6 +207,15 @@ impl Sink for Kept {
         self.all_read.fetch_add(len, Ordering::Relaxed);
         let from = offset as usize;
         Ok(Bytes::copy_from_slice(&self.data()[from..from + len]))
+    }
+
+    async fn hash_back(&self, offset: u64, len: usize) -> Result<Vec<u8>, StorageError> {
+        let Some(wrong) = self.hashes else {
+            return Err(StorageError::new(StorageKind::Unsupported, "hash"));
+        };
+        let (mut part, from) = (Tree::of_part(), offset as usize);
+        part.insert(Piece::of(offset, &self.data()[from..from + len]));
+        Ok([part.take_known().to_bytes(), wrong.to_vec()].concat())
     }
 
     async fn finish(self, _: Finish) -> Result<Stat, StorageError> {

@@ -327,6 +327,38 @@ async fn go_on(
 }
 
 #[tokio::test]
+async fn a_storage_may_hash_the_ends_of_ranges_by_itself() {
+    let content = bytes(3 << 20);
+    let held = [Range64::new(5, 300_000), Range64::new(1 << 20, 3 << 20)];
+    let held: RangeSet = held.into_iter().flatten().collect();
+    let earlier = async |wrong: &'static [u8]| {
+        let sink = Kept {
+            data: Mutex::new(content.clone()),
+            groups: Some(Vec::new()),
+            hashes: Some(wrong),
+            ..Kept::default()
+        };
+        let earlier = Earlier::of_sink(&sink, &held).await.unwrap();
+        assert_eq!(sink.all_read.into_inner(), 0);
+        earlier
+    };
+    let mut hashed = earlier(&[]).await;
+    assert!(hashed.is_known());
+    for rest in held.complement(content.len() as u64).iter() {
+        let bytes = rest.start() as usize..rest.end() as usize;
+        hashed.tree.insert(Piece::of(rest.start(), &content[bytes]));
+    }
+    let mut whole = Tree::new();
+    whole.insert(Piece::of(0, &content));
+    let size = content.len() as u64;
+    assert_eq!(
+        hashed.tree.digest(size).unwrap(),
+        whole.digest(size).unwrap()
+    );
+    assert!(!earlier(&[0]).await.is_known());
+}
+
+#[tokio::test]
 async fn a_transfer_that_goes_on_proves_the_whole_file() {
     const GROUP: usize = 1 << 20;
     let content = bytes(6 * GROUP + 777);
