@@ -15,16 +15,16 @@ use crate::sink::{ObjectSink, State, blocking, continued};
 /// The values of an upload.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    /// Whether values are recorded: its owner names all recorded parts, so that none of them comes again,
-    /// and each record has exactly what it names.
-    are_recorded: bool,
+    /// Whether values are recorded, once it is known: the owner names all parts of the upload that it goes
+    /// on with, so that none of them comes again, and each record has exactly what it names.
+    are_recorded: Option<bool>,
     /// Those that are not recorded yet.
     noted: BTreeMap<u64, [u8; 32]>,
 }
 
 impl Values {
     pub(crate) fn note(&mut self, values: Vec<GroupValue>) {
-        if self.are_recorded {
+        if self.are_recorded == Some(true) {
             self.noted.extend(values);
         }
     }
@@ -33,7 +33,7 @@ impl Values {
 impl State {
     /// What the journal lacks of the parts within `held`, or of all.
     pub(crate) fn fresh(&self, part: u64, size: Option<u64>, held: Option<&RangeSet>) -> Fresh {
-        let is_exact = self.values.are_recorded;
+        let is_exact = self.values.are_recorded == Some(true);
         let is_named = |range: &Range64| held.is_none_or(|held| held.covers(*range));
         let mut fresh = Fresh::default();
         let mut here = RangeSet::new();
@@ -79,19 +79,24 @@ impl State {
 }
 
 impl ObjectSink {
+    /// Whether values are recorded of an upload of which the ranges `held` are named; before any of those
+    /// that it has are, they may be.
+    fn may_record_values(&self, held: &RangeSet) -> bool {
+        let here = self.held();
+        let known = &mut self.state().values.are_recorded;
+        if !self.part.is_multiple_of(GROUP) {
+            *known = Some(false);
+        } else if !held.is_empty() || here.is_empty() {
+            *known = Some(*held == here);
+        }
+        *known != Some(false)
+    }
+
     /// The recorded values of the groups in `held`; none are recorded where parts do not consist of
     /// groups, or where some recorded parts are not named: their bytes come again, and are not stored.
     pub(crate) async fn recorded_values(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
-        let here = self.held();
-        {
-            let mut state = self.state();
-            if !held.is_empty() || here.is_empty() {
-                let is_all = *held == here;
-                state.values.are_recorded = is_all && self.part.is_multiple_of(GROUP);
-            }
-            if !state.values.are_recorded {
-                return Ok(None);
-            }
+        if !self.may_record_values(held) {
+            return Ok(None);
         }
         let (journal, part, held) = (Arc::clone(&self.journal), self.part, held.clone());
         let values = blocking(move || {

@@ -263,7 +263,7 @@ async fn an_upload_that_goes_on_has_the_values_of_its_groups() {
     let user = User::new("ann", DsiPath::root(), true);
     let path = DsiPath::new(b"/f").unwrap();
     let size = Some(4 * PART + 5);
-    let value = |number: u64| (number, [number as u8; 32]);
+    let value = |number: u8| (u64::from(number), [number; 32]);
     let parts = |parts: &[u64]| -> RangeSet {
         let part = |index: &u64| Range64::from_len(index * PART, PART);
         parts.iter().filter_map(part).collect()
@@ -275,8 +275,8 @@ async fn an_upload_that_goes_on_has_the_values_of_its_groups() {
         .await
         .unwrap();
     assert_eq!(sink.groups(&none).await.unwrap(), Some(Vec::new()));
-    for (index, len) in [(0, PART), (1, PART), (3, PART), (4, 5)] {
-        let data = Bytes::from(vec![7; len as usize]);
+    for (index, len) in [(0, 2 << 20), (1, 2 << 20), (3, 2 << 20), (4, 5)] {
+        let data = Bytes::from(vec![7; len]);
         sink.write_at(index * PART, data).await.unwrap();
     }
     sink.note_groups((0..8).map(value).collect());

@@ -38,12 +38,16 @@ fn values_are_those_of_the_last_parts() {
     let mut journal = index.create(&upload, None, true).unwrap();
     let part = stored("x", 2 * GROUP);
     let mut first = fresh(&[(0, &part), (1, &part), (3, &part)]);
-    first.values = (0..8).map(|n| (n, [n as u8; 32])).collect();
+    first.values = (0..8).map(|n: u8| (u64::from(n), [n; 32])).collect();
     journal.record(&first, true).unwrap();
     let all = RangeSet::up_to(8 * GROUP);
     let numbers = |journal: &Journal, held| {
         let values = journal.values(upload.part, held).unwrap();
-        assert!(values.iter().all(|(n, value)| *value == [*n as u8; 32]));
+        assert!(
+            values
+                .iter()
+                .all(|(n, value)| value.map(u64::from) == [*n; 32])
+        );
         values.into_iter().map(|(n, _)| n).collect::<Vec<_>>()
     };
     assert_eq!(numbers(&journal, &all), (0..8).collect::<Vec<_>>());
