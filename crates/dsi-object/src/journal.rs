@@ -1,8 +1,8 @@
 //! `Journal`: a file for each upload in parts, so that a later process continues or removes it.
 //!
-//! The first line names the upload, and each further line a part, or the value of a group of 1 MiB. A part
-//! replaces what earlier lines say of its bytes, and one of no bytes only takes that back. A line that a
-//! crash has cut off does not count. The file is locked while a sink uses it, and written anew by the next sink if the
+//! The first line names the upload, and each further line a part, or the values of some groups of 1 MiB. A
+//! part replaces what earlier lines say of its bytes, and one of no bytes only takes that back. A line that
+//! a crash has cut off does not count. The file is locked while a sink uses it, and written anew by the next sink if the
 //! process of that one is frozen.
 
 use std::collections::BTreeMap;
@@ -48,20 +48,24 @@ pub(crate) struct Stored {
     pub(crate) len: u64,
 }
 
-/// A line behind the first.
+/// The line of a part.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Line {
-    Part {
-        index: usize,
-        #[serde(flatten)]
-        stored: Stored,
-    },
-    Group {
-        group: u64,
-        value: [u8; 32],
-    },
+struct PartLine {
+    index: usize,
+    #[serde(flatten)]
+    stored: Stored,
 }
+
+/// The line of the values of groups in a row, from the number `group` on.
+#[derive(Debug, Serialize, Deserialize)]
+struct GroupsLine {
+    group: u64,
+    /// In hexadecimal.
+    values: String,
+}
+
+/// The begin of a line of values, which are many: most readers need none of them.
+const GROUPS: &[u8] = b"{\"group\"";
 
 /// What a record adds to a journal.
 #[derive(Debug, Default)]
@@ -69,7 +73,7 @@ pub(crate) struct Fresh {
     /// Parts that are taken back.
     pub(crate) gone: Vec<(usize, Stored)>,
     pub(crate) parts: Vec<(usize, Stored)>,
-    /// Values of groups of these and earlier parts.
+    /// Values of groups of these and earlier parts, in order.
     pub(crate) values: Vec<GroupValue>,
 }
 
@@ -342,12 +346,9 @@ fn parse(text: &[u8]) -> Option<Kept> {
         id: head.id,
         part: head.part,
     };
-    let mut parts = BTreeMap::new();
-    for line in lines(text) {
-        if let Line::Part { index, stored } = line {
-            parts.insert(index, stored);
-        }
-    }
+    let lines = lines(text).filter(|line| !line.starts_with(GROUPS));
+    let lines = lines.filter_map(|line| serde_json::from_slice::<PartLine>(line).ok());
+    let mut parts: BTreeMap<_, _> = lines.map(|line| (line.index, line.stored)).collect();
     parts.retain(|_, stored| stored.len > 0);
     Some(Kept {
         upload,
@@ -357,9 +358,34 @@ fn parse(text: &[u8]) -> Option<Kept> {
 }
 
 /// The lines behind the first.
-fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
-    let lines = whole(text).split(|byte| *byte == b'\n').skip(1);
-    lines.filter_map(|line| serde_json::from_slice(line).ok())
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    whole(text).split(|byte| *byte == b'\n').skip(1)
+}
+
+/// The values of a line of them.
+fn values_of(line: &[u8]) -> Option<impl Iterator<Item = GroupValue>> {
+    let GroupsLine { group, values } = serde_json::from_slice(line).ok()?;
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let digits: Option<Vec<u32>> = values.as_bytes().iter().map(digit).collect();
+    let digits = digits?;
+    let (pairs, _) = digits.as_chunks::<2>();
+    let byte = |[high, low]: &[u32; 2]| u8::try_from((high << 4) | low).unwrap_or_default();
+    let bytes: Vec<u8> = pairs.iter().map(byte).collect();
+    let (values, _) = bytes.as_chunks();
+    Some((group..).zip(values.to_vec()))
+}
+
+/// The lines of values, which are in order.
+fn lines_of(values: &[GroupValue]) -> impl Iterator<Item = GroupsLine> {
+    let runs = values.chunk_by(|(number, _), (next, _)| number.checked_add(1) == Some(*next));
+    runs.filter_map(|run| {
+        let (group, _) = run.first()?;
+        let bytes = run.iter().flat_map(|(_, value)| value);
+        Some(GroupsLine {
+            group: *group,
+            values: bytes.map(|byte| format!("{byte:02x}")).collect(),
+        })
+    })
 }
 
 impl Journal {
@@ -382,14 +408,13 @@ impl Journal {
     pub(crate) fn values(&self, part: u64, held: &RangeSet) -> io::Result<Vec<GroupValue>> {
         let mut values = BTreeMap::new();
         for line in lines(&std::fs::read(&self.path)?) {
-            match line {
-                Line::Group { group, value } => drop(values.insert(group, value)),
-                Line::Part { index, .. } => {
-                    let start = part.saturating_mul(index as u64);
-                    let end = start.saturating_add(part).div_ceil(GROUP);
-                    let mut replaced = values.split_off(&(start / GROUP));
-                    values.extend(replaced.split_off(&end));
-                }
+            if line.starts_with(GROUPS) {
+                values.extend(values_of(line).into_iter().flatten());
+            } else if let Ok(line) = serde_json::from_slice::<PartLine>(line) {
+                let start = part.saturating_mul(line.index as u64);
+                let end = start.saturating_add(part).div_ceil(GROUP);
+                let mut replaced = values.split_off(&(start / GROUP));
+                values.extend(replaced.split_off(&end));
             }
         }
         let numbers = groups_in(held);
@@ -425,10 +450,10 @@ impl Journal {
         };
         let gone = fresh.gone.iter().map(|(index, _)| (*index, none.clone()));
         for (index, stored) in gone.chain(fresh.parts.iter().cloned()) {
-            self.line(&Line::Part { index, stored })?;
+            self.line(&PartLine { index, stored })?;
         }
-        for &(group, value) in &fresh.values {
-            self.line(&Line::Group { group, value })?;
+        for line in lines_of(&fresh.values) {
+            self.line(&line)?;
         }
         if durable {
             self.file.sync_data()?;

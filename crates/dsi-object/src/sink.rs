@@ -154,6 +154,7 @@ impl ObjectSink {
         sink.upload = OnceCell::new_with(Some(kept.upload));
         let mut state = sink.state();
         state.recorded = kept.parts.keys().copied().collect();
+        state.values.earlier = state.recorded.clone();
         state.parts = kept.parts;
         state.is_kept = true;
         drop(state);
@@ -253,16 +254,23 @@ impl ObjectSink {
         let mut state = self.state();
         state.parts.insert(index, Stored { id, len });
         state.recorded.remove(&index);
+        state.values.earlier.remove(&index);
         Ok(())
     }
 
     /// Uploads a file in memory as its only part, if a restart can continue with that: the store
     /// has it then.
     async fn put_first(&self) -> Result<()> {
-        let is_whole = |first: &mut Bytes| self.size == Some(first.len() as u64);
-        let Some(first) = self.state().first.take_if(is_whole) else {
-            return Ok(());
+        let first = {
+            let mut state = self.state();
+            let State { first, values, .. } = &mut *state;
+            let is_of_use = |first: &mut Bytes| {
+                let len = first.len() as u64;
+                self.size == Some(len) && values.allow(len)
+            };
+            first.take_if(is_of_use)
         };
+        let Some(first) = first else { return Ok(()) };
         let put = self.put(0, first.clone()).await;
         if put.is_err() {
             self.state().first = Some(first);
@@ -367,8 +375,9 @@ impl Sink for ObjectSink {
         self.put(index, data).await
     }
 
-    /// Records the parts that the store has. A file in memory is uploaded as a part first. Parts that are
-    /// not named are only forgotten where the values of groups are recorded.
+    /// Records the parts that the store has. A file in memory is uploaded as a part first. Once values of
+    /// groups are noted, the parts that are not named are forgotten, and a last one of no whole number of
+    /// groups is not recorded.
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
         self.put_first().await?;
         if self.upload.get().is_some() {
@@ -413,7 +422,7 @@ impl Sink for ObjectSink {
     }
 
     fn note_groups(&self, values: Vec<GroupValue>) {
-        self.state().values.note(values);
+        self.note_values(values);
     }
 
     fn order(&self) -> WriteModel {

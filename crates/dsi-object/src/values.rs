@@ -1,54 +1,61 @@
 //! `Values`: the values of groups of 1 MiB, which the journal of an upload has beside its parts, so that
 //! a digest of an upload that goes on needs no byte of it again.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use byte_ranges::{Range64, RangeSet};
 use digest_tree::GROUP;
-use gridftp_dsi::{GroupValue, Result, Sink as _};
+use gridftp_dsi::{GroupValue, Result};
 
 use crate::journal::Fresh;
 use crate::sink::{ObjectSink, State, blocking, continued};
 
+/// Most values that wait for a record; the bytes of the others are read again.
+const MOST: usize = 1 << 16;
+
 /// The values of an upload.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    /// Whether values are recorded, once it is known: the owner names all parts of the upload that it goes
-    /// on with, so that none of them comes again, and each record has exactly what it names.
-    are_recorded: Option<bool>,
     /// Those that are not recorded yet.
     noted: BTreeMap<u64, [u8; 32]>,
+    /// Whether any were noted: then each record has exactly what it names.
+    are_recorded: bool,
+    /// The parts of an earlier attempt. Bytes of them that come again are not stored, so that no value of
+    /// theirs is recorded.
+    pub(crate) earlier: BTreeSet<usize>,
 }
 
 impl Values {
-    pub(crate) fn note(&mut self, values: Vec<GroupValue>) {
-        if self.are_recorded == Some(true) {
-            self.noted.extend(values);
-        }
+    fn note(&mut self, values: Vec<GroupValue>) {
+        self.are_recorded |= !values.is_empty();
+        let room = MOST.saturating_sub(self.noted.len());
+        self.noted.extend(values.into_iter().take(room));
+    }
+
+    /// Whether a part of so many bytes may be recorded: of those behind the last whole group there is no
+    /// value, so they come again.
+    pub(crate) fn allow(&self, len: u64) -> bool {
+        !self.are_recorded || len.is_multiple_of(GROUP)
     }
 }
 
 impl State {
     /// What the journal lacks of the parts within `held`, or of all.
     pub(crate) fn fresh(&self, part: u64, size: Option<u64>, held: Option<&RangeSet>) -> Fresh {
-        let is_exact = self.values.are_recorded == Some(true);
         let is_named = |range: &Range64| held.is_none_or(|held| held.covers(*range));
-        let mut fresh = Fresh::default();
-        let mut here = RangeSet::new();
+        let (mut fresh, mut here) = (Fresh::default(), RangeSet::new());
         for (&index, stored) in &self.parts {
             let named = continued(part, size, index, stored).filter(is_named);
-            // Of bytes behind the last whole group no value is recorded.
-            let has_values = stored.len.is_multiple_of(GROUP);
+            let may_be = held.is_none() || self.values.allow(stored.len);
             match (named, self.recorded.contains(&index)) {
-                (Some(_), false) if has_values || !is_exact => {
-                    fresh.parts.push((index, stored.clone()));
+                (Some(_), false) if may_be => fresh.parts.push((index, stored.clone())),
+                (None, true) if self.values.are_recorded => {
+                    fresh.gone.push((index, stored.clone()));
                 }
-                (None, true) if is_exact => fresh.gone.push((index, stored.clone())),
                 _ => {}
             }
-            here.extend(named);
+            here.extend(named.filter(|_| !self.values.earlier.contains(&index)));
         }
         let of_group = |number: u64| Range64::from_len(number.checked_mul(GROUP)?, GROUP);
         let is_here = |number: u64| of_group(number).is_some_and(|range| here.covers(range));
@@ -58,19 +65,18 @@ impl State {
         fresh
     }
 
-    /// Notes that the journal has this.
+    /// Notes that the journal has this. A part may have been stored again meanwhile, and a value noted.
     pub(crate) fn note_recorded(&mut self, fresh: &Fresh) {
         for (index, stored) in &fresh.gone {
-            // Its bytes may have come again meanwhile.
             if self.parts.get(index) == Some(stored) {
                 self.recorded.remove(index);
                 self.parts.remove(index);
             }
         }
-        self.recorded
-            .extend(fresh.parts.iter().map(|(index, _)| index));
+        let same = |(index, stored): &&(usize, _)| self.parts.get(index) == Some(stored);
+        let parts = fresh.parts.iter().filter(same).map(|(index, _)| *index);
+        self.recorded.extend(parts);
         for (number, value) in &fresh.values {
-            // A newer value may have been noted meanwhile.
             if self.values.noted.get(number) == Some(value) {
                 self.values.noted.remove(number);
             }
@@ -79,34 +85,28 @@ impl State {
 }
 
 impl ObjectSink {
-    /// Whether values are recorded of an upload of which the ranges `held` are named; before any of those
-    /// that it has are, they may be.
-    fn may_record_values(&self, held: &RangeSet) -> bool {
-        let here = self.held();
-        let known = &mut self.state().values.are_recorded;
-        if !self.part.is_multiple_of(GROUP) {
-            *known = Some(false);
-        } else if !held.is_empty() || here.is_empty() {
-            *known = Some(*held == here);
-        }
-        *known != Some(false)
-    }
-
-    /// The recorded values of the groups in `held`; none are recorded where parts do not consist of
-    /// groups, or where some recorded parts are not named: their bytes come again, and are not stored.
+    /// The recorded values of the groups in `held`; none are recorded where parts do not consist of groups.
     pub(crate) async fn recorded_values(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
-        if !self.may_record_values(held) {
+        if !self.part.is_multiple_of(GROUP) {
             return Ok(None);
+        }
+        if held.is_empty() {
+            return Ok(Some(Vec::new()));
         }
         let (journal, part, held) = (Arc::clone(&self.journal), self.part, held.clone());
         let values = blocking(move || {
             let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
             let values = journal.as_ref().map(|journal| journal.values(part, &held));
-            values.unwrap_or_else(|| Ok::<_, io::Error>(Vec::new()))
+            values.unwrap_or_else(|| Ok(Vec::new()))
         });
-        values
-            .await
-            .map(Some)
-            .map_err(|error| self.unrecorded(error))
+        let values = values.await.map_err(|error| self.unrecorded(error))?;
+        Ok(Some(values))
+    }
+
+    /// Has the next record include these values.
+    pub(crate) fn note_values(&self, values: Vec<GroupValue>) {
+        if self.part.is_multiple_of(GROUP) {
+            self.state().values.note(values);
+        }
     }
 }

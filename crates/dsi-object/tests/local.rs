@@ -31,10 +31,15 @@ async fn a_local_directory_is_a_store() {
 
 /// A store of parts of 64 KiB in a folder.
 fn small_parts(dir: &std::path::Path) -> Objects {
+    store_of_parts(dir, 64 << 10)
+}
+
+/// A store of parts of so many bytes in a folder.
+fn store_of_parts(dir: &std::path::Path, part: u64) -> Objects {
     let root = dir.join("root");
     std::fs::create_dir(&root).unwrap();
     let mut config = Config::new(format!("file://{}", root.display()), dir.join("index"));
-    config.part = Some(64 << 10);
+    config.part = Some(part);
     Objects::open(&config).unwrap()
 }
 
@@ -252,14 +257,7 @@ async fn an_upload_at_work_is_not_taken_over() {
 async fn an_upload_that_goes_on_has_the_values_of_its_groups() {
     const PART: u64 = 2 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("root");
-    std::fs::create_dir(&root).unwrap();
-    let mut config = Config::new(
-        format!("file://{}", root.display()),
-        dir.path().join("index"),
-    );
-    config.part = Some(PART);
-    let store = Objects::open(&config).unwrap();
+    let store = store_of_parts(dir.path(), PART);
     let user = User::new("ann", DsiPath::root(), true);
     let path = DsiPath::new(b"/f").unwrap();
     let size = Some(4 * PART + 5);
@@ -302,10 +300,46 @@ async fn an_upload_that_goes_on_has_the_values_of_its_groups() {
     let sink = resume().await;
     let values = sink.groups(&held).await.unwrap().unwrap();
     assert_eq!(values, [0, 1, 6, 7].map(value));
+    // They may be asked for in pages.
+    let some = sink.groups(&parts(&[3])).await.unwrap().unwrap();
+    assert_eq!(some, [6, 7].map(value));
     drop(sink);
-    // The bytes of part 3 come again, and are not stored again.
+    // Without values, as of an upload that is not tagged, no part is forgotten.
     let sink = resume().await;
-    assert_eq!(sink.groups(&parts(&[0])).await.unwrap(), None);
+    sink.note_groups(Vec::new());
     sink.checkpoint(&parts(&[0]), true).await.unwrap();
     assert_eq!(sink.held(), held);
+}
+
+/// Bytes of an earlier part that come again are not stored, and no value of theirs is recorded.
+#[tokio::test]
+async fn a_part_of_an_earlier_attempt_gets_no_values() {
+    const PART: u64 = 2 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of_parts(dir.path(), PART);
+    let user = User::new("ann", DsiPath::root(), true);
+    let path = DsiPath::new(b"/f").unwrap();
+    let size = Some(4 * PART);
+    let put = async |sink: &gridftp_dsi_object::ObjectSink, index: u64| {
+        let data = Bytes::from(vec![7; 2 << 20]);
+        sink.write_at(index * PART, data).await.unwrap();
+    };
+    let sink = store.write(&user, &path, Create::Whole { size }).await;
+    let sink = sink.unwrap();
+    put(&sink, 0).await;
+    let first = RangeSet::up_to(PART);
+    sink.checkpoint(&first, true).await.unwrap();
+    drop(sink);
+    for found in [Vec::new(), vec![(2, [2; 32]), (3, [3; 32])]] {
+        let sink = store.write(&user, &path, Create::Resume { size }).await;
+        let sink = sink.unwrap();
+        let held = sink.held();
+        assert_eq!(sink.groups(&held).await.unwrap(), Some(found));
+        put(&sink, 1).await;
+        let values = (0..4_u8).map(|number| (u64::from(number), [number; 32]));
+        sink.note_groups(values.collect());
+        sink.checkpoint(&RangeSet::up_to(2 * PART), true)
+            .await
+            .unwrap();
+    }
 }

@@ -3,7 +3,7 @@
 use ftp_wire::command::Tag;
 use ftp_wire::receipt::Extent;
 use gridftp_data::Earlier;
-use gridftp_dsi::{ChecksumAlgorithm, Dsi, Finish, Sink};
+use gridftp_dsi::{ChecksumAlgorithm, Dsi, Finish, Sink, WriteModel};
 
 use super::Context;
 use super::store::{Store, must_be_here};
@@ -20,7 +20,15 @@ impl Store {
         if !self.is_told(context.tag) {
             return Ok(false);
         }
-        let earlier = async { Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await) };
+        // Bytes of parts that are held and not named come again, and are not stored again.
+        let is_in_parts = matches!(sink.order(), WriteModel::Parts(_));
+        let names_all = !is_in_parts || sink.held() == self.held;
+        let earlier = async {
+            match names_all {
+                true => Ok::<_, Error>(Earlier::of_sink(sink, &self.held).await),
+                false => Ok(None),
+            }
+        };
         let earlier = context.reporter.run_quietly(earlier).await?;
         let (records, resumes) = (earlier.is_some(), !self.held.is_empty());
         let is_known = earlier.as_ref().is_some_and(Earlier::is_known);

@@ -136,11 +136,12 @@ impl Asker<'_> {
         if gaps {
             copy.take_recorded(job, &original, self.mode).await;
         }
-        let earlier = match proves && !job.held.is_empty() {
+        let earlier = match proves {
             true => job.earlier(&source.file).await,
             false => None,
         };
-        let kept = if earlier.as_ref().is_some_and(Earlier::is_known) {
+        let is_known = earlier.as_ref().is_some_and(Earlier::is_known);
+        let kept = if is_known && !job.held.is_empty() {
             Kept::of_proven(&job.held)
         } else if gaps {
             copy.told(&job.held, &original).await
