@@ -159,9 +159,9 @@ pub struct ReceivePlan {
     pub ty: Type,
     /// Offset of the sink for wire offset 0 (`ESTO A`, `APPE`), in bytes.
     pub base: u64,
-    /// The wire offsets that the sender leaves out (`REST`). A transfer in MODE S with a trailer brings the
-    /// others in order, and one without begins at the first of those. A sink or consumer in order needs
-    /// them to be the beginning of the file.
+    /// The wire offsets that the sender leaves out (`REST`). A transfer in MODE S with a trailer brings
+    /// the others in order, and one without begins at the first of those. A sink or consumer in order
+    /// needs them to be the beginning of the file.
     pub held: RangeSet,
     /// Wire offset at which a MODE S transfer without a trailer ends although the peer may send more.
     pub until: Option<u64>,

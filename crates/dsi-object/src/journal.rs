@@ -1,9 +1,9 @@
 //! `Journal`: a file for each upload in parts, so that a later process continues or removes it.
 //!
-//! The first line names the upload, and each further line a part, or the values of some groups of 1 MiB. A
-//! part replaces what earlier lines say of its bytes, and one of no bytes only takes that back. A line that
-//! a crash has cut off does not count. The file is locked while a sink uses it, and written anew by the next sink if the
-//! process of that one is frozen.
+//! The first line names the upload, and each further line a part, or the values of some groups of 1
+//! MiB. A part replaces what earlier lines say of its bytes, and one of no bytes only takes that back.
+//! A line that a crash has cut off does not count. The file is locked while a sink uses it, and written
+//! anew by the next sink if the process of that one is frozen.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

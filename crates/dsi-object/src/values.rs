@@ -85,7 +85,8 @@ impl State {
 }
 
 impl ObjectSink {
-    /// The recorded values of the groups in `held`; none are recorded where parts do not consist of groups.
+    /// The recorded values of the groups in `held`; none are recorded where parts do not consist of
+    /// groups.
     pub(crate) async fn recorded_values(&self, held: &RangeSet) -> Result<Option<Vec<GroupValue>>> {
         if !self.part.is_multiple_of(GROUP) {
             return Ok(None);

@@ -19,13 +19,13 @@ use crate::write::Length;
 
 /// The tag of a transfer, which precedes its data on each connection in MODE E.
 ///
-/// MODE S has [`Extent::Whole`] alone, in `TYPE I`. Each file has a connection of its own there, so
-/// no tag precedes its data, and the number means nothing. The data is that of all ranges which `REST`
+/// MODE S has [`Extent::Whole`] alone, in `TYPE I`. Each file has a connection of its own there, so no
+/// tag precedes its data, and the number means nothing. The data is that of all ranges which `REST`
 /// does not name, in order. A trailer follows it: the hints of the digest (16 bytes each, as those in
-/// MODE E; at most two for each 1,048,576 bytes of the file, and 2,048), `GFTP-dig`, the BLAKE3 digest of
-/// the whole file (32 bytes), the number of hints (8 bytes, most significant first), and `GFTP-end`. Where
-/// the sender does not know the digest there are no hints, and `GFTP-nil` stands before 32 zeros. A stream
-/// without its trailer was cut off.
+/// MODE E; at most two for each 1,048,576 bytes of the file, and 2,048), `GFTP-dig`, the BLAKE3 digest
+/// of the whole file (32 bytes), the number of hints (8 bytes, most significant first), and `GFTP-end`.
+/// Where the sender does not know the digest there are no hints, and `GFTP-nil` stands before 32 zeros.
+/// A stream without its trailer was cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tag {

@@ -67,9 +67,10 @@
 //!
 //! From our server, with [`Verify::Auto`], a complete MiB is not read again for that digest:
 //! `.NAME.gridftp-sums` has its BLAKE3 value, in 36 bytes, written once its bytes are synced. The next
-//! run reads back the ends of the ranges alone; a value that is wrong has that MiB copied again. The server keeps the values of sent groups in memory, for 512 GiB of all files
-//! together, and reads a file as a whole without them. Bytes that change on the medium between two runs
-//! are found by [`Verify::Disk`].
+//! run reads back the ends of the ranges alone; a value that is wrong has that MiB copied again. The
+//! server keeps the values of sent groups in memory, for 512 GiB of all files together, and reads a
+//! file as a whole without them. Bytes that change on the medium between two runs are found by
+//! [`Verify::Disk`].
 //!
 //! Of uploads and copies between servers, which outlive a run by the same rule, the bytes are at the
 //! destination: our server keeps them apart, at others they are under the hidden name of below. A

@@ -140,12 +140,12 @@
 //! `gridftp-cp` makes use of it (`Striped` in `FEAT`). Upgrade nodes before front ends: to a node of a
 //! version without it tagged data is no valid block, so that it fails each such transfer.
 //!
-//! An upload that continues an earlier one goes on with the values that the front end has recorded beside
-//! the partial file, or in the journal of an object store, so that its bytes are not read again. With
-//! `--storage nodes` a node records them, and hashes the ends of the ranges, less than 1 MiB each; through a
-//! node of an older version the file is read before it is published. The front end refuses a tagged upload
-//! (554) when the client sends bytes again that its `REST` named: the recorded values of these bytes would be
-//! wrong.
+//! An upload that continues an earlier one goes on with the values that the front end has recorded
+//! beside the partial file, or in the journal of an object store, so that its bytes are not read again.
+//! With `--storage nodes` a node records them, and hashes the ends of the ranges, less than 1 MiB each;
+//! through a node of an older version the file is read before it is published. The front end refuses a
+//! tagged upload (554) when the client sends bytes again that its `REST` named: the recorded values of
+//! these bytes would be wrong.
 //!
 //! Without a digest, and so verified by `CKSM` behind the transfer, are downloads that continue with more
 //! than 256 MiB of which the front end does not know the values, as after its restart; and transfers in

@@ -1,5 +1,5 @@
-//! MODE S with a trailer behind more than 1 GiB, where the most bytes are held back: in order, in parts, in
-//! gaps, and with blocks smaller than those.
+//! MODE S with a trailer behind more than 1 GiB, where the most bytes are held back: in order, in
+//! parts, in gaps, and with blocks smaller than those.
 
 use byte_ranges::Range64;
 use ftp_wire::command::Tag;
