@@ -124,6 +124,19 @@ fn a_store_in_place_goes_on_without_a_digest_of_its_sender() {
     }
 }
 
+/// Ranges that are no beginning of a file are of a partial file alone, never of the published one.
+#[test]
+fn ranges_of_a_file_that_nothing_is_kept_of_are_refused_before_the_data() {
+    let server = TestServer::new();
+    server.put("f", bytes(1000));
+    let mut ftp = server.login();
+    ftp.ok("REST 0-10,20-30", 350);
+    ftp.pasv();
+    ftp.ok("ESTO digest=1 f", 554);
+    assert!(server.get("f") == bytes(1000));
+    assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
+}
+
 #[test]
 fn a_retrieval_behind_a_restart_tells_the_digest_of_the_file() {
     let server = TestServer::new();
