@@ -15,7 +15,7 @@ const PART: u64 = 5 << 20;
 /// Bytes a second of each connection.
 const RATE: u64 = 20_000_000;
 
-/// Most bytes that a server reads which does not read the file: journals, and its parts of programs.
+/// Most bytes that a server reads besides the object: its journals and its program files.
 const FEW: u64 = 16 << 20;
 
 /// A server over a directory as an object store, with an older object under the name.

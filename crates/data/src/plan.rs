@@ -197,7 +197,7 @@ impl ReceivePlan {
         self.held(RangeSet::up_to(start))
     }
 
-    /// Receives what is not in the wire ranges `held`.
+    /// Receives the bytes outside the wire ranges `held`.
     #[must_use]
     pub fn held(mut self, held: RangeSet) -> Self {
         self.held = held;

@@ -141,8 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes a stream whose first byte is at the offset `at` through a holder, in pieces of these
-    /// lengths; returns the data and the trailer.
+    /// Passes a stream from the offset `at` on through a holder, in pieces of these lengths; returns the data and the trailer.
     fn pass(at: u64, stream: &[u8], pieces: &[usize]) -> (Vec<u8>, Option<Trailer>) {
         let (mut holder, mut data) = (Holder::default(), Vec::new());
         let (mut rest, mut pieces) = (stream, pieces.iter().cycle());
@@ -169,7 +168,7 @@ mod tests {
         (0..1100_u64, 0..200_u64).prop_map(|(group, off)| (group * GROUP + off).saturating_sub(100))
     }
 
-    /// What the sender of a file of `size` bytes may tell.
+    /// A trailer with as many hints as the sender of a file of `size` bytes may tell, at most `hints`.
     fn told(size: u64, digest: Option<[u8; 32]>, hints: usize) -> Trailer {
         let most = (longest(size) - LEN) / HINT;
         let hints = (0..hints.min(most) as u64)

@@ -1,9 +1,9 @@
 //! `Journal`: a file for each upload in parts, so that a later process continues or removes it.
 //!
-//! The first line names the upload, and each further line a part, or the values of some groups of 1
-//! MiB. A part replaces what earlier lines say of its bytes, and one of no bytes only takes that back.
-//! A line that a crash has cut off does not count. The file is locked while a sink uses it, and written
-//! anew by the next sink if the process of that one is frozen.
+//! The first line names the upload, and each further line a part, or the values of some groups of
+//! 1 MiB. The line of a part replaces the earlier lines of its bytes; that of a part without bytes only
+//! removes them. A line that a crash has cut off does not count. The file is locked while a sink uses
+//! it, and written anew by the next sink if the process of that one is frozen.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use byte_ranges::RangeSet;
-use digest_tree::{GROUP, groups_in};
+use digest_tree::{GROUP, Hash, Value, groups_in};
 use gridftp_dsi::GroupValue;
 use object_store::path::Path;
 use rustix::fs::{FlockOperation, flock};
@@ -67,10 +67,10 @@ struct GroupsLine {
 /// The begin of a line of values, which are many: most readers need none of them.
 const GROUPS: &[u8] = b"{\"group\"";
 
-/// What a record adds to a journal.
+/// The lines that a record adds to a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Fresh {
-    /// Parts that are taken back.
+    /// Parts whose lines are removed.
     pub(crate) gone: Vec<(usize, Stored)>,
     pub(crate) parts: Vec<(usize, Stored)>,
     /// Values of groups of these and earlier parts, in order.
@@ -362,28 +362,23 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     whole(text).split(|byte| *byte == b'\n').skip(1)
 }
 
-/// The values of a line of them.
+/// The values in a line of values.
 fn values_of(line: &[u8]) -> Option<impl Iterator<Item = GroupValue>> {
     let GroupsLine { group, values } = serde_json::from_slice(line).ok()?;
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let digits: Option<Vec<u32>> = values.as_bytes().iter().map(digit).collect();
-    let digits = digits?;
-    let (pairs, _) = digits.as_chunks::<2>();
-    let byte = |[high, low]: &[u32; 2]| u8::try_from((high << 4) | low).unwrap_or_default();
-    let bytes: Vec<u8> = pairs.iter().map(byte).collect();
-    let (values, _) = bytes.as_chunks();
-    Some((group..).zip(values.to_vec()))
+    let (digits, _) = values.as_bytes().as_chunks::<64>();
+    let values: Result<Vec<_>, _> = digits.iter().map(Hash::from_hex).collect();
+    Some((group..).zip(values.ok()?.into_iter().map(Value::from)))
 }
 
-/// The lines of values, which are in order.
+/// The lines for these values, which are sorted by number.
 fn lines_of(values: &[GroupValue]) -> impl Iterator<Item = GroupsLine> {
     let runs = values.chunk_by(|(number, _), (next, _)| number.checked_add(1) == Some(*next));
     runs.filter_map(|run| {
         let (group, _) = run.first()?;
-        let bytes = run.iter().flat_map(|(_, value)| value);
+        let values = run.iter().map(|(_, value)| Hash::from(*value).to_hex());
         Some(GroupsLine {
             group: *group,
-            values: bytes.map(|byte| format!("{byte:02x}")).collect(),
+            values: values.map(|hex| hex.to_string()).collect(),
         })
     })
 }
@@ -422,7 +417,7 @@ impl Journal {
         Ok(values.into_iter().collect())
     }
 
-    /// Records what is fresh, on stable storage if `durable`; nothing behind a failure.
+    /// Writes the fresh lines, on stable storage if `durable`; none after a failed write.
     pub(crate) fn record(&mut self, fresh: &Fresh, durable: bool) -> io::Result<()> {
         self.must_own()?;
         if self.has_failed {

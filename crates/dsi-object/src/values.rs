@@ -19,7 +19,7 @@ const MOST: usize = 1 << 16;
 pub(crate) struct Values {
     /// Those that are not recorded yet.
     noted: BTreeMap<u64, [u8; 32]>,
-    /// Whether any were noted: then each record has exactly what it names.
+    /// Whether values were noted; then a record keeps exactly the parts that it names.
     are_recorded: bool,
     /// The parts of an earlier attempt. Bytes of them that come again are not stored, so that no value of
     /// theirs is recorded.
@@ -41,7 +41,7 @@ impl Values {
 }
 
 impl State {
-    /// What the journal lacks of the parts within `held`, or of all.
+    /// The lines that the journal lacks: of the parts within `held`, or of all parts.
     pub(crate) fn fresh(&self, part: u64, size: Option<u64>, held: Option<&RangeSet>) -> Fresh {
         let is_named = |range: &Range64| held.is_none_or(|held| held.covers(*range));
         let (mut fresh, mut here) = (Fresh::default(), RangeSet::new());
@@ -65,7 +65,7 @@ impl State {
         fresh
     }
 
-    /// Notes that the journal has this. A part may have been stored again meanwhile, and a value noted.
+    /// Marks these lines as written. Meanwhile a part may have been stored again, or a value noted.
     pub(crate) fn note_recorded(&mut self, fresh: &Fresh) {
         for (index, stored) in &fresh.gone {
             if self.parts.get(index) == Some(stored) {

@@ -102,7 +102,7 @@ impl Noted {
         waiting.extend(values.into_iter().take(room));
     }
 
-    /// Those among the groups with these numbers.
+    /// The waiting values of the groups with these numbers.
     pub(crate) fn among(&self, numbers: &RangeSet) -> Vec<GroupValue> {
         let waiting = self.waiting();
         let among = waiting
@@ -111,14 +111,14 @@ impl Noted {
         among.map(|(number, value)| (*number, *value)).collect()
     }
 
-    /// Forgets all but those of the groups in `kept`.
+    /// Forgets the values of groups outside `kept`.
     pub(crate) fn keep_to(&self, kept: &RangeSet) {
         let whole = groups_in(kept);
         self.waiting().retain(|number, _| whole.contains(*number));
     }
 
-    /// Forgets those of the groups of which a write changes bytes, after a record that has them: it
-    /// could otherwise be made behind the write.
+    /// Forgets the values of the groups that a write changes, once a record under way has ended: that
+    /// record could otherwise follow the write.
     ///
     /// # Cancel safety
     /// Dropping the future forgets nothing.
@@ -133,8 +133,8 @@ impl Noted {
         self.waiting().retain(|number, _| !changed.contains(number));
     }
 
-    /// Has `record` record the first of them, at most [`MAX_GROUPS`]; they wait for another attempt
-    /// unless it succeeds.
+    /// Records the first waiting values by `record`, at most [`MAX_GROUPS`]; after a failure they wait
+    /// for another attempt.
     ///
     /// # Cancel safety
     /// As `record`; they still wait after it.

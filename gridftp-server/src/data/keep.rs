@@ -109,11 +109,11 @@ impl Store {
     }
 }
 
-/// What the storage has recorded of a failed upload.
+/// The extent of the record of a failed upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorded {
     Whole,
-    /// Those of the ranges with which a restart continues, as whole parts of an object.
+    /// Only the ranges with which a restart continues, as whole parts of an object.
     InPart,
     /// An earlier record may still be there.
     Unknown,

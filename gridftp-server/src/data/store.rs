@@ -403,7 +403,7 @@ impl Store {
     /// Opens the target of a restarted upload: the partial file of a broken one, or the file
     /// itself, which it then changes in part.
     ///
-    /// In MODE E, and where they are no beginning of the file, the ranges are those that we told: if
+    /// In MODE E, and where they are no beginning of the file, the ranges are those that this server told: if
     /// their bytes are gone, the file was replaced, and the restart is refused.
     async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
         let (path, size) = (&self.path, self.size);

@@ -200,7 +200,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(())
     }
 
-    /// Begins to write what may be written next, if its range is free.
+    /// Begins the next write, if its range is free.
     fn start_write<W>(&mut self, job: &mut Job<'_, W>) -> bool
     where
         W: Fn(u64, Payload) -> F,

@@ -33,7 +33,8 @@ fn trailer(hints: u64) -> Vec<u8> {
     .concat()
 }
 
-/// Receives a stream, which comes in pieces of so many bytes, with what `receive` does.
+/// Sends a stream in pieces of `piece` bytes to a channel that runs `receive`; returns its result and
+/// the received ranges.
 async fn receive<R>(
     (size, blocks): (usize, usize),
     stream: &[u8],

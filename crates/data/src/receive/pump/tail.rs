@@ -103,7 +103,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         }
     }
 
-    /// Finds the trailer at the end of the stream; what was held before it is data.
+    /// Finds the trailer at the end of the stream; the held bytes before it are data.
     pub(super) fn find_trailer(&mut self) {
         self.hold_back();
         if let Some(tail) = &mut self.tail
