@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, Mode, SiteCommand, StorAttr};
+use ftp_wire::command::{Command, Mode, Restart, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::{Code, Reply};
@@ -291,6 +291,21 @@ impl Copy<'_> {
 /// MODE S where it is `tagged`. The data of any other begins at the first hole.
 pub(crate) fn has_gaps(mode: Mode, tagged: bool) -> bool {
     mode == Mode::Extended || tagged
+}
+
+/// The `REST` for the held ranges of an upload: all of them, or those before the first hole.
+pub(crate) fn restart_of(held: &RangeSet, gaps: bool) -> Restart {
+    match gaps {
+        true => Restart::Ranges(held.clone()),
+        false => Restart::Offset(held.first_hole()),
+    }
+}
+
+impl CopyState {
+    /// As [`has_gaps`], of an upload to a `server`, which has to tell the ranges of the whole file.
+    pub(crate) fn has_gaps_at(&self, server: &Abilities, mode: Mode, tagged: bool) -> bool {
+        has_gaps(mode, tagged && server.held && !self.is_partial())
+    }
 }
 
 /// Waits for `work` as long as it takes, without the server of `control` giving up the session

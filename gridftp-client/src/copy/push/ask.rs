@@ -15,7 +15,7 @@ use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::StorePath;
 use crate::copy::job::{FileJob, ReadBack};
-use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, has_gaps};
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, restart_of};
 use crate::copy::making::{Dirs, make_parents};
 use crate::copy::queue::Taken;
 use crate::copy::source::LocalSource;
@@ -161,8 +161,8 @@ impl Asker<'_> {
 
     /// Whether the data leaves out all ranges that the server tells to hold.
     fn has_gaps(&self) -> bool {
-        let tells = self.abilities.held && !self.shared.is_partial();
-        has_gaps(self.mode, self.tags.is_some() && tells)
+        let tagged = self.tags.is_some();
+        self.shared.has_gaps_at(self.abilities, self.mode, tagged)
     }
 
     /// The held bytes of an upload that were read back, if they are still there: the server may have
@@ -268,10 +268,7 @@ impl Asker<'_> {
                 Err(_) => return How::default(),
             }
         }
-        let rest = match self.has_gaps() {
-            true => Restart::Ranges(kept.held.clone()),
-            false => Restart::Offset(kept.held.first_hole()),
-        };
+        let rest = restart_of(&kept.held, self.has_gaps());
         let may_append = kept.ends && !self.shared.is_partial() && self.tags.is_none();
         let append = match self.control.send(Command::Rest(rest)).finish().await {
             Ok(_) => false,

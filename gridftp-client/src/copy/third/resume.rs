@@ -1,14 +1,14 @@
 //! Goes on with the bytes that the destination has of a file after a broken copy.
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Command, Mode, Restart};
+use ftp_wire::command::{Command, Mode};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Extent;
 
 use super::Pair;
 use crate::control::Replies;
 use crate::copy::job::{Agreement, FileJob};
-use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake, has_gaps};
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake, restart_of};
 use crate::error::ControlError;
 
 impl Pair<'_> {
@@ -55,18 +55,15 @@ impl Pair<'_> {
 
     /// Whether the data leaves out all ranges that the destination tells to hold.
     fn has_gaps(&self) -> bool {
-        let tells = self.abilities.1.held && !self.shared.is_partial();
-        has_gaps(self.mode, self.tags.is_some() && tells)
+        let tagged = self.tags.is_some();
+        let destination = self.abilities.1;
+        self.shared.has_gaps_at(destination, self.mode, tagged)
     }
 
     /// The `REST` for the held ranges, if there are any.
     pub(super) fn restart(&self, held: &RangeSet) -> Option<Command> {
-        let rest = match self.has_gaps() {
-            _ if held.is_empty() => return None,
-            true => Restart::Ranges(held.clone()),
-            false => Restart::Offset(held.first_hole()),
-        };
-        Some(Command::Rest(rest))
+        let rest = || Command::Rest(restart_of(held, self.has_gaps()));
+        (!held.is_empty()).then(rest)
     }
 
     /// Waits for the source's first reply, while NOOPs keep the destination's session: the source may
