@@ -41,6 +41,7 @@ mod listener;
 mod memory;
 mod network;
 mod options;
+pub mod pack;
 mod plan;
 mod process;
 mod receive;

@@ -59,6 +59,7 @@ pub mod receipt;
 pub mod reply;
 pub mod reply_parser;
 mod site;
+pub mod stored;
 mod tagged;
 mod time;
 pub mod waits;
