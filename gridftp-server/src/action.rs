@@ -25,7 +25,7 @@ use crate::names;
 use crate::nodes::NodeMover;
 use crate::reply_for::reply_for;
 use crate::server::Shared;
-use crate::transfer_log::Unfinished;
+use crate::transfer_log::{Requester, Unfinished};
 
 /// Most events that wait for the control connection; a slow reader delays the transfer.
 const EVENTS: usize = 4;
@@ -322,7 +322,12 @@ impl<D: Dsi> Executor<D> {
                 return Finished::new(Err(Error::NotLoggedIn)).with(side);
             };
             let sends = transfer.is_sending();
-            let mut line = Unfinished::new(&account.user.name, &transfer.kind, &task, peer);
+            let requester = Requester {
+                user: &account.user.name,
+                task: &task,
+                peer,
+            };
+            let mut line = Unfinished::new(requester, &transfer.kind);
             let measures = measures && matches!(side, Side::Here(_));
             if measures {
                 line.watch.measure();
@@ -333,6 +338,7 @@ impl<D: Dsi> Executor<D> {
             let context = Context {
                 shared: &shared,
                 user: &account.user,
+                requester,
                 channel: &transfer.channel,
                 tag: transfer.tag,
                 rules: shared.config.store_rules(globus),

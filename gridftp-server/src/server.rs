@@ -479,6 +479,8 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) 
     // The data connections of a front end are on nodes.
     let measured = policy.max_measurement.filter(|_| config.front.is_none());
     settings.memory = measured.map(|most| MemoryLimits::new(MEASURED, most.as_secs()));
+    // Data that has to be retrieved first keeps the other files waiting.
+    settings.files = config.front.is_none() && !capabilities.stages;
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

@@ -20,6 +20,8 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
         TransferKind::StoreBy { path, .. } => ("ESTO", path),
         TransferKind::RetrieveMemory { path, .. } => ("ERET memory", path),
         TransferKind::StoreMemory { path, .. } => ("ESTO memory", path),
+        TransferKind::RetrieveFiles { dir, .. } => ("ERET files", dir),
+        TransferKind::StoreFiles { dir, .. } => ("ESTO files", dir),
         TransferKind::Store { into, path, .. } => match into {
             Placement::Whole | Placement::New => ("STOR", path),
             Placement::End => ("APPE", path),
@@ -35,35 +37,121 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
     (verb, path.as_bytes())
 }
 
-/// The log line of a transfer, written at its end or when it is dropped with its session.
-pub(crate) struct Unfinished<'a> {
-    user: &'a str,
+/// Whoever asked for a transfer, for the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requester<'a> {
+    /// Login name.
+    pub(crate) user: &'a str,
+    /// The value of `SITE TASKID`.
+    pub(crate) task: &'a str,
+    /// The control connection's other end.
+    pub(crate) peer: IpAddr,
+}
+
+/// The line of a small file that is being stored, of which the outcome is unknown where it is dropped.
+pub(crate) struct Storing<'a> {
+    requester: Requester<'a>,
     verb: &'static str,
     path: Vec<u8>,
-    task: &'a str,
-    peer: IpAddr,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl Storing<'_> {
+    /// Writes the line of a stored file of so many bytes, or none.
+    pub(crate) fn end(mut self, bytes: Option<u64>) {
+        self.has_ended = true;
+        if let Some(bytes) = bytes {
+            self.requester
+                .file((self.verb, &self.path), self.begun, bytes);
+        }
+    }
+}
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let about = (self.verb, self.path.as_slice());
+            self.requester
+                .line(about, self.begun, (0, 1), "transfer ended");
+        }
+    }
+}
+
+impl<'a> Requester<'a> {
+    /// Begins the line of a small file that is stored.
+    pub(crate) fn begin(self, verb: &'static str, path: &[u8]) -> Storing<'a> {
+        Storing {
+            requester: self,
+            verb,
+            path: path.to_vec(),
+            begun: Instant::now(),
+            has_ended: false,
+        }
+    }
+
+    /// Writes the line of a small file that shared its transfer with others.
+    pub(crate) fn file(self, (verb, path): (&'static str, &[u8]), begun: Instant, bytes: u64) {
+        self.line((verb, path), begun, (bytes, 1), "ok");
+    }
+
+    fn line(
+        self,
+        (verb, path): (&'static str, &[u8]),
+        begun: Instant,
+        (bytes, streams): (u64, u32),
+        result: &str,
+    ) {
+        TransferLine {
+            user: self.user,
+            verb,
+            path,
+            bytes,
+            took: begun.elapsed(),
+            streams,
+            peer: self.peer,
+            task: self.task,
+            result,
+        }
+        .write();
+    }
+}
+
+/// The log line of a transfer, written at its end or when it is dropped with its session.
+pub(crate) struct Unfinished<'a> {
+    requester: Requester<'a>,
+    verb: &'static str,
+    path: Vec<u8>,
     start: Instant,
     pub(crate) watch: Watch,
+    /// Whether each file has a line of its own: this one is for failures then.
+    has_lines_of_files: bool,
     written: bool,
 }
 
 impl<'a> Unfinished<'a> {
     /// Begins the line of a transfer.
-    pub(crate) fn new(user: &'a str, kind: &TransferKind, task: &'a str, peer: IpAddr) -> Self {
+    pub(crate) fn new(requester: Requester<'a>, kind: &TransferKind) -> Self {
         let (verb, path) = about(kind);
         Self {
-            user,
+            requester,
             verb,
             path: path.to_vec(),
-            task,
-            peer,
             start: Instant::now(),
             watch: Watch::new(),
+            has_lines_of_files: matches!(
+                kind,
+                TransferKind::RetrieveFiles { .. } | TransferKind::StoreFiles { .. }
+            ),
             written: false,
         }
     }
 
     pub(crate) fn write(&mut self, result: Result<u64, &Error>) {
+        if self.has_lines_of_files && result.is_ok() {
+            self.written = true;
+            return;
+        }
         let why;
         let (bytes, result) = match result {
             Ok(bytes) => (bytes, "ok"),
@@ -77,18 +165,10 @@ impl<'a> Unfinished<'a> {
 
     fn line(&mut self, bytes: u64, result: &str) {
         self.written = true;
-        TransferLine {
-            user: self.user,
-            verb: self.verb,
-            path: &self.path,
-            bytes,
-            took: self.start.elapsed(),
-            streams: self.watch.most_carrying(),
-            peer: self.peer,
-            task: self.task,
-            result,
-        }
-        .write();
+        let streams = self.watch.most_carrying();
+        let about = (self.verb, self.path.as_slice());
+        self.requester
+            .line(about, self.start, (bytes, streams), result);
     }
 }
 

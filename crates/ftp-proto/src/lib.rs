@@ -56,7 +56,7 @@
 //! | --- | --- |
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD, and AVBL of a draft |
-//! | GFD.20 and GCT | SPAS SPOR (several stripes where the settings have them) ERET P, checksum, tar and memory, ESTO A, checksum and memory, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
+//! | GFD.20 and GCT | SPAS SPOR (several stripes where the settings have them) ERET P, checksum, tar, files and memory, ESTO A, checksum, files and memory, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
 //! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD XATTR SETXATTR STAGE TRNC WAITS RATE WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
@@ -123,6 +123,11 @@
 //!   servers with `MEMORY Bytes=n;Seconds=n;` in FEAT, move bytes of memory and touch no storage:
 //!   sent until one of the bounds is reached, and received within them. Larger bounds are cut to
 //!   those of FEAT. A user without the rights to read and to write `path` is refused.
+//! - `ERET files="tag count" dir/name/name...` sends that many small files of a directory (with `facts`
+//!   behind the count their times and permission bits too), and `ESTO
+//!   files="tag count" dir` stores them, an extension of servers that name `files` in FEAT: a record of each
+//!   is in the data, which has that tag in MODE E. The 226 of a store tells which [are
+//!   stored](ftp_wire::stored).
 //! - A file that the storage retrieves from an archive is waited for: the 150 is a reply of many
 //!   lines then, of which one comes every ten seconds. `SITE STAGE seconds path` asks for it ahead:
 //!   250, or 450 while it is under way.

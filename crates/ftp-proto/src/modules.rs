@@ -2,6 +2,7 @@
 
 use ftp_wire::memory::MemoryLimits;
 use ftp_wire::module::ModuleCall;
+use ftp_wire::stored::MOST_FILES;
 
 use crate::server::Settings;
 
@@ -42,6 +43,19 @@ pub(crate) enum Called<M> {
     By(M),
     /// Of the one that moves bytes of memory, within these bounds and those of the settings.
     Memory(MemoryLimits),
+    /// Of the one that moves many small files.
+    Files(Files),
+}
+
+/// The arguments of the module `files`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Files {
+    /// The number of the transfer's tag.
+    pub(crate) number: u64,
+    /// The files.
+    pub(crate) count: usize,
+    /// Whether their modification times and permission bits are told.
+    pub(crate) facts: bool,
 }
 
 /// A row of the table of modules.
@@ -89,6 +103,12 @@ pub(crate) const RETRIEVE: &[Row<RetrieveModule>] = &[
         is_offered: |settings| settings.memory.is_some() && !settings.denies("RETR"),
         parse: memory,
     },
+    Row {
+        name: "files",
+        syntax: "ERET <sp> files=\"tag <sp> count [<sp> facts]\" <sp> directory/name/name...",
+        is_offered: |settings| settings.offers_files() && !settings.denies("RETR"),
+        parse: files,
+    },
 ];
 
 /// The modules of `ESTO`.
@@ -112,6 +132,12 @@ pub(crate) const STORE: &[Row<StoreModule>] = &[
         syntax: "ESTO <sp> memory=\"bytes <sp> seconds\" <sp> path",
         is_offered: |settings| settings.memory.is_some() && !settings.denies("STOR"),
         parse: memory,
+    },
+    Row {
+        name: "files",
+        syntax: "ESTO <sp> files=\"tag <sp> count\" <sp> directory",
+        is_offered: |settings| settings.offers_files() && !settings.denies("STOR"),
+        parse: files,
     },
 ];
 
@@ -151,6 +177,25 @@ impl<M> Row<M> {
 fn memory<M>(arguments: &str, settings: &Settings) -> Option<Called<M>> {
     let asked = MemoryLimits::from_arguments(arguments)?;
     Some(Called::Memory(asked.within(settings.memory?)))
+}
+
+/// The arguments of `files`.
+fn files<M>(arguments: &str, _: &Settings) -> Option<Called<M>> {
+    let words: Vec<_> = arguments.split(' ').collect();
+    let (tag, count, facts) = match words.as_slice() {
+        [tag, count] => (tag, count, false),
+        [tag, count, "facts"] => (tag, count, true),
+        _ => return None,
+    };
+    let count = usize::try_from(number(count)?).ok()?;
+    let files = Files {
+        number: number(tag)?,
+        count,
+        facts,
+    };
+    (1..=MOST_FILES)
+        .contains(&count)
+        .then_some(Called::Files(files))
 }
 
 fn has_checksums(settings: &Settings) -> bool {

@@ -14,6 +14,7 @@ use ftp_wire::partial::Partial;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
+use ftp_wire::stored::Stored;
 use ftp_wire::waits::Waits;
 
 use crate::modules::{RetrieveModule, StoreModule};
@@ -173,6 +174,8 @@ impl Transfer {
                 | TransferKind::StoreBy { .. }
                 | TransferKind::RetrieveMemory { .. }
                 | TransferKind::StoreMemory { .. }
+                | TransferKind::RetrieveFiles { .. }
+                | TransferKind::StoreFiles { .. }
         )
     }
 
@@ -191,6 +194,7 @@ impl Transfer {
             TransferKind::Retrieve { .. }
                 | TransferKind::RetrieveBy { .. }
                 | TransferKind::RetrieveMemory { .. }
+                | TransferKind::RetrieveFiles { .. }
                 | TransferKind::List { .. }
         )
     }
@@ -238,6 +242,27 @@ pub enum TransferKind {
         module: StoreModule,
         /// Expected number of bytes (`ALLO`).
         size: Option<u64>,
+    },
+    /// Small files of one directory to the peer, one behind the other; those that are not small are
+    /// left out.
+    RetrieveFiles {
+        /// The directory.
+        dir: FtpPath,
+        /// Their names in it, which are neither empty nor `.` nor `..` and have no slash.
+        names: Vec<Vec<u8>>,
+        /// Whether their modification times and permission bits are told.
+        facts: bool,
+    },
+    /// Small files of one directory from the peer, one behind the other.
+    StoreFiles {
+        /// The directory.
+        dir: FtpPath,
+        /// Their number.
+        count: usize,
+        /// Whether they may get modification times of the client's choice.
+        times: bool,
+        /// Whether they may get permission bits of the client's choice.
+        modes: bool,
     },
     /// Bytes of memory, to the peer, until one of the bounds is reached.
     RetrieveMemory {
@@ -420,6 +445,8 @@ pub enum Outcome {
     },
     /// The tagged transfer ended well, with the receipt of its data.
     Proven(Receipt),
+    /// Many small files arrived, and these are stored.
+    Unpacked(Stored),
     /// The transfer failed with this reply, and the data connections serve the next one: the rest
     /// of this transfer's data is known by its tag.
     Spared(Reply),

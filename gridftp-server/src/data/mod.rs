@@ -1,6 +1,7 @@
 //! `DataSide`: one session's data channel, its listeners and the hosts it may deal with.
 
 mod disk;
+mod files;
 mod keep;
 mod measurements;
 mod memory;

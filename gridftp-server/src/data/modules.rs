@@ -58,7 +58,10 @@ impl<D: Dsi> Mover<'_, D> {
                     .retrieve_hashed(path, &algorithm, offset, length)
                     .await?;
                 let digest = Some(Digest { algorithm, hex });
-                Ok(Moved { bytes, digest })
+                Ok(Moved {
+                    digest,
+                    ..Moved::from(bytes)
+                })
             }
         }
     }

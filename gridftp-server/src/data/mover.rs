@@ -4,15 +4,18 @@
 use byte_ranges::{RangeSet, Stripe};
 use ftp_proto::types::{Channel, Outcome, Placement, TransferKind};
 use ftp_wire::command::Tag;
+use ftp_wire::stored::Stored;
 use gridftp_cluster::StoreRules;
 use gridftp_data::{Descriptors, Permit, Watch};
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, User};
 
+use super::files::May;
 use super::modules::Digest;
 use super::{DataSide, Reporter, Store};
 use crate::error::Error;
 use crate::names::dsi_path;
 use crate::server::Shared;
+use crate::transfer_log::Requester;
 
 /// Descriptors of a file in transfer: its own, its directory's and that of its entry in the index.
 pub(crate) const FILE: usize = 3;
@@ -21,6 +24,8 @@ pub(crate) const FILE: usize = 3;
 pub(crate) struct Context<'a, D: Dsi> {
     pub(crate) shared: &'a Shared<D>,
     pub(crate) user: &'a User,
+    /// The requester, for the log.
+    pub(crate) requester: Requester<'a>,
     pub(crate) channel: &'a Channel,
     /// Tag of the data, which a client may send before the reply in MODE E.
     pub(crate) tag: Option<Tag>,
@@ -37,6 +42,8 @@ pub(crate) struct Moved {
     pub(crate) bytes: u64,
     /// The digest that a module made of them.
     pub(crate) digest: Option<Digest>,
+    /// Of many small files, those that were stored.
+    pub(crate) stored: Option<Stored>,
 }
 
 impl From<u64> for Moved {
@@ -44,6 +51,7 @@ impl From<u64> for Moved {
         Self {
             bytes,
             digest: None,
+            stored: None,
         }
     }
 }
@@ -51,9 +59,10 @@ impl From<u64> for Moved {
 impl From<Moved> for Outcome {
     fn from(moved: Moved) -> Self {
         let bytes = moved.bytes;
-        match moved.digest {
-            None => Self::Transferred { bytes },
-            Some(Digest { algorithm, hex }) => Self::Digested {
+        match (moved.digest, moved.stored) {
+            (None, None) => Self::Transferred { bytes },
+            (None, Some(stored)) => Self::Unpacked(stored),
+            (Some(Digest { algorithm, hex }), _) => Self::Digested {
                 bytes,
                 algorithm,
                 digest: hex,
@@ -102,6 +111,7 @@ impl<'a, D: Dsi> Mover<'a, D> {
             TransferKind::Store { .. }
                 | TransferKind::StoreBy { .. }
                 | TransferKind::StoreMemory { .. }
+                | TransferKind::StoreFiles { .. }
         ) {
             self.side.set_draining(drains);
         }
@@ -117,6 +127,18 @@ impl<'a, D: Dsi> Mover<'a, D> {
             }
             TransferKind::StoreMemory { path, most } => {
                 self.store_memory(&dsi_path(&path)?, most).await
+            }
+            TransferKind::RetrieveFiles { dir, names, facts } => {
+                self.retrieve_files(&dsi_path(&dir)?, names, facts).await
+            }
+            TransferKind::StoreFiles {
+                dir,
+                count,
+                times,
+                modes,
+            } => {
+                let may = May { times, modes };
+                return self.store_files(&dsi_path(&dir)?, count, may).await;
             }
             TransferKind::List { path, form } => self.list(&dsi_path(&path)?, form).await,
             TransferKind::Store {

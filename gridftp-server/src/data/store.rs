@@ -18,7 +18,7 @@ use super::{Buffers, Context, Mover};
 use crate::error::{Error, Forbidden, KEEPING};
 
 /// An upload, and the server's way of storing.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) path: DsiPath,
     pub(crate) into: Placement,

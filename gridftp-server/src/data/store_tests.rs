@@ -19,6 +19,7 @@ use crate::config::{Config, Options};
 use crate::data::Reporter;
 use crate::error::NodeFault;
 use crate::server::Shared;
+use crate::transfer_log::Requester;
 
 /// The conduct of a sink when ranges are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,6 +128,11 @@ pub(crate) async fn fail_by<X: Future<Output = Result<Verdict, Error>>>(
     let mut context = Context {
         shared: &shared,
         user: &user,
+        requester: Requester {
+            user: "ann",
+            task: "",
+            peer: std::net::Ipv4Addr::LOCALHOST.into(),
+        },
         channel: &Channel::new(Mode::Extended),
         tag: None,
         rules: StoreRules::default(),

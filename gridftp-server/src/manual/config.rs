@@ -114,6 +114,7 @@
 //! | replies not yet read | 16 KiB, then no further command runs |
 //! | a listing in the making | 8 KiB, whatever the size of the directory or the tree |
 //! | ranges of one upload | 2048, of one `REST` 4096 |
+//! | many small files in one transfer | 160 KiB of a download, 128 KiB and a block of an upload |
 //! | an upload to a file that must be written in order | 16 KiB ahead of its turn |
 //! | a download from an object store | its `read_ahead`; 8 MiB beyond the memory of all |
 //! | a download from another server | 4 MiB for each place that is read, at most four |
@@ -121,7 +122,7 @@
 //! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of
 //! one user at most half of it; the read-ahead of downloads takes at most as much again.
 //!
-//! A session at one of these bounds takes about 64 KiB; a client that reaches all of them at once
+//! A session at one of these bounds takes about 64 KiB, with small files up to three times that; a client that reaches all of them at once
 //! makes it take some 300 KiB. In `TYPE A`, data in MODE E that arrives before its turn stays in
 //! the socket. Digests are computed one per core, in turns, and end with their session.
 //!

@@ -117,10 +117,13 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
                 let store = self.context.module_store(dsi_path(&path)?, module, size);
                 self.store_at_one(&store, drains).await?
             }
-            // A front end offers no measurement.
-            TransferKind::RetrieveMemory { .. } | TransferKind::StoreMemory { .. } => {
+            // A front end offers neither measurements nor many files in one transfer.
+            TransferKind::RetrieveMemory { .. }
+            | TransferKind::StoreMemory { .. }
+            | TransferKind::RetrieveFiles { .. }
+            | TransferKind::StoreFiles { .. } => {
                 let kind = ErrorKind::Unsupported;
-                return Err(gridftp_dsi::Error::new(kind, "measure").into());
+                return Err(gridftp_dsi::Error::new(kind, "measure or pack files").into());
             }
         };
         Ok(Moved::from(bytes))
@@ -227,11 +230,10 @@ impl<'a, D: Dsi> NodeMover<'a, D> {
         let request = self.request(kind, false);
         let sent = self.send(vec![request], None, None).await?;
         let sent = sent.into_iter().next().unwrap_or_default();
+        let digest = sent.digest;
         Ok(Moved {
-            bytes: sent.bytes,
-            digest: sent
-                .digest
-                .map(|(algorithm, hex)| Digest { algorithm, hex }),
+            digest: digest.map(|(algorithm, hex)| Digest { algorithm, hex }),
+            ..Moved::from(sent.bytes)
         })
     }
 

@@ -29,6 +29,7 @@ use crate::grid::GridSession;
 use crate::names::dsi_path;
 use crate::reply_for::reply_for;
 use crate::server::Shared;
+use crate::transfer_log::Requester;
 
 /// Most events that wait for the connection to the front end.
 const EVENTS: usize = 4;
@@ -261,6 +262,12 @@ impl<D: Dsi> Served<D> {
         let context = Context {
             shared: &shared,
             user: &self.user,
+            // The front end, which knows the task, writes the log of transfers.
+            requester: Requester {
+                user: &self.user.name,
+                task: "",
+                peer: self.ends.peer,
+            },
             channel: &channel,
             tag: transfer.tag.map(|tag| tag.tag),
             rules: rules(&transfer.kind),

@@ -14,6 +14,7 @@ mod data;
 mod example;
 mod exclusive;
 mod faults;
+mod files;
 mod foreign;
 mod full;
 #[cfg(feature = "gateway")]

@@ -7,8 +7,11 @@ use ftp_wire::receipt::Extent;
 use super::out::Cx;
 use super::user::LoggedIn;
 use super::view::Access;
-use crate::modules::{BadModule, Called, RETRIEVE, RetrieveModule, Row, STORE};
+use crate::modules::{BadModule, Called, Files, RETRIEVE, RetrieveModule, Row, STORE};
 use crate::types::{Placement, TransferKind};
+
+/// Longest name of a file of `ERET files=`, in bytes: that of a record.
+const LONGEST_NAME: usize = 1024;
 
 impl LoggedIn {
     /// `ERET`.
@@ -43,12 +46,51 @@ impl LoggedIn {
                             most,
                         })
                     }
+                    Some(Called::Files(files)) => return self.retrieve_files(files, path, cx),
                 };
                 if let Some(kind) = kind {
                     self.begin(kind, None, cx);
                 }
             }
         }
+    }
+
+    /// `ERET files=`: the last names of the path are the files, and the rest of it their directory.
+    fn retrieve_files(&mut self, files: Files, path: &FtpPath, cx: &mut Cx<'_>) {
+        let Some((dir, names)) = last_names(path, files.count) else {
+            cx.out
+                .say::<501>("The path does not end with as many names of files.");
+            return;
+        };
+        if let Some(found) = self.find_tree(Some(&dir), Access::Read, cx) {
+            let kind = TransferKind::RetrieveFiles {
+                dir: found.real,
+                names,
+                facts: files.facts,
+            };
+            let tag = self.tag_of(files);
+            self.begin(kind, tag, cx);
+        }
+    }
+
+    /// `ESTO files=`.
+    fn store_files(&mut self, files: Files, path: &FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find_tree(Some(path), Access::Write, cx) {
+            let kind = TransferKind::StoreFiles {
+                dir: found.real,
+                count: files.count,
+                times: cx.settings.sets_times(),
+                modes: !cx.settings.denies("SITE CHMOD"),
+            };
+            let tag = self.tag_of(files);
+            self.begin(kind, tag, cx);
+        }
+    }
+
+    /// The tag of a transfer of many files. In MODE S it has a connection of its own.
+    fn tag_of(&self, files: Files) -> Option<Tag> {
+        let is_tagged = self.data.channel.mode == Mode::Extended;
+        is_tagged.then(|| Tag::new(files.number, Extent::Head))
     }
 
     /// `ESTO`.
@@ -73,17 +115,26 @@ impl LoggedIn {
                     return;
                 };
                 let size = self.next.size.take();
-                // No byte stays, so that the right to look at the path is enough.
-                let access = match module {
-                    Called::By(_) => Access::Write,
-                    Called::Memory(_) => Access::Metadata,
+                let kind = match module {
+                    Called::By(module) => {
+                        let found = self.find(Some(path), Access::Write, cx);
+                        found.map(|found| TransferKind::StoreBy {
+                            path: found.real,
+                            module,
+                            size,
+                        })
+                    }
+                    // No byte stays, so that the right to look at the path is enough.
+                    Called::Memory(most) => {
+                        let found = self.find(Some(path), Access::Metadata, cx);
+                        found.map(|found| TransferKind::StoreMemory {
+                            path: found.real,
+                            most,
+                        })
+                    }
+                    Called::Files(files) => return self.store_files(files, path, cx),
                 };
-                if let Some(found) = self.find(Some(path), access, cx) {
-                    let path = found.real;
-                    let kind = match module {
-                        Called::By(module) => TransferKind::StoreBy { path, module, size },
-                        Called::Memory(most) => TransferKind::StoreMemory { path, most },
-                    };
+                if let Some(kind) = kind {
                     self.begin(kind, None, cx);
                 }
             }
@@ -135,4 +186,29 @@ impl LoggedIn {
         };
         cx.settings.tags && has_place && !cx.settings.denies(as_if)
     }
+}
+
+/// The last `count` components of a path, which are names, and the directory before them.
+fn last_names(path: &FtpPath, count: usize) -> Option<(FtpPath, Vec<Vec<u8>>)> {
+    let mut rest = Some(path.as_bytes());
+    let mut names = Vec::with_capacity(count);
+    for _ in 0..count {
+        let text = rest?;
+        let (before, name) = match text.iter().rposition(|b| *b == b'/') {
+            Some(at) => (text.get(..at), text.get(at + 1..)?),
+            None => (None, text),
+        };
+        if matches!(name, b"" | b"." | b"..") || name.len() > LONGEST_NAME {
+            return None;
+        }
+        names.push(name.to_vec());
+        rest = before;
+    }
+    names.reverse();
+    let dir = match rest {
+        None => b".",
+        Some(b"") => &b"/"[..],
+        Some(dir) => dir,
+    };
+    Some((FtpPath::new(dir)?, names))
 }

@@ -90,7 +90,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     }
     lines.retain(|line| {
         let label = line.split(' ').next().unwrap_or(line);
-        let is_able = settings.times || label != "MFMT";
+        let is_able = settings.sets_times() || label != "MFMT";
         is_able && !settings.denies(label) && !settings.denies(&format!("SITE {label}"))
     });
     indented::<211>("Extensions supported", lines, "End.", cx);

@@ -71,6 +71,9 @@ pub struct Settings {
     /// Bounds of transfers from and to memory (`ERET memory=`, `ESTO memory=`); `None` for none of
     /// them.
     pub memory: Option<MemoryLimits>,
+    /// Whether many small files may share a command (`ERET files=`, `ESTO files=`): the
+    /// storage has all of them at hand.
+    pub files: bool,
     /// Bounds on the memory and the waits of a session that its peer chooses.
     pub limits: Limits,
 }
@@ -181,6 +184,7 @@ impl Settings {
             adapts: false,
             rates: false,
             memory: None,
+            files: false,
             limits: Limits::default(),
         }
     }
@@ -188,6 +192,17 @@ impl Settings {
     /// Says whether the command `verb` (`STOR`, or `SITE RDEL`) is refused.
     pub(crate) fn denies(&self, verb: &str) -> bool {
         self.denied.iter().any(|d| d.eq_ignore_ascii_case(verb))
+    }
+
+    /// Says whether a client may set modification times, as FEAT tells it.
+    pub(crate) fn sets_times(&self) -> bool {
+        self.times && !self.denies("MFMT")
+    }
+
+    /// Says whether many small files may share a command. Their data is tagged, and stripes are for
+    /// files.
+    pub(crate) fn offers_files(&self) -> bool {
+        self.files && self.tags && self.stripes.is_none()
     }
 
     /// Gives the offered spelling of a checksum algorithm, which a peer writes in any case and with

@@ -350,6 +350,7 @@ impl LoggedIn {
             Outcome::Transferred { .. }
             | Outcome::Digested { .. }
             | Outcome::Proven(_)
+            | Outcome::Unpacked(_)
             | Outcome::Done => {
                 in_step = kind.keeps_channel;
                 if !opened && !is_begun {
@@ -367,6 +368,9 @@ impl LoggedIn {
                     } => {
                         let told = format!("Bytes={bytes};{algorithm}={digest};");
                         cx.out.say::<226>(format!("Transfer Complete. {told}"));
+                    }
+                    Outcome::Unpacked(stored) => {
+                        cx.out.say::<226>(format!("Transfer Complete. {stored}"));
                     }
                     _ => cx.out.say::<226>("Transfer Complete."),
                 }

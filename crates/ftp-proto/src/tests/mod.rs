@@ -1,6 +1,7 @@
 //! Both sessions driven with simulated time and no I/O: the rig, and the suites that use it.
 
 mod client;
+mod files;
 mod held;
 mod memory;
 mod operations;

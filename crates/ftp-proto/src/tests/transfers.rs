@@ -27,6 +27,8 @@ fn held(kind: &TransferKind) -> String {
         | TransferKind::StoreBy { .. }
         | TransferKind::RetrieveMemory { .. }
         | TransferKind::StoreMemory { .. }
+        | TransferKind::RetrieveFiles { .. }
+        | TransferKind::StoreFiles { .. }
         | TransferKind::List { .. } => String::new(),
     }
 }

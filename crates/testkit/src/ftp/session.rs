@@ -366,6 +366,8 @@ impl Session {
             | TransferKind::RetrieveMemory { .. }
             | TransferKind::StoreBy { .. }
             | TransferKind::StoreMemory { .. }
+            | TransferKind::RetrieveFiles { .. }
+            | TransferKind::StoreFiles { .. }
             | TransferKind::Store { .. } => return None,
         };
         Some(vec![match transfer.channel.mode {
