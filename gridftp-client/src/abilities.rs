@@ -40,6 +40,10 @@ pub struct Abilities {
     /// `ERET memory=` and `ESTO memory=` move bytes of the server's memory within these bounds
     /// (`MEMORY`); `None` of a server without them.
     pub memory: Option<MemoryLimits>,
+    /// Many small files may come by one command (`ERET files=`).
+    pub retrieves_files: bool,
+    /// Many small files may go by one command (`ESTO files=`).
+    pub stores_files: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
@@ -74,6 +78,10 @@ impl Abilities {
             .collect();
         let loss = known.parameters("LOSS").unwrap_or_default();
         let counters = |means: &str| loss.split(';').any(|item| item.eq_ignore_ascii_case(means));
+        let moves_files = |verb: &str| {
+            let modules = known.parameters(verb).unwrap_or_default();
+            modules.split(',').any(|module| module.trim() == "files")
+        };
         Self {
             extended: known.extended_mode().may(),
             mlst: known.has("MLST").may(),
@@ -90,6 +98,8 @@ impl Abilities {
             rate: known.has("RATE").is_yes(),
             xattrs: known.has("XATTR").is_yes(),
             memory: known.parameters("MEMORY").and_then(MemoryLimits::from_feat),
+            retrieves_files: moves_files("ERET"),
+            stores_files: moves_files("ESTO"),
             eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             dcsc: known

@@ -29,6 +29,7 @@ mod messages;
 mod names;
 mod objects;
 mod output;
+mod packed;
 mod partials;
 mod plain;
 mod proxy;

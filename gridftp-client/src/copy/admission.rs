@@ -268,6 +268,18 @@ impl CopyState {
         })
     }
 
+    /// Says whether a store has to tell the server to replace nothing.
+    pub(crate) fn may_replace_nothing(
+        &self,
+        abilities: &Abilities,
+        job: &mut FileJob,
+        is_hidden: bool,
+    ) -> bool {
+        let is_own = !is_hidden && !self.is_partial() && !job.placed;
+        job.exclusive = is_own && self.options.keeps_existing() && abilities.exclusive;
+        job.exclusive
+    }
+
     /// Asks a server for the directories of the destination; none where it is on this machine.
     pub(super) fn start_inventory(&self) -> Option<Inventory> {
         let site = self.destination.clone()?;

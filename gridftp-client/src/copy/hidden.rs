@@ -189,9 +189,7 @@ impl CopyState {
         job: &mut FileJob,
         is_hidden: bool,
     ) {
-        let is_own = !is_hidden && !self.is_partial() && !job.placed;
-        job.exclusive = is_own && self.options.keeps_existing() && abilities.exclusive;
-        if job.exclusive {
+        if self.may_replace_nothing(abilities, job, is_hidden) {
             let attributes = SiteCommand::StorAttr(StorAttr::exclusive());
             // A refusal leaves the store as it is elsewhere.
             drop(control.send(Command::Site(attributes)));

@@ -110,6 +110,8 @@ pub(crate) struct FileJob {
     pub(crate) running: Option<Arc<RunningFile>>,
     /// Time of the first attempt.
     pub(crate) started: Option<Instant>,
+    /// Whether it is moved by a command of its own, since one for many files has left it out.
+    pub(crate) alone: bool,
     /// Whether an attempt ended without a failure, for a session with another stack.
     pub(crate) left: bool,
     /// Its bytes in the total of the found ones.

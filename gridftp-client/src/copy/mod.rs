@@ -34,6 +34,7 @@ mod resolve;
 mod roots;
 mod run_record;
 mod same;
+mod small;
 mod source;
 mod source_roots;
 mod spool;

@@ -164,6 +164,14 @@ impl CopyState {
         Some(std::path::absolute(path).ok()?.into_os_string().into_vec())
     }
 
+    /// Has the notes of old uploads into a directory removed at the end of the run; gives the name by
+    /// which they know it.
+    pub(crate) fn sweep_notes_later(&self, dir: &[u8]) -> String {
+        let dir = self.describe(self.destination.as_ref(), dir);
+        self.sweep_later(dir.as_bytes());
+        dir
+    }
+
     /// Opens the note of an upload before its first attempt, which goes on with the upload of an
     /// earlier run where that was of the same version of the source.
     pub(crate) async fn recall(&self, job: &mut FileJob, abilities: &Abilities) {
@@ -173,8 +181,7 @@ impl CopyState {
         if job.note.is_some() || job.begun {
             return;
         }
-        let dir = self.describe(self.destination.as_ref(), names::parent(&job.to));
-        self.sweep_later(dir.as_bytes());
+        let dir = self.sweep_notes_later(names::parent(&job.to));
         let (to, Some(source)) = (self.name_destination(job), self.version(job)) else {
             return;
         };

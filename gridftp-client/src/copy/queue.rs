@@ -132,6 +132,25 @@ impl Queue {
         .await
     }
 
+    /// Takes the next file if it waits already and `fits`, for a command of a connection that has `taken`
+    /// some: of those that wait, as many are left for four commands of each of so many connections.
+    pub(crate) fn next_file(
+        &self,
+        taken: usize,
+        connections: u32,
+        fits: impl Fn(&FileJob) -> bool,
+    ) -> Option<Taken> {
+        let state = self.state();
+        let commands = connections.max(1).saturating_mul(4) as usize;
+        if state.is_over() || state.files.len() / commands < taken {
+            return None;
+        }
+        match state.files.front()? {
+            Item::File(job) if fits(job) => Some(self.take(state, Kind::Files)),
+            _ => None,
+        }
+    }
+
     fn take(&self, mut state: MutexGuard<'_, State>, kind: Kind) -> Taken {
         let item = state.take(kind);
         let space = state.files.len() + 1 == ENOUGH || state.waiting() + 1 == CROWD;

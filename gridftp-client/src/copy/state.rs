@@ -74,6 +74,8 @@ pub(crate) struct CopyState {
     pub(super) unkept: Unkept,
     /// Whether it was told that files have no time to be chosen by.
     ageless: AtomicBool,
+    /// Whether a server refuses commands for many small files.
+    pub(super) packs_refused: AtomicBool,
     /// While a server is gone and waited for.
     gone: Mutex<Option<Outage>>,
     pub(crate) hiding: HiddenNames,
@@ -145,6 +147,7 @@ impl CopyState {
             undigested: Undigested::default(),
             unkept: Unkept::default(),
             ageless: AtomicBool::new(false),
+            packs_refused: AtomicBool::new(false),
             gone: Mutex::default(),
             hiding: HiddenNames::default(),
             links: LinkState::default(),

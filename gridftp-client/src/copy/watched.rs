@@ -68,6 +68,18 @@ impl CopyState {
         watch: &Watch,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
+        let count = |bytes| self.totals.moved(bytes);
+        self.watched_by(control, watch, count, work).await
+    }
+
+    /// As [`watched`](Self::watched), where `count` gets the bytes that have moved.
+    pub(crate) async fn watched_by<T>(
+        &self,
+        control: &Control,
+        watch: &Watch,
+        count: impl FnMut(u64),
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let work = async {
             tokio::select! {
                 biased;
@@ -75,7 +87,6 @@ impl CopyState {
                 () = control.left.cancelled() => Err(Failure::left()),
             }
         };
-        let count = |bytes| self.totals.moved(bytes);
         let done = control.watched(watch, count, work).await;
         let done = done.map_err(|failure| self.of_stack(control, failure));
         self.totals.samples.end(watch);

@@ -15,6 +15,10 @@ pub(crate) const COMMANDS: usize = 256;
 const BYTES: (u64, u64) = (8 << 20, 256 << 20);
 /// Multiple of the bytes that a path holds. A copy that its window limits doubles it each period.
 const AHEAD: f64 = 2.0;
+/// Bytes that many small files of one transfer count as.
+const OF_SMALL: u64 = 1 << 20;
+/// Small files that count as one transfer: their jobs cost memory, too.
+const SMALL: usize = 16;
 /// Transfers that may always be under way: the next is asked for while one runs.
 const ALWAYS: usize = 2;
 
@@ -76,6 +80,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     window: Window,
+    count: usize,
     bytes: u64,
 }
 
@@ -121,10 +126,20 @@ impl Window {
 
     /// Counts a transfer in.
     pub(crate) fn enter(&self, bytes: u64) -> UnderWay {
-        self.inner.count.fetch_add(1, Ordering::Relaxed);
+        self.enter_as(1, bytes)
+    }
+
+    /// Counts a transfer of so many small files in.
+    pub(crate) fn enter_small(&self, files: usize) -> UnderWay {
+        self.enter_as(files.div_ceil(SMALL), OF_SMALL)
+    }
+
+    fn enter_as(&self, count: usize, bytes: u64) -> UnderWay {
+        self.inner.count.fetch_add(count, Ordering::Relaxed);
         self.inner.bytes.fetch_add(bytes, Ordering::Relaxed);
         UnderWay {
             window: self.clone(),
+            count,
             bytes,
         }
     }
@@ -133,7 +148,7 @@ impl Window {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let inner = &self.window.inner;
-        inner.count.fetch_sub(1, Ordering::Relaxed);
+        inner.count.fetch_sub(self.count, Ordering::Relaxed);
         inner.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         inner.less.notify_waiters();
     }
@@ -173,6 +188,27 @@ mod tests {
         );
         drop(small);
         window.room().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn thousands_of_small_files_are_under_way_and_no_more() {
+        let window = Window {
+            bound: Bound(Arc::new(AtomicU64::new(BYTES.1))),
+            ..Window::default()
+        };
+        let mut under_way = Vec::new();
+        while timeout(window.room()).await {
+            under_way.push(window.enter_small(512));
+        }
+        assert_eq!(under_way.len() * 512, SMALL * COMMANDS);
+        drop(under_way);
+        assert!(timeout(window.room()).await);
+    }
+
+    async fn timeout(room: impl Future<Output = ()>) -> bool {
+        tokio::time::timeout(Duration::from_secs(1), room)
+            .await
+            .is_ok()
     }
 
     #[test]

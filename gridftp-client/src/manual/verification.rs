@@ -10,6 +10,9 @@
 //! an end does not know the values, the stored files are read again for their digests, where both ends
 //! know BLAKE3 and the server does not refuse.
 //!
+//! Small files, which share commands, have a check each, of their names and their bytes by BLAKE3: the end
+//! that receives them compares it before it gives the file its name, and stores nothing that differs.
+//!
 //! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
 //! cost little more than its cheapest, so SHA-256 and CRC-32C before Adler-32 unless it keeps that;
 //! MD5 is tried at a server with MODE E that lists none. The question goes out with the commands

@@ -33,6 +33,8 @@ pub(super) struct Asker<'a> {
     pub(super) abilities: &'a Abilities,
     /// The session's tags, where the server knows such and the mode has room for them.
     pub(super) tags: Option<&'a Tags>,
+    /// Their numbers, also where transfers of one file have none.
+    pub(super) numbers: &'a Tags,
     pub(super) shared: &'a Arc<CopyState>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     pub(super) mode: Mode,

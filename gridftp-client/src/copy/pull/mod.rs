@@ -30,6 +30,7 @@ mod ask;
 pub(super) mod land;
 mod list;
 mod pace;
+mod pack;
 mod probe;
 mod receive;
 pub(super) mod resume;
@@ -39,6 +40,7 @@ mod tests;
 
 use self::ask::{Asker, has_arrived};
 use self::land::publish;
+use self::pack::Pack;
 use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
@@ -53,6 +55,8 @@ const LANDING: usize = 64;
 /// The next step of an item.
 enum Request {
     Transfer(Box<Asked>),
+    /// Small files by one command.
+    Pack(Box<Pack>),
     /// The facts, digest and attributes of a received file, before which a session ended.
     Words(Taken),
 }
@@ -208,6 +212,7 @@ async fn transfer(
         control: &client.control,
         abilities: &client.abilities,
         tags: tagged.then_some(&client.state.tags),
+        numbers: &client.state.tags,
         shared,
         algorithm,
         mode,
@@ -242,10 +247,13 @@ impl<'a> Route for Asker<'a> {
         let server = Some((self.control, self.abilities));
         Ok(match admit(self.shared, taken, server).await {
             Some(taken) if has_arrived(&taken) => Some(Request::Words(taken)),
-            Some(taken) => {
-                let asked = self.send(taken).await;
-                asked.map(|asked| Request::Transfer(Box::new(asked)))
-            }
+            Some(taken) => match self.ask_pack(taken).await {
+                Ok(pack) => pack.map(|pack| Request::Pack(Box::new(pack))),
+                Err(taken) => {
+                    let asked = self.send(taken).await;
+                    asked.map(|asked| Request::Transfer(Box::new(asked)))
+                }
+            },
             None => None,
         })
     }
@@ -258,6 +266,10 @@ impl<'a> Route for Asker<'a> {
         match request {
             Request::Transfer(asked) => receiver.take(*asked).await,
             Request::Words(taken) => self.ask_words(taken),
+            Request::Pack(pack) => {
+                let landed = Box::pin(receiver.take_pack(*pack, Mode::Extended));
+                landed.await.map(|()| None)
+            }
         }
     }
 

@@ -142,7 +142,23 @@ impl Receiver<'_> {
 
     /// Waits until the server begins; `None` where it refuses this transfer alone.
     async fn begin(&mut self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
-        let transfer = &mut asked.sent.transfer;
+        let Err(error) = self.has_begun(&mut asked.sent.transfer).await? else {
+            return Ok(Some(asked));
+        };
+        let refused = matches!(error, ControlError::Refused { .. });
+        if !refused || !lists_otherwise(&mut asked.taken, &error) {
+            let failure = Failure::to_begin(error);
+            let failure = self.shared.of_stack(self.control, failure);
+            self.shared.fail_transfer(asked.taken, failure)?;
+        }
+        Ok(None)
+    }
+
+    /// Waits until the server begins a transfer, or refuses it.
+    pub(super) async fn has_begun(
+        &mut self,
+        transfer: &mut Transfer,
+    ) -> Result<Result<(), ControlError>, Stop> {
         let first = match self.patience {
             Some(patience) => match timeout(patience, transfer.begin()).await {
                 Ok(first) => first,
@@ -157,7 +173,7 @@ impl Receiver<'_> {
         let Err(error) = first else {
             self.patience = None;
             self.shared.note_reach(Reach::Trusted);
-            return Ok(Some(asked));
+            return Ok(Ok(()));
         };
         let of_data = error.kind() == Some(FailureKind::DataChannel);
         // It may have had none left for a moment.
@@ -165,13 +181,7 @@ impl Receiver<'_> {
             self.shared.note_reach(Reach::Doubted);
             return Err(Stop::Channel);
         }
-        let refused = matches!(error, ControlError::Refused { .. });
-        if !refused || !lists_otherwise(&mut asked.taken, &error) {
-            let failure = Failure::to_begin(error);
-            let failure = self.shared.of_stack(self.control, failure);
-            self.shared.fail_transfer(asked.taken, failure)?;
-        }
-        Ok(None)
+        Ok(Err(error))
     }
 
     /// Takes one transfer in MODE S, over a connection of its own.

@@ -43,11 +43,19 @@ impl<'a> Channel<'a> {
 }
 
 impl Serial<'_> {
+    /// Sets up the next connection, where more is to come.
+    fn listen_ahead(&self, client: &mut Client) {
+        if !self.shared.queue.is_empty() {
+            client.listen_ahead();
+        }
+    }
+
     fn asker<'a>(&'a self, (control, abilities): Server<'a>, tags: &'a Tags) -> Asker<'a> {
         Asker {
             control,
             abilities,
             tags: self.shared.tags(Mode::Stream, &[abilities], tags),
+            numbers: tags,
             shared: self.shared,
             algorithm: self.algorithm,
             mode: Mode::Stream,
@@ -85,9 +93,7 @@ impl<'a> Route for Serial<'a> {
         }
         let server = (&client.control, &client.abilities);
         let asker = self.asker(server, &client.state.tags);
-        let Some(asked) = asker.send(taken).await else {
-            return Ok(None);
-        };
+        let pack = asker.ask_pack(taken).await;
         let mut receiver = Receiver {
             abilities: &client.abilities,
             stripes: None,
@@ -96,10 +102,23 @@ impl<'a> Route for Serial<'a> {
             shared,
             patience: None,
         };
+        let taken = match pack {
+            Ok(pack) => {
+                if let Some(pack) = pack {
+                    Box::pin(receiver.take_pack(pack, Mode::Stream)).await?;
+                }
+                self.listen_ahead(client);
+                return Ok(None);
+            }
+            Err(taken) => taken,
+        };
+        let Some(asked) = asker.send(taken).await else {
+            return Ok(None);
+        };
         let landed = receiver.take_alone(&asker, asked).await?;
         channel.is_over = landed.as_ref().is_some_and(|landed| landed.is_last);
-        if !channel.is_over && !shared.queue.is_empty() {
-            client.listen_ahead();
+        if !channel.is_over {
+            self.listen_ahead(client);
         }
         Ok(landed)
     }

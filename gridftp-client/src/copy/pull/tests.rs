@@ -19,7 +19,7 @@ use super::ask::{Asker, has_arrived};
 use super::land::{open_sink, publish};
 use super::receive::{Receiver, cut_off, end};
 use super::{Asked, Landed, Sent, Stop};
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::control::{Control, Replies};
 use crate::copy::digests::DigestQuery;
 use crate::copy::job::{DirJob, FileJob, Item};
@@ -58,6 +58,7 @@ async fn take_alone(
         control,
         abilities: &Abilities::default(),
         tags: None,
+        numbers: &Tags::default(),
         shared,
         algorithm: None,
         mode: Mode::Stream,
@@ -319,6 +320,7 @@ async fn a_session_that_ends_over_a_digest_is_followed_by_another_digest() {
         control: &control,
         abilities: &Abilities::default(),
         tags: None,
+        numbers: &Tags::default(),
         shared: &shared,
         algorithm: None,
         mode: Mode::Stream,

@@ -37,6 +37,8 @@ pub(super) struct Asker<'a> {
     pub(super) mode: Mode,
     /// The tags of the session, where stores have one.
     pub(super) tags: Option<&'a Tags>,
+    /// Their numbers, also where stores of one file have none.
+    pub(super) numbers: &'a Tags,
     pub(super) window: &'a Window,
 }
 

@@ -7,6 +7,7 @@ use ftp_wire::attribute::Attribute;
 use ftp_wire::command::{Command, Mode};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
+use ftp_wire::reply::Reply;
 use gridftp_dsi::Source as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -27,25 +28,25 @@ use crate::url::show;
 use crate::verify;
 
 use super::ask::Asker;
-use super::{Asked, Following, Publishing, Sent, fail, judged, local, note_marker};
+use super::{Asked, Following, Passed, Publishing, Sent, fail, judged, local, note_marker};
 
 /// Waits for the server's word on each file, and sends the commands behind a good one.
 pub(super) async fn confirm(
     asker: &Asker<'_>,
-    mut sent: mpsc::Receiver<Sent>,
+    mut sent: mpsc::Receiver<Passed>,
     following: mpsc::Sender<Following>,
     (broken, silence): (&CancellationToken, Duration),
 ) -> Result<(), Stop> {
     let (mut ended, mut is_lost) = (Ok(()), false);
-    while let Some(mut file) = sent.recv().await {
+    while let Some(mut next) = sent.recv().await {
         let silence = if is_lost {
             // Replies that are here already count.
-            file.reset.cancel();
+            next.reset().cancel();
             Duration::ZERO
         } else {
             silence
         };
-        let word = settle(&mut file, silence).await;
+        let word = next.settle(silence).await;
         // It waited behind the one that broke the channel, or the session, which pays for it.
         let broke = |failure: &Failure| match failure.error.control() {
             Some(ControlError::Lost { .. }) => is_lost,
@@ -53,7 +54,7 @@ pub(super) async fn confirm(
             None => false,
         };
         let waited = word.as_ref().is_err_and(broke);
-        if ended.is_err() && waited && !file.store.transfer.has_begun() {
+        if ended.is_err() && waited && !next.has_begun() {
             continue;
         }
         let error = word
@@ -61,7 +62,7 @@ pub(super) async fn confirm(
             .err()
             .and_then(|failure| failure.error.control());
         is_lost |= matches!(error, Some(ControlError::Lost { .. }));
-        match confirm_one(asker, file, word).await {
+        match confirm_one(asker, next, word).await {
             Ok(Some(next)) => {
                 let _gone = following.send(next).await;
             }
@@ -77,30 +78,54 @@ pub(super) async fn confirm(
     ended
 }
 
-/// The server's word on a store: its receipt, where the store was tagged.
-pub(super) type Word = Result<Option<Receipt>, Failure>;
+impl Passed {
+    /// Cancelled once one of the connections of its data breaks.
+    fn reset(&self) -> &CancellationToken {
+        match self {
+            Self::Store(sent) => &sent.reset,
+            Self::Pack(pack) => &pack.reset,
+        }
+    }
 
-/// Waits for the server's word on one file; where a connection of its data broke, until the server
-/// has been silent for so long.
-pub(super) async fn settle(file: &mut Sent, silence: Duration) -> Word {
-    let Asked {
-        taken, transfer, ..
-    } = &mut file.store;
-    let reply = transfer
-        .end_or_reset(&file.reset, silence, |reply| note_marker(taken, reply))
-        .await?;
-    Ok(Receipt::parse(&reply.text()))
+    /// Says whether the server has accepted it.
+    fn has_begun(&self) -> bool {
+        match self {
+            Self::Store(sent) => sent.store.transfer.has_begun(),
+            Self::Pack(pack) => pack.transfer.has_begun(),
+        }
+    }
+
+    /// Waits for the server's word; where a connection of its data broke, until the server has been
+    /// silent for so long.
+    pub(super) async fn settle(&mut self, silence: Duration) -> Result<Reply, Failure> {
+        let reset = self.reset().clone();
+        match self {
+            Self::Store(sent) => {
+                let Asked {
+                    taken, transfer, ..
+                } = &mut sent.store;
+                let note = |reply: &_| note_marker(taken, reply);
+                transfer.end_or_reset(&reset, silence, note).await
+            }
+            Self::Pack(pack) => pack.transfer.end_or_reset(&reset, silence, |_| ()).await,
+        }
+    }
 }
 
-/// Judges a file by the server's word on it.
+/// Judges a file by the server's word on it; small files of one command end with it.
 pub(super) async fn confirm_one(
     asker: &Asker<'_>,
-    mut file: Sent,
-    word: Word,
+    passed: Passed,
+    word: Result<Reply, Failure>,
 ) -> Result<Option<Following>, Stop> {
     let shared = asker.shared;
+    let mut file = match passed {
+        Passed::Store(file) => *file,
+        Passed::Pack(pack) => return asker.confirm_pack(*pack, word).map(|()| None),
+    };
     let taken = match word {
-        Ok(taken) => taken,
+        // Its receipt, where the store was tagged.
+        Ok(reply) => Receipt::parse(&reply.text()),
         Err(failure) => return refused(asker, file, failure).map(|()| None),
     };
     let proof = match compare(asker, &file, taken) {
@@ -134,15 +159,7 @@ fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> 
     let (mut store, error) = (file.store, failure.error.control());
     let job = store.taken.file_mut();
     job.note_unplaced(error);
-    // A server that knows data by its tag keeps the connections; any other drops them, and MODE S has
-    // none to keep.
-    let keeps = file.receipt.is_some() && asker.mode == Mode::Extended;
-    let of_data = !keeps || error.is_some_and(lacks_channel);
-    let session = match (error, of_data) {
-        (Some(ControlError::Lost { .. }), _) => SessionState::Lost,
-        (_, true) => SessionState::ChannelBroken,
-        (_, false) => SessionState::Reusable,
-    };
+    let session = session_behind(asker, error, file.receipt.is_some());
     let midway = store.transfer.has_begun();
     if !midway && matches!(error, Some(ControlError::Refused { .. })) && job.retries == 0 {
         job.leaves_no_part();
@@ -152,15 +169,41 @@ fn refused(asker: &Asker<'_>, file: Sent, failure: Failure) -> Result<(), Stop> 
         midway,
         ..judged(shared, &store, failure)
     };
-    // The server sends no reply after a lost end of data.
-    if failure.session == SessionState::Lost
-        && file.reset.is_cancelled()
-        && asker.control.gone().is_none()
-    {
-        let _is_left = shared.lose_udt(&asker.control.left, &failure.error);
-    }
-    let failure = shared.of_stack(asker.control, failure);
+    let failure = of_stack(asker, &file.reset, failure);
     fail(shared, store.taken, failure, store.resumes && !midway)
+}
+
+/// The session behind a store that the server did not take. A server that knows data by its tag keeps
+/// the connections; any other drops them, and MODE S has none to keep.
+fn session_behind(
+    asker: &Asker<'_>,
+    error: Option<&ControlError>,
+    is_tagged: bool,
+) -> SessionState {
+    let keeps = is_tagged && asker.mode == Mode::Extended;
+    let of_data = !keeps || error.is_some_and(lacks_channel);
+    match (error, of_data) {
+        (Some(ControlError::Lost { .. }), _) => SessionState::Lost,
+        (_, true) => SessionState::ChannelBroken,
+        (_, false) => SessionState::Reusable,
+    }
+}
+
+/// The failure of a store behind its data, for which the stack may be left.
+fn of_stack(asker: &Asker<'_>, reset: &CancellationToken, failure: Failure) -> Failure {
+    let (control, shared) = (asker.control, asker.shared);
+    // The server sends no reply after a lost end of data.
+    let is_lost = failure.session == SessionState::Lost && reset.is_cancelled();
+    if is_lost && control.gone().is_none() {
+        let _is_left = shared.lose_udt(&control.left, &failure.error);
+    }
+    shared.of_stack(control, failure)
+}
+
+/// The failure of small files whose data was sent.
+pub(super) fn of_word(asker: &Asker<'_>, reset: &CancellationToken, failure: Failure) -> Failure {
+    let session = session_behind(asker, failure.error.control(), true);
+    of_stack(asker, reset, Failure { session, ..failure })
 }
 
 /// Compares the receipts of a store, where it was tagged.

@@ -41,6 +41,7 @@ use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 
 mod ask;
 mod confirm;
+mod pack;
 mod read_back;
 mod send;
 mod serial;
@@ -49,12 +50,26 @@ mod tests;
 
 use self::ask::{Asker, settle_rest};
 use self::confirm::{confirm, follow};
+use self::pack::Pack;
 use self::read_back::read_back;
 use self::serial::Serial;
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a
 /// command.
 const ANNOUNCED: u64 = 16 << 20;
+
+/// The next step of an item.
+enum Request {
+    Store(Box<Asked>),
+    /// Small files by one command.
+    Pack(Box<Pack>),
+}
+
+/// A step with all its data sent.
+enum Passed {
+    Store(Box<Sent>),
+    Pack(Box<Pack>),
+}
 
 /// A store that was asked for.
 struct Asked {
@@ -237,6 +252,7 @@ async fn extended(
             algorithm,
             mode: Mode::Extended,
             tags: tagged.then_some(&client.state.tags),
+            numbers: &client.state.tags,
             window: &window,
         },
         width,
@@ -273,17 +289,24 @@ impl Push<'_> {
 }
 
 impl Route for Push<'_> {
-    type Asked = Asked;
-    type Passed = Sent;
+    type Asked = Request;
+    type Passed = Passed;
     type Asking = Dirs;
     type Passing = DataChannel;
 
-    async fn ask(&self, dirs: &mut Dirs, taken: Taken) -> Result<Option<Asked>, Stop> {
+    async fn ask(&self, dirs: &mut Dirs, taken: Taken) -> Result<Option<Request>, Stop> {
         let Asker {
             control, shared, ..
         } = self.asker;
         if matches!(taken.item(), Item::File(_)) {
-            return Ok(self.asker.ask(taken, dirs).await);
+            let asked = match Box::pin(self.asker.ask_pack(taken, dirs)).await {
+                Ok(pack) => pack.map(|pack| Request::Pack(Box::new(pack))),
+                Err(taken) => {
+                    let asked = self.asker.ask(taken, dirs).await;
+                    asked.map(|asked| Request::Store(Box::new(asked)))
+                }
+            };
+            return Ok(asked);
         }
         if let Some(gone) = control.gone() {
             return Err(Stop::Lost(gone.into()));
@@ -295,8 +318,15 @@ impl Route for Push<'_> {
     async fn pass(
         &self,
         channel: &mut DataChannel,
-        mut asked: Asked,
-    ) -> Result<Option<Sent>, Stop> {
+        asked: Request,
+    ) -> Result<Option<Passed>, Stop> {
+        let mut asked = match asked {
+            Request::Store(asked) => *asked,
+            Request::Pack(pack) => {
+                let sent = Box::pin(self.send_pack(channel, *pack)).await?;
+                return Ok(sent.map(|sent| Passed::Pack(Box::new(sent))));
+            }
+        };
         // The server replies in order; a connection of an earlier store may break meanwhile.
         let settled = tokio::select! {
             settled = settle_rest(&mut asked) => settled?,
@@ -319,7 +349,10 @@ impl Route for Push<'_> {
             }
         };
         match begun {
-            Some(asked) => self.send(channel, asked).await,
+            Some(asked) => {
+                let sent = self.send(channel, asked).await?;
+                Ok(sent.map(|sent| Passed::Store(Box::new(sent))))
+            }
             None => Ok(None),
         }
     }
@@ -332,7 +365,7 @@ impl Route for Push<'_> {
 
     async fn confirm(
         &self,
-        sent: mpsc::Receiver<Sent>,
+        sent: mpsc::Receiver<Passed>,
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
         let (following, followed) = mpsc::channel(COMMANDS);

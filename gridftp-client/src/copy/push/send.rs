@@ -72,6 +72,15 @@ impl Push<'_> {
         fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
     }
 
+    /// Replaces the token of connections that were reset: others follow them.
+    pub(super) async fn renew_reset(&self, channel: &mut DataChannel) {
+        tokio::select! {
+            biased;
+            () = channel.reset_by_peer() => self.broke(),
+            () = std::future::ready(()) => {}
+        }
+    }
+
     /// Sends the data of a store.
     pub(super) async fn send(
         &self,
@@ -99,12 +108,7 @@ impl Push<'_> {
         if asked.resumes || earlier.is_some() {
             watch.go_on(earlier);
         }
-        // Connections that were reset are replaced by others.
-        tokio::select! {
-            biased;
-            () = channel.reset_by_peer() => self.broke(),
-            () = std::future::ready(()) => {}
-        }
+        self.renew_reset(channel).await;
         let data = Box::pin(channel.send(&asked.source, &plan, &watch));
         let note = |reply: &_| note_marker(&mut asked.taken, reply);
         let work = asked.transfer.pass(&watch, data, note);

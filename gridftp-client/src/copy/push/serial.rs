@@ -20,7 +20,7 @@ use crate::copy::window::Window;
 use crate::stripes::Width;
 
 use super::ask::Asker;
-use super::confirm::{confirm_one, publish, settle, settle_following};
+use super::confirm::{confirm_one, publish, settle_following};
 use super::{Following, Publishing, Push, silence};
 
 /// Uploads over one control connection in MODE S.
@@ -121,6 +121,7 @@ impl Serial<'_> {
                 algorithm: self.algorithm,
                 mode: Mode::Stream,
                 tags: (self.shared).tags(Mode::Stream, &[&client.abilities], &client.state.tags),
+                numbers: &client.state.tags,
                 window: &Window::default(),
             },
             width: Width::of_streams(1),
@@ -129,13 +130,13 @@ impl Serial<'_> {
             reset: StdMutex::default(),
             silence: silence(&client.options),
         };
-        let Some(asked) = route.asker.ask(taken, dirs).await else {
+        let Some(asked) = route.ask(dirs, taken).await? else {
             return Ok(None);
         };
         let Some(mut sent) = route.pass(client.channel.get(), asked).await? else {
             return Ok(None);
         };
-        let word = settle(&mut sent, route.silence).await;
+        let word = sent.settle(route.silence).await;
         confirm_one(&route.asker, sent, word).await
     }
 }

@@ -4,7 +4,7 @@
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex as StdMutex};
+use std::sync::{Arc, LazyLock, Mutex as StdMutex};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -86,6 +86,9 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
     assert_eq!((made, shared.worst()), (DIRS, None));
 }
 
+/// The numbers of tags.
+static NUMBERS: LazyLock<Tags> = LazyLock::new(Tags::default);
+
 /// Asks over one session in MODE E, without tags.
 fn asker<'a>(
     control: &'a Control,
@@ -99,6 +102,7 @@ fn asker<'a>(
         algorithm: None,
         mode: Mode::Extended,
         tags: None,
+        numbers: &NUMBERS,
         window,
     }
 }
