@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use ftp_proto::types::{Action, Event, Names, Outcome, Ticket, Transfer};
 use ftp_wire::command::{Secret, StackSide};
@@ -322,10 +323,12 @@ impl<D: Dsi> Executor<D> {
                 return Finished::new(Err(Error::NotLoggedIn)).with(side);
             };
             let sends = transfer.is_sending();
+            let files = AtomicUsize::new(0);
             let requester = Requester {
                 user: &account.user.name,
                 task: &task,
                 peer,
+                files: &files,
             };
             let mut line = Unfinished::new(requester, &transfer.kind);
             let measures = measures && matches!(side, Side::Here(_));

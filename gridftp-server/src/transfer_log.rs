@@ -1,7 +1,8 @@
 //! `Unfinished`: the log line of a running transfer.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use ftp_proto::types::{ListForm, Placement, TransferKind};
 use gridftp_data::Watch;
@@ -46,6 +47,8 @@ pub(crate) struct Requester<'a> {
     pub(crate) task: &'a str,
     /// The control connection's other end.
     pub(crate) peer: IpAddr,
+    /// Lines of small files so far.
+    pub(crate) files: &'a AtomicUsize,
 }
 
 /// The line of a small file that is being stored, of which the outcome is unknown where it is dropped.
@@ -63,7 +66,7 @@ impl Storing<'_> {
         self.has_ended = true;
         if let Some(bytes) = bytes {
             self.requester
-                .file((self.verb, &self.path), self.begun, bytes);
+                .file((self.verb, &self.path), self.begun.elapsed(), bytes);
         }
     }
 }
@@ -73,7 +76,7 @@ impl Drop for Storing<'_> {
         if !self.has_ended {
             let about = (self.verb, self.path.as_slice());
             self.requester
-                .line(about, self.begun, (0, 1), "transfer ended");
+                .line(about, self.begun.elapsed(), (0, 1), "transfer ended");
         }
     }
 }
@@ -91,14 +94,15 @@ impl<'a> Requester<'a> {
     }
 
     /// Writes the line of a small file that shared its transfer with others.
-    pub(crate) fn file(self, (verb, path): (&'static str, &[u8]), begun: Instant, bytes: u64) {
-        self.line((verb, path), begun, (bytes, 1), "ok");
+    pub(crate) fn file(self, about: (&'static str, &[u8]), took: Duration, bytes: u64) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.line(about, took, (bytes, 1), "ok");
     }
 
     fn line(
         self,
         (verb, path): (&'static str, &[u8]),
-        begun: Instant,
+        took: Duration,
         (bytes, streams): (u64, u32),
         result: &str,
     ) {
@@ -107,7 +111,7 @@ impl<'a> Requester<'a> {
             verb,
             path,
             bytes,
-            took: begun.elapsed(),
+            took,
             streams,
             peer: self.peer,
             task: self.task,
@@ -124,8 +128,6 @@ pub(crate) struct Unfinished<'a> {
     path: Vec<u8>,
     start: Instant,
     pub(crate) watch: Watch,
-    /// Whether each file has a line of its own: this one is for failures then.
-    has_lines_of_files: bool,
     written: bool,
 }
 
@@ -139,16 +141,13 @@ impl<'a> Unfinished<'a> {
             path: path.to_vec(),
             start: Instant::now(),
             watch: Watch::new(),
-            has_lines_of_files: matches!(
-                kind,
-                TransferKind::RetrieveFiles { .. } | TransferKind::StoreFiles { .. }
-            ),
             written: false,
         }
     }
 
     pub(crate) fn write(&mut self, result: Result<u64, &Error>) {
-        if self.has_lines_of_files && result.is_ok() {
+        let has_lines = self.requester.files.load(Ordering::Relaxed) > 0;
+        if has_lines && result.is_ok() {
             self.written = true;
             return;
         }
@@ -168,7 +167,7 @@ impl<'a> Unfinished<'a> {
         let streams = self.watch.most_carrying();
         let about = (self.verb, self.path.as_slice());
         self.requester
-            .line(about, self.start, (bytes, streams), result);
+            .line(about, self.start.elapsed(), (bytes, streams), result);
     }
 }
 

@@ -137,7 +137,10 @@ pub(crate) const STORE: &[Row<StoreModule>] = &[
         name: "files",
         syntax: "ESTO <sp> files=\"tag <sp> count\" <sp> directory",
         is_offered: |settings| settings.offers_files() && !settings.denies("STOR"),
-        parse: files,
+        parse: |arguments, settings| {
+            let is_plain = !arguments.ends_with("facts");
+            files(arguments, settings).filter(|_| is_plain)
+        },
     },
 ];
 

@@ -19,6 +19,10 @@ use crate::transfer::Failure;
 /// Bytes of all files of a command, beyond which no other is added.
 const ENOUGH: u64 = 256 << 10;
 
+/// Commands in a row for many files, of which a server stores none, behind which each file gets one of
+/// its own.
+const REFUSED: u32 = 3;
+
 /// Longest path and names of a command, in bytes: our server ends the session at a line of more than
 /// 8 KiB.
 const LONGEST: usize = 7000;
@@ -30,8 +34,8 @@ impl CopyState {
         let whole = !self.is_partial() && !self.through_layers();
         let is_plain = !self.carries_attributes();
         let is_proven = matches!(self.options.verify, Verify::Auto | Verify::No);
-        let is_refused = self.packs_refused.load(Ordering::Relaxed);
-        whole && is_plain && is_proven && !is_refused
+        let is_of_use = self.packs_refused.load(Ordering::Relaxed) < REFUSED;
+        whole && is_plain && is_proven && is_of_use
     }
 
     /// The digest of a small file on which both ends agree, where the copy is to have one.
@@ -44,14 +48,17 @@ impl CopyState {
     pub(crate) fn note_unpacked(&self, failure: &Failure) {
         let error = &failure.error;
         if !failure.midway && error.reply().is_some() && !error.is_transient() {
-            self.pack_no_more();
+            self.packs_refused.fetch_add(REFUSED, Ordering::Relaxed);
         }
         self.note(&format!("small files get commands of their own: {error}"));
     }
 
-    /// Gives each file a command of its own from now on.
-    pub(crate) fn pack_no_more(&self) {
-        self.packs_refused.store(true, Ordering::Relaxed);
+    /// Notes whether a server has stored any of the files of a command.
+    pub(crate) fn note_stored(&self, any: bool) {
+        match any {
+            true => self.packs_refused.fetch_min(0, Ordering::Relaxed),
+            false => self.packs_refused.fetch_add(1, Ordering::Relaxed),
+        };
     }
 
     /// Takes the small files that wait behind a small one, in the same directories, to share a command

@@ -1,7 +1,7 @@
 //! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -74,8 +74,8 @@ pub(crate) struct CopyState {
     pub(super) unkept: Unkept,
     /// Whether it was told that files have no time to be chosen by.
     ageless: AtomicBool,
-    /// Whether a server refuses commands for many small files.
-    pub(super) packs_refused: AtomicBool,
+    /// Commands in a row for many small files that a server refuses, or of which it stores none.
+    pub(super) packs_refused: AtomicU32,
     /// While a server is gone and waited for.
     gone: Mutex<Option<Outage>>,
     pub(crate) hiding: HiddenNames,
@@ -147,7 +147,7 @@ impl CopyState {
             undigested: Undigested::default(),
             unkept: Unkept::default(),
             ageless: AtomicBool::new(false),
-            packs_refused: AtomicBool::new(false),
+            packs_refused: AtomicU32::new(0),
             gone: Mutex::default(),
             hiding: HiddenNames::default(),
             links: LinkState::default(),

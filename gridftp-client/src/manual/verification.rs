@@ -10,7 +10,7 @@
 //! an end does not know the values, the stored files are read again for their digests, where both ends
 //! know BLAKE3 and the server does not refuse.
 //!
-//! Small files, which share commands, have a check each, of their names and their bytes by BLAKE3: the end
+//! Small files, which share commands, have a check each, of their names, facts and bytes by BLAKE3: the end
 //! that receives them compares it before it gives the file its name, and stores nothing that differs.
 //!
 //! At any other server the stored files are read again for a digest (`CKSM`): the best of those that
@@ -28,7 +28,7 @@
 //! drops it from the page cache and compares the bytes that it reads back from the medium. An upload is
 //! read again by the server, which syncs it before that if its `FEAT` has `DURABLE`; a warning tells
 //! where not. [`Verify::No`] leaves corrupted bytes undetected but for the
-//! first 128 KiB of such a MODE E transfer. [`file`], listings and gateways compare no digests.
+//! first 128 KiB of such a MODE E transfer, and small files that share a command. [`file`], listings and gateways compare no digests.
 //!
 //! [`Verify::Cheapest`]: crate::options::Verify::Cheapest
 //! [`Verify::Disk`]: crate::options::Verify::Disk

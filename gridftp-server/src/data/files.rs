@@ -12,7 +12,7 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::stored::Stored;
 use gridftp_data::pack::{self, Arrived, BadRecord, Record, Unpacker};
 use gridftp_data::{Chunks, Consumer, ReceivePlan, Watch};
-use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Sink, Stat, User};
+use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Meta, Sink, Stat, User};
 
 use super::mover::Moved;
 use super::{Buffers, Mover, Store};
@@ -49,6 +49,7 @@ impl<D: Dsi> Mover<'_, D> {
             made: 0,
             log: Log {
                 requester: self.context.requester,
+                dir,
                 watch: self.context.watch,
                 files: Vec::new(),
             },
@@ -109,6 +110,21 @@ fn millis(stat: &Stat) -> (i64, u32) {
     (time.seconds, time.nanos)
 }
 
+/// The chosen time and mode that a stored file does not have.
+fn lacking(stat: &Stat, (modified, mode): (Option<(i64, u32)>, Option<u32>)) -> Option<Meta> {
+    let time = |(seconds, nanos)| TimeVal::new(seconds, nanos).to_millis();
+    let modified = modified.filter(|chosen| time(*chosen) != time(stat.modified));
+    let mode = mode.filter(|chosen| *chosen != stat.mode & 0o777);
+    let mut meta = Meta::new();
+    if let Some((seconds, nanos)) = modified {
+        meta = meta.with_modified(seconds, nanos);
+    }
+    if let Some(mode) = mode {
+        meta = meta.with_mode(mode);
+    }
+    (modified.is_some() || mode.is_some()).then_some(meta)
+}
+
 /// The facts of stored files that a client may choose.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct May {
@@ -135,14 +151,15 @@ struct Packed<'a, D> {
 /// The lines of the log for files that were read, written at the end for those that were sent.
 struct Log<'a> {
     requester: Requester<'a>,
+    dir: &'a DsiPath,
     watch: &'a Watch,
     files: Vec<Read>,
 }
 
 /// A file that was read.
 struct Read {
-    path: DsiPath,
-    begun: Instant,
+    name: Vec<u8>,
+    took: Duration,
     bytes: u64,
     /// End of its record in the data.
     end: u64,
@@ -152,8 +169,9 @@ impl Drop for Log<'_> {
     fn drop(&mut self) {
         let sent = self.watch.bytes();
         for file in self.files.iter().filter(|file| file.end <= sent) {
-            let about = ("RETR", file.path.as_bytes());
-            self.requester.file(about, file.begun, file.bytes);
+            let path = self.dir.child(&file.name);
+            let path = path.as_ref().map_or(&b""[..], DsiPath::as_bytes);
+            self.requester.file(("RETR", path), file.took, file.bytes);
         }
     }
 }
@@ -173,13 +191,13 @@ impl<D: Dsi> Packed<'_, D> {
         let record = Record {
             modified: stat.as_ref().map(millis),
             mode: stat.map(|stat| stat.mode & 0o777),
-            ..Record::new(name, content)
+            ..Record::new(name.clone(), content)
         };
         record.write(piece);
         self.made += (piece.len() - before) as u64;
-        let read = path.zip(bytes).map(|(path, bytes)| Read {
-            path,
-            begun,
+        let read = bytes.map(|bytes| Read {
+            name,
+            took: begun.elapsed(),
             bytes,
             end: self.made,
         });
@@ -199,17 +217,20 @@ impl<D: Dsi> Packed<'_, D> {
     }
 
     async fn try_read(&self, path: &DsiPath) -> gridftp_dsi::Result<Option<(Bytes, Option<Stat>)>> {
+        // Before the bytes: those of a newer file with an older time are copied again.
+        let stat = match self.facts {
+            true => Some(self.dsi.stat(self.user, path).await?),
+            false => None,
+        };
         let source = self.dsi.read(self.user, path).await?;
         let Some(content) = pack::read(&source).await? else {
             return Ok(None);
         };
-        if !self.facts {
-            return Ok(Some((content, None)));
-        }
-        let stat = self.dsi.stat(self.user, path).await?;
-        // Another file may have its name now.
-        let is_same = stat.is_file() && stat.size == content.len() as u64;
-        Ok(is_same.then_some((content, Some(stat))))
+        let size = content.len() as u64;
+        let is_same = stat
+            .as_ref()
+            .is_none_or(|stat| stat.is_file() && stat.size == size);
+        Ok(is_same.then_some((content, stat)))
     }
 }
 
@@ -286,12 +307,18 @@ impl<D: Dsi> Unpacked<'_, D> {
             finish.mode = record.mode;
             finish.size = Some(size);
             finish.held = Some(RangeSet::up_to(size));
-            Ok(sink.finish(finish).await?)
+            let stat = sink.finish(finish).await?;
+            // A storage may publish a file without them.
+            let lacking = lacking(&stat, (record.modified, record.mode));
+            if let Some(meta) = lacking {
+                self.dsi.set_meta(self.user, &store.path, meta).await?;
+            }
+            Ok(stat)
         };
         let stored = storing.await;
         // The client sends it again where it is not stored, and that has a line.
         line.end(stored.is_ok().then_some(size));
-        stored.map(|stat| stat.modified)
+        stored.map(|stat| record.modified.unwrap_or(stat.modified))
     }
 }
 

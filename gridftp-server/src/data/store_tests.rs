@@ -1,7 +1,7 @@
 //! Tests of the end of failed uploads: the ranges that are kept, and those that are told.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -132,6 +132,7 @@ pub(crate) async fn fail_by<X: Future<Output = Result<Verdict, Error>>>(
             user: "ann",
             task: "",
             peer: std::net::Ipv4Addr::LOCALHOST.into(),
+            files: &AtomicUsize::new(0),
         },
         channel: &Channel::new(Mode::Extended),
         tag: None,

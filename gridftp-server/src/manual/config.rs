@@ -122,9 +122,9 @@
 //! Parts of uploads to object stores take at most `part-memory`, all sessions together, and those of
 //! one user at most half of it; the read-ahead of downloads takes at most as much again.
 //!
-//! A session at one of these bounds takes about 64 KiB, with small files up to three times that; a client that reaches all of them at once
-//! makes it take some 300 KiB. In `TYPE A`, data in MODE E that arrives before its turn stays in
-//! the socket. Digests are computed one per core, in turns, and end with their session.
+//! A session at one of these bounds takes about 64 KiB, with small files up to three times that; a
+//! client that reaches all of them at once makes it take some 300 KiB. In `TYPE A`, data in MODE E that
+//! arrives before its turn stays in the socket. Digests are computed one per core, in turns, and end with their session.
 //!
 //! Hashing a password takes 19 MiB with the hashes that `passwd` makes, for at most one password
 //! per core at a time, and nothing otherwise.

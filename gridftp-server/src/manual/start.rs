@@ -47,7 +47,8 @@
 //!
 //! # The log
 //!
-//! Every transfer leaves one line, failed ones too:
+//! Every transfer leaves one line, failed ones too; one of many small files a line for each of them that
+//! was moved, and one of its own where it failed, or moved none:
 //!
 //! ```text
 //! 2026-11-20T19:47:24.779034Z  INFO transfer user=ann verb="STOR" path=/data/run7 bytes=10485760 seconds=0.21 streams=4 peer=192.0.2.7 task=42 result=ok

@@ -1,7 +1,7 @@
 //! The part of one client's session that runs on a node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use byte_ranges::{RangeSet, Stripe};
@@ -267,6 +267,7 @@ impl<D: Dsi> Served<D> {
                 user: &self.user.name,
                 task: "",
                 peer: self.ends.peer,
+                files: &AtomicUsize::new(0),
             },
             channel: &channel,
             tag: transfer.tag.map(|tag| tag.tag),

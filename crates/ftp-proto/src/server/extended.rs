@@ -80,7 +80,7 @@ impl LoggedIn {
                 dir: found.real,
                 count: files.count,
                 times: cx.settings.sets_times(),
-                modes: !cx.settings.denies("SITE CHMOD"),
+                modes: !cx.settings.denies("SITE") && !cx.settings.denies("SITE CHMOD"),
             };
             let tag = self.tag_of(files);
             self.begin(kind, tag, cx);

@@ -29,9 +29,6 @@ use super::confirm::of_word;
 /// Bytes of data that are handed to the connection at a time.
 const PIECE: usize = 64 << 10;
 
-/// Files of which a server stores none at all for a reason that holds for others.
-const NO_ACCIDENT: usize = 16;
-
 /// Bytes of data behind which no other file is added.
 const MOST: usize = 512 << 10;
 
@@ -193,6 +190,10 @@ impl Push<'_> {
                 let watch = shared.watch(Way::Upload);
                 let mut pieces = Pieces(std::mem::take(&mut pack.data));
                 let total = pieces.0.len() as u64;
+                // Where this future is dropped, all may have been sent.
+                for file in &mut pack.files {
+                    file.taken.file_mut().placed = true;
+                }
                 let data = Box::pin(channel.send_chunks(&mut pieces, &plan, &watch));
                 let work = pack.transfer.pass(&watch, data, |_| ());
                 // Each file counts its own bytes.
@@ -244,16 +245,16 @@ impl Asker<'_> {
                 return self.give_up(pack, failure);
             }
         };
-        if stored.0.len() >= NO_ACCIDENT && stored.0.iter().all(Option::is_none) {
-            self.shared.pack_no_more();
-        }
+        let is_stored = stored.0.iter().any(Option::is_some);
+        self.shared.note_stored(is_stored);
         for (file, modified) in pack.files.into_iter().zip(stored.0) {
             let Packed {
                 mut taken, digest, ..
             } = file;
             let job = taken.file_mut();
             let Some(time) = modified else {
-                (job.placed, job.begun) = (false, false);
+                // One that may replace others may be there by half, without its facts.
+                (job.placed, job.begun) = (false, !job.exclusive);
                 put_back_alone(taken);
                 continue;
             };
