@@ -38,7 +38,7 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
     (verb, path.as_bytes())
 }
 
-/// Whoever asked for a transfer, for the log.
+/// The client of a transfer, as log lines name it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requester<'a> {
     /// Login name.
@@ -51,7 +51,7 @@ pub(crate) struct Requester<'a> {
     pub(crate) files: &'a AtomicUsize,
 }
 
-/// The line of a small file that is being stored, of which the outcome is unknown where it is dropped.
+/// The log line of a small file that is being stored; dropped before its end, the outcome is unknown.
 pub(crate) struct Storing<'a> {
     requester: Requester<'a>,
     verb: &'static str,

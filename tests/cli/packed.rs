@@ -17,6 +17,15 @@ const MOST: u64 = 64 << 10;
 const WAYS: [bool; 2] = [true, false];
 
 impl Bed {
+    /// A bed with so many sources of this size in `from/`.
+    fn with_files(upload: bool, count: u64, size: u64) -> Result<Self> {
+        let bed = Self::new()?;
+        for n in 0..count {
+            bed.ends(upload).0.file(&format!("from/{n}"), size, n)?;
+        }
+        Ok(bed)
+    }
+
     /// The tree of the sources and that of the copies.
     fn ends(&self, upload: bool) -> (&Tree, &Tree) {
         match upload {
@@ -127,11 +136,8 @@ fn small_files_share_commands_and_large_ones_have_their_own() -> Result<()> {
 #[test]
 fn a_small_file_that_fails_is_told_with_its_reason_and_fails_no_other() -> Result<()> {
     for upload in WAYS {
-        let bed = Bed::new()?;
+        let bed = Bed::with_files(upload, 50, 1000)?;
         let (from, to) = bed.ends(upload);
-        for n in 0..50 {
-            from.file(&format!("from/{n}"), 1000, n)?;
-        }
         to.dir("to/17")?;
         let relay = Relay::start(bed.server.addr(), Break::Never)?;
         let finished = bed.copy(upload, &relay, &["--retries", "0"])?;
@@ -155,11 +161,7 @@ fn a_flipped_bit_in_a_small_file_is_found_and_the_file_sent_again() -> Result<()
             // Before the files of a download comes the listing.
             let first = if upload { 20 } else { 20_000 };
             for after in [first, 200_000] {
-                let bed = Bed::new()?;
-                let (from, _) = bed.ends(upload);
-                for n in 0..40 {
-                    from.file(&format!("from/{n}"), 20_000, n)?;
-                }
+                let bed = Bed::with_files(upload, 40, 20_000)?;
                 let relay = Relay::start(bed.server.addr(), Break::Flip { after })?;
                 bed.copy(upload, &relay, &["-j", "1", "--mode", mode])?
                     .ok()?;
@@ -178,11 +180,7 @@ fn small_files_go_on_when_their_connections_break() -> Result<()> {
             Break::Data { after: 200_000 },
             Break::Everything { after: 200_000 },
         ] {
-            let bed = Bed::new()?;
-            let (from, _) = bed.ends(upload);
-            for n in 0..400 {
-                from.file(&format!("from/{n}"), 2000, n)?;
-            }
+            let bed = Bed::with_files(upload, 400, 2000)?;
             let relay = Relay::start(bed.server.addr(), plan)?;
             bed.copy(upload, &relay, &[])?.ok()?;
             ensure!(relay.broke(), "nothing broke");
@@ -195,11 +193,7 @@ fn small_files_go_on_when_their_connections_break() -> Result<()> {
 #[test]
 fn one_command_moves_hundreds_of_files() -> Result<()> {
     for upload in WAYS {
-        let bed = Bed::new()?;
-        let (from, _) = bed.ends(upload);
-        for n in 0..1500 {
-            from.file(&format!("from/{n}"), 100, n)?;
-        }
+        let bed = Bed::with_files(upload, 1500, 100)?;
         let relay = Relay::start(bed.server.addr(), Break::Never)?;
         bed.copy(upload, &relay, &["-j", "1"])?.ok()?;
         ensure!(bed.is_equal(upload)?);
@@ -224,11 +218,8 @@ fn one_command_moves_hundreds_of_files() -> Result<()> {
 fn small_files_replace_nothing_where_that_is_asked_for() -> Result<()> {
     for upload in WAYS {
         for flag in ["--no-clobber", "--immutable"] {
-            let bed = Bed::new()?;
-            let (from, to) = bed.ends(upload);
-            for n in 0..100 {
-                from.file(&format!("from/{n}"), 1000, n)?;
-            }
+            let bed = Bed::with_files(upload, 100, 1000)?;
+            let (_, to) = bed.ends(upload);
             to.file("to/17", 5, 0)?;
             let before = std::fs::read(to.path("to/17"))?;
             for after in [3000, 60_000] {

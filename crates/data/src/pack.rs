@@ -10,14 +10,12 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use digest_tree::Hash;
+use ftp_wire::stored::LONGEST_NAME;
 pub use ftp_wire::stored::MOST_FILES;
 use gridftp_dsi::{Error, ErrorKind, Source};
 
 /// Most bytes of a file that goes into a record.
 pub const MOST_BYTES: usize = 64 << 10;
-
-/// Longest name of a file in bytes.
-const LONGEST_NAME: usize = 1024;
 
 /// The modification time is that of the file.
 const HAS_TIME: u8 = 1;
@@ -171,7 +169,7 @@ impl Arrived {
     }
 }
 
-/// Reads the records of a transfer, whatever the pieces in which its data arrives.
+/// Reads the records of a transfer, from pieces of any size.
 #[derive(Debug, Default)]
 pub struct Unpacker {
     /// Data without its record: at most one more than a piece of data brought.

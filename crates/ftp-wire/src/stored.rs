@@ -7,10 +7,13 @@ use crate::facts::TimeVal;
 /// Most files of `ERET files=` and `ESTO files=`.
 pub const MOST_FILES: usize = 512;
 
-/// What became of each file of `ESTO files=`, in their order, as
-/// `Stored=20261129173217.123,-,20261129173217.124;`: its modification time in milliseconds, or
-/// `None` if it is not stored. Such a file has to be sent by a command of its own, whose reply tells
-/// the reason.
+/// Longest name of a file of `ERET files=` and `ESTO files=`, in bytes.
+pub const LONGEST_NAME: usize = 1024;
+
+/// The outcome of each file of `ESTO files=`, in order, as
+/// `Stored=20261129173217.123,-,20261129173217.124;`: the modification time of a stored file in
+/// milliseconds, or `None`. The client sends a file that is not stored by a command of its own, and
+/// the reply to that command tells the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[expect(clippy::exhaustive_structs, reason = "it is a list and nothing else")]
 pub struct Stored(pub Vec<Option<TimeVal>>);

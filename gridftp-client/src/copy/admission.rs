@@ -268,8 +268,8 @@ impl CopyState {
         })
     }
 
-    /// Says whether a store has to tell the server to replace nothing.
-    pub(crate) fn may_replace_nothing(
+    /// Notes whether the next store of a file has to replace nothing, and says so.
+    pub(crate) fn must_replace_nothing(
         &self,
         abilities: &Abilities,
         job: &mut FileJob,

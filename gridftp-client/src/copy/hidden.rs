@@ -189,7 +189,7 @@ impl CopyState {
         job: &mut FileJob,
         is_hidden: bool,
     ) {
-        if self.may_replace_nothing(abilities, job, is_hidden) {
+        if self.must_replace_nothing(abilities, job, is_hidden) {
             let attributes = SiteCommand::StorAttr(StorAttr::exclusive());
             // A refusal leaves the store as it is elsewhere.
             drop(control.send(Command::Site(attributes)));

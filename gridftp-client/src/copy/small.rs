@@ -19,8 +19,7 @@ use crate::transfer::Failure;
 /// Bytes of all files of a command, beyond which no other is added.
 const ENOUGH: u64 = 256 << 10;
 
-/// Commands in a row for many files, of which a server stores none, behind which each file gets one of
-/// its own.
+/// Consecutive commands for many files that store none, until each file gets a command of its own.
 const REFUSED: u32 = 3;
 
 /// Longest path and names of a command, in bytes: our server ends the session at a line of more than
@@ -56,9 +55,9 @@ impl CopyState {
     /// Notes whether a server has stored any of the files of a command.
     pub(crate) fn note_stored(&self, any: bool) {
         match any {
-            true => self.packs_refused.fetch_min(0, Ordering::Relaxed),
-            false => self.packs_refused.fetch_add(1, Ordering::Relaxed),
-        };
+            true => self.packs_refused.store(0, Ordering::Relaxed),
+            false => _ = self.packs_refused.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Takes the small files that wait behind a small one, in the same directories, to share a command

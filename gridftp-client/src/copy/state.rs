@@ -74,7 +74,7 @@ pub(crate) struct CopyState {
     pub(super) unkept: Unkept,
     /// Whether it was told that files have no time to be chosen by.
     ageless: AtomicBool,
-    /// Commands in a row for many small files that a server refuses, or of which it stores none.
+    /// Consecutive commands for many small files that a server refuses, or that store none.
     pub(super) packs_refused: AtomicU32,
     /// While a server is gone and waited for.
     gone: Mutex<Option<Outage>>,

@@ -28,8 +28,8 @@
 //! - Files of at most 64 KiB of a directory share commands from and to servers of ours (`files` in the
 //!   lines `ERET` and `ESTO` of `FEAT`): up to 512 of them, 256 KiB in all, so that a command and a reply
 //!   cost many files as much as one. It is not so for copies with `--xattrs`, `--resume`, an
-//!   offset or a length, another digest than by default, layers over the files, or between two servers; nor for
-//!   uploads to servers that store in place, or with times to those that set none.
+//!   offset or a length, another digest than by default, layers over the files, or between two servers;
+//!   nor for uploads to servers that store in place, or with times to servers that set none.
 //! - What served best is kept for a pair of ends, a mode and a stack in the file
 //!   [`CopyOptions::memory`], for small files and for large ones: the last 256 of them.
 //!   A copy that is polite, or has a rate limit, adds nothing to it.

@@ -28,7 +28,8 @@
 //! drops it from the page cache and compares the bytes that it reads back from the medium. An upload is
 //! read again by the server, which syncs it before that if its `FEAT` has `DURABLE`; a warning tells
 //! where not. [`Verify::No`] leaves corrupted bytes undetected but for the
-//! first 128 KiB of such a MODE E transfer, and small files that share a command. [`file`], listings and gateways compare no digests.
+//! first 128 KiB of such a MODE E transfer, and small files that share a command.
+//! [`file`], listings and gateways compare no digests.
 //!
 //! [`Verify::Cheapest`]: crate::options::Verify::Cheapest
 //! [`Verify::Disk`]: crate::options::Verify::Disk

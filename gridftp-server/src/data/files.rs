@@ -104,16 +104,15 @@ impl<D: Dsi> Mover<'_, D> {
     }
 }
 
-/// The modification time of a file, as listings tell it.
-fn millis(stat: &Stat) -> (i64, u32) {
-    let time = TimeVal::new(stat.modified.0, stat.modified.1).to_millis();
+/// A modification time without the parts of a millisecond, which listings do not tell.
+fn millis((seconds, nanos): (i64, u32)) -> (i64, u32) {
+    let time = TimeVal::new(seconds, nanos).to_millis();
     (time.seconds, time.nanos)
 }
 
 /// The chosen time and mode that a stored file does not have.
 fn lacking(stat: &Stat, (modified, mode): (Option<(i64, u32)>, Option<u32>)) -> Option<Meta> {
-    let time = |(seconds, nanos)| TimeVal::new(seconds, nanos).to_millis();
-    let modified = modified.filter(|chosen| time(*chosen) != time(stat.modified));
+    let modified = modified.filter(|chosen| millis(*chosen) != millis(stat.modified));
     let mode = mode.filter(|chosen| *chosen != stat.mode & 0o777);
     let mut meta = Meta::new();
     if let Some((seconds, nanos)) = modified {
@@ -139,7 +138,7 @@ struct Packed<'a, D> {
     dsi: &'a D,
     user: &'a User,
     dir: &'a DsiPath,
-    /// The names of the others.
+    /// The names of the files that are not read yet.
     names: vec::IntoIter<Vec<u8>>,
     /// Whether their modification times and permission bits are told.
     facts: bool,
@@ -189,7 +188,7 @@ impl<D: Dsi> Packed<'_, D> {
         let bytes = content.as_ref().map(|bytes| bytes.len() as u64);
         let stat = stat.flatten();
         let record = Record {
-            modified: stat.as_ref().map(millis),
+            modified: stat.as_ref().map(|stat| millis(stat.modified)),
             mode: stat.map(|stat| stat.mode & 0o777),
             ..Record::new(name.clone(), content)
         };
@@ -208,7 +207,7 @@ impl<D: Dsi> Packed<'_, D> {
     async fn read(&self, path: &DsiPath) -> Option<(Bytes, Option<Stat>)> {
         match self.try_read(path).await {
             Ok(read) => read,
-            // The client asks for it again, and is told the reason.
+            // The client asks for the file again, and that reply tells the reason.
             Err(error) => {
                 tracing::debug!(%path, %error, "a small file is left out");
                 None
@@ -217,7 +216,8 @@ impl<D: Dsi> Packed<'_, D> {
     }
 
     async fn try_read(&self, path: &DsiPath) -> gridftp_dsi::Result<Option<(Bytes, Option<Stat>)>> {
-        // Before the bytes: those of a newer file with an older time are copied again.
+        // The facts come first: a file that changes meanwhile has an older time with newer bytes, by
+        // which the next copy finds it.
         let stat = match self.facts {
             true => Some(self.dsi.stat(self.user, path).await?),
             false => None,
@@ -263,7 +263,7 @@ struct Unpacked<'a, D> {
     /// Number of all files.
     count: usize,
     unpacker: Unpacker,
-    /// Those that have arrived.
+    /// The outcome of each file that has arrived.
     stored: Stored,
 }
 
@@ -273,7 +273,7 @@ impl<D: Dsi> Unpacked<'_, D> {
         let refused = |kind| gridftp_dsi::Error::new(kind, "store");
         let is_proven = arrived.prove().is_ok();
         let record = arrived.record;
-        // No command could name another one.
+        // FTP commands carry no other names.
         let path = FtpPath::new(record.name.to_vec());
         let path = path.and_then(|name| self.plain.path.child(name.as_bytes()));
         let Some((path, content)) = path.zip(record.content) else {
@@ -308,7 +308,7 @@ impl<D: Dsi> Unpacked<'_, D> {
             finish.size = Some(size);
             finish.held = Some(RangeSet::up_to(size));
             let stat = sink.finish(finish).await?;
-            // A storage may publish a file without them.
+            // A gateway publishes a file whose time or mode its server refuses.
             let lacking = lacking(&stat, (record.modified, record.mode));
             if let Some(meta) = lacking {
                 self.dsi.set_meta(self.user, &store.path, meta).await?;
@@ -316,7 +316,7 @@ impl<D: Dsi> Unpacked<'_, D> {
             Ok(stat)
         };
         let stored = storing.await;
-        // The client sends it again where it is not stored, and that has a line.
+        // The client sends a file that is not stored again, and that store has its own line.
         line.end(stored.is_ok().then_some(size));
         stored.map(|stat| record.modified.unwrap_or(stat.modified))
     }
@@ -334,7 +334,7 @@ impl<D: Dsi> Consumer for Unpacked<'_, D> {
             }
             let modified = match self.store(arrived).await {
                 Ok((seconds, nanos)) => Some(TimeVal { seconds, nanos }),
-                // The client sends it again, and is told the reason.
+                // The client sends the file again, and that reply tells the reason.
                 Err(error) => {
                     tracing::debug!(dir = %self.plain.path, error = %chain(&error), "a small file is not stored");
                     None

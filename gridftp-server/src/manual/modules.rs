@@ -46,7 +46,7 @@
 //! file is to replace nothing.
 //! The `226` tells the modification time of each, and `-` for one that is not stored:
 //! `Stored=20261129173217.123,-,20261129173217.124;`. The client sends such a file again by a command of
-//! its own. What is stored stays, also where the transfer breaks off.
+//! its own. A stored file stays, also where the transfer breaks off later.
 //!
 //! The log has a line for each file that was sent or stored, with the verb `RETR` or `STOR`. A rule of `SITE RESTRICT` beneath
 //! the directory has the command refused by `550`. Front ends, and storage with an archive, where one

@@ -3,15 +3,13 @@
 use ftp_wire::command::{Eret, Esto, Mode, Spot, Tag, Type};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Extent;
+use ftp_wire::stored::LONGEST_NAME;
 
 use super::out::Cx;
 use super::user::LoggedIn;
 use super::view::Access;
 use crate::modules::{BadModule, Called, Files, RETRIEVE, RetrieveModule, Row, STORE};
 use crate::types::{Placement, TransferKind};
-
-/// Longest name of a file of `ERET files=`, in bytes: that of a record.
-const LONGEST_NAME: usize = 1024;
 
 impl LoggedIn {
     /// `ERET`.

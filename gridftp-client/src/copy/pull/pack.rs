@@ -164,7 +164,7 @@ impl Consumer for Landing<'_> {
             return ended;
         }
         let (shared, over) = (Arc::clone(self.shared), self.over.token().clone());
-        // A file that is being published ends its job, whatever becomes of the transfer.
+        // A file that is being published ends its job, also where the transfer fails.
         let landing = tokio::spawn(async move {
             for (taken, arrived) in files {
                 if !over.is_cancelled() && !shared.stopped.is_cancelled() {

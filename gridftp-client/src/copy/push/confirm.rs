@@ -200,7 +200,7 @@ fn of_stack(asker: &Asker<'_>, reset: &CancellationToken, failure: Failure) -> F
     shared.of_stack(control, failure)
 }
 
-/// The failure of small files whose data was sent.
+/// The failure of a sent store of small files.
 pub(super) fn of_word(asker: &Asker<'_>, reset: &CancellationToken, failure: Failure) -> Failure {
     let session = session_behind(asker, failure.error.control(), true);
     of_stack(asker, reset, Failure { session, ..failure })

@@ -1,12 +1,13 @@
 //! Small files that `ESTO files=` sends one behind the other, and the server's word on each.
 
+use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
-use ftp_wire::command::{Command, Esto, Mode, Tag, Type};
+use ftp_wire::command::{Command, Esto, Mode, Tag};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::reply::Reply;
 use ftp_wire::stored::Stored;
 use gridftp_data::pack::{self, Record};
-use gridftp_data::{Chunks, DataChannel, SendPlan};
+use gridftp_data::{Chunks, DataChannel};
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
@@ -103,7 +104,7 @@ impl Asker<'_> {
             let record = Record {
                 modified: modified.filter(|_| shared.keeps_times()),
                 mode: job.facts.mode.filter(|_| shared.preserves()),
-                is_new: shared.may_replace_nothing(self.abilities, job, false),
+                is_new: shared.must_replace_nothing(self.abilities, job, false),
                 ..Record::new(names::last(&job.to).to_vec(), Some(content))
             };
             let digest = record.write(&mut data).to_string();
@@ -180,12 +181,9 @@ impl Push<'_> {
             }
         };
         let passed = match begun {
-            Err(failure) => Err(failure),
+            Err(failure) => Err(shared.of_stack(control, failure)),
             Ok(()) => {
-                let plan = SendPlan::new(mode, Type::Image, Default::default())
-                    .parallelism(self.width.parallelism())
-                    .receivers(Some(self.width.stripes))
-                    .tag(pack.tag);
+                let plan = self.plan(RangeSet::new(), pack.tag);
                 self.renew_reset(channel).await;
                 let watch = shared.watch(Way::Upload);
                 let mut pieces = Pieces(std::mem::take(&mut pack.data));
@@ -253,7 +251,7 @@ impl Asker<'_> {
             } = file;
             let job = taken.file_mut();
             let Some(time) = modified else {
-                // One that may replace others may be there by half, without its facts.
+                // A store that may replace a file may have published it without its facts.
                 (job.placed, job.begun) = (false, !job.exclusive);
                 put_back_alone(taken);
                 continue;
@@ -281,7 +279,7 @@ impl Asker<'_> {
         let shared = self.shared;
         let failure = Failure {
             midway: pack.transfer.has_begun(),
-            ..shared.of_stack(self.control, failure)
+            ..failure
         };
         // Only a refusal without a begin says for sure that none is stored.
         let is_refused = failure.error.reply().is_some() && !failure.midway;
@@ -293,7 +291,7 @@ impl Asker<'_> {
             let mut taken = file.taken;
             let job = taken.file_mut();
             job.placed &= !is_refused;
-            // One of which not all was sent is as it was before.
+            // A file whose record was not sent whole is as before the store.
             job.begun = job.placed;
             if !is_left {
                 put_back_alone(taken);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ftp_wire::command::{Mode, Type};
+use byte_ranges::RangeSet;
+use ftp_wire::command::{Mode, Tag, Type};
 use gridftp_data::{DataChannel, SendPlan};
 
 use crate::copy::outlive::noted;
@@ -72,6 +73,14 @@ impl Push<'_> {
         fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
     }
 
+    /// The plan of a store that sends these ranges of its source.
+    pub(super) fn plan(&self, ranges: RangeSet, tag: Option<Tag>) -> SendPlan {
+        SendPlan::new(self.asker.mode, Type::Image, ranges)
+            .parallelism(self.width.parallelism())
+            .receivers(Some(self.width.stripes))
+            .tag(tag)
+    }
+
     /// Replaces the token of connections that were reset: others follow them.
     pub(super) async fn renew_reset(&self, channel: &mut DataChannel) {
         tokio::select! {
@@ -94,11 +103,7 @@ impl Push<'_> {
             ..
         } = self.asker;
         let size = asked.ranges.total();
-        let plan = SendPlan::new(mode, Type::Image, asked.ranges.clone())
-            .parallelism(self.width.parallelism())
-            .receivers(Some(self.width.stripes))
-            .base(asked.base)
-            .tag(asked.tag);
+        let plan = self.plan(asked.ranges.clone(), asked.tag).base(asked.base);
         let watch = shared.watch(Way::Upload);
         let job = asked.taken.file_mut();
         let held = shared.expected(job).unwrap_or(size).saturating_sub(size);
