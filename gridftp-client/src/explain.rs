@@ -385,11 +385,8 @@ impl Explanation {
 
     /// The part of the segments that this end has sent again.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn loss(&self) -> Option<f64> {
-        let path = self.path?;
-        let sent = path.sent.filter(|sent| *sent > 0)?;
-        Some(path.retransmitted? as f64 / sent as f64)
+        self.path?.resent()
     }
 
     /// The one change that would help most, where there is one.

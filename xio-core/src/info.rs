@@ -69,6 +69,15 @@ impl PathStats {
         }
     }
 
+    /// Part of the data packets that were sent again, at most 1; `None` where none was sent, or it is
+    /// not known.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn resent(&self) -> Option<f64> {
+        let sent = self.sent.filter(|sent| *sent > 0)?;
+        Some((self.retransmitted? as f64 / sent as f64).min(1.0))
+    }
+
     /// Those of two connections together: the sums, the longer round trip, and the smaller packets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

@@ -79,7 +79,7 @@ impl Active {
         self.changed.notify_waiters();
     }
 
-    /// Measures the transfer in periods, and widens it until the number is final.
+    /// Measures the transfer in periods, and widens or narrows it until the number is final.
     ///
     /// # Cancel safety
     /// The connections keep their state.
@@ -90,13 +90,15 @@ impl Active {
             sleep(Widening::period(path.round_trip)).await;
             let took = since.elapsed();
             let now = watch.path().unwrap_or_default();
-            let limit = Limit::of(&now.since(path), took.saturating_mul(widening.active()));
+            let passed = now.since(path);
+            let limit = Limit::of(&passed, took.saturating_mul(widening.active()));
             let sent = watch.bytes();
             let before = widening.active();
             widening.handle(&Period {
                 took,
                 bytes: sent.saturating_sub(bytes),
                 limit,
+                resent: passed.resent().unwrap_or(0.0),
             });
             (bytes, path) = (sent, now);
             // A drained schedule has ended all waits already.

@@ -1,9 +1,10 @@
 //! `Widening`: finds the number of connections that carry the blocks of a running file.
 //!
 //! Each period of the transfer is an input, so that it needs no clock. The number doubles as long as
-//! that raises the rate. Unlike a search over many files it does not go below its start, and ends:
-//! the connections that are not needed are given up before a firewall forgets them for their
-//! silence.
+//! that raises the score: the rate, less ten times the part of the packets that were sent again. Where
+//! that part is large and stays so, the connections crowd each other, as those of BBR do, and the
+//! number halves as long as the rate holds. Unlike a search over many files it ends: the connections
+//! that are not needed are given up before a firewall forgets them for their silence.
 
 use std::time::Duration;
 
@@ -19,8 +20,15 @@ const LONGEST: Duration = Duration::from_secs(10);
 const WARM: u32 = 1;
 /// Periods of one measurement.
 const MEASURED: u32 = 2;
-/// Rate that twice as many connections need, as a part of the rate before.
+/// Score that twice as many connections need, as a part of the score before.
 const GAIN: f64 = 1.05;
+/// Weight of the part of the packets that were sent again, and the most that it takes from a score.
+const LOSS: f64 = 10.0;
+const MOST_LOSS: f64 = 0.9;
+/// Part of the packets sent again with which connections may crowd each other.
+const CROWDED: f64 = 0.02;
+/// Rate that half as many connections keep up, as a part of the rate before.
+const KEPT: f64 = 0.95;
 /// Periods without a change before the number is final.
 const PATIENCE: u32 = 30;
 
@@ -32,6 +40,30 @@ pub(crate) struct Period {
     pub(crate) bytes: u64,
     /// The limit of the connections that carry blocks, where it is known.
     pub(crate) limit: Option<Limit>,
+    /// Part of the packets that were sent again.
+    pub(crate) resent: f64,
+}
+
+/// What the measurement in progress is compared with.
+#[derive(Debug, Clone, Copy)]
+enum Trial {
+    /// Nothing: the first one of a number.
+    None,
+    /// The score of `fewer` connections.
+    Wider { fewer: u32, score: f64 },
+    /// The rate of the same connections, which had sent many packets again.
+    Crowded { rate: f64 },
+    /// The best rate of more connections, the last of which were `more`.
+    Narrower { more: u32, rate: f64 },
+}
+
+/// A measurement of a number of connections.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    periods: u32,
+    bytes: u64,
+    took: Duration,
+    resent: f64,
 }
 
 /// The search for the number of connections.
@@ -39,14 +71,14 @@ pub(crate) struct Period {
 pub(crate) struct Widening {
     active: u32,
     most: u32,
-    /// The number before the last change, and its rate in bytes a second.
-    before: Option<(u32, f64)>,
+    /// Whether fewer may do; once they did not, the path loses the packets by itself.
+    narrows: bool,
+    trial: Trial,
     /// Periods that do not count yet.
     warm: u32,
     /// Periods since the last change.
     unchanged: u32,
-    /// Periods, bytes and time of the measurement in progress.
-    sum: (u32, u64, Duration),
+    sum: Sum,
     is_final: bool,
 }
 
@@ -56,10 +88,11 @@ impl Widening {
         Self {
             active: start.min(most),
             most,
-            before: None,
+            narrows: true,
+            trial: Trial::None,
             warm: WARM,
             unchanged: 0,
-            sum: Default::default(),
+            sum: Sum::default(),
             is_final: start >= most,
         }
     }
@@ -95,41 +128,76 @@ impl Widening {
             self.warm -= 1;
             return;
         }
-        let (periods, bytes, took) = &mut self.sum;
-        *periods += 1;
-        *bytes = bytes.saturating_add(period.bytes);
-        *took = took.saturating_add(period.took);
-        if *periods < MEASURED {
-            return;
+        self.sum.add(period);
+        if self.sum.periods >= MEASURED {
+            let sum = std::mem::take(&mut self.sum);
+            self.judge(sum, period.limit);
         }
-        let rate = rate(*bytes, *took);
-        self.sum = Default::default();
-        self.judge(rate, period.limit);
     }
 
-    /// Compares the rate with that of fewer connections, and takes the next step.
-    fn judge(&mut self, rate: f64, limit: Option<Limit>) {
-        if let Some((fewer, before)) = self.before
-            && rate < GAIN * before
-        {
-            self.active = fewer;
-            self.is_final = true;
-            return;
+    /// Compares a measurement with the one before, and takes the next step.
+    fn judge(&mut self, sum: Sum, limit: Option<Limit>) {
+        let (rate, score) = (sum.rate(), sum.score());
+        let is_crowded = self.narrows && self.active > 1 && sum.resent() >= CROWDED;
+        match self.trial {
+            Trial::Wider { fewer, score: less } if score < GAIN * less => {
+                self.most = fewer;
+                self.change(fewer, Trial::None);
+                self.is_final = !is_crowded;
+            }
+            Trial::Narrower { more, rate: before } if rate < KEPT * before => {
+                self.narrows = false;
+                self.change(more, Trial::None);
+                self.is_final = more >= self.most;
+            }
+            Trial::Crowded { rate: before } | Trial::Narrower { rate: before, .. }
+                if is_crowded =>
+            {
+                if let Trial::Narrower { .. } = self.trial {
+                    self.most = self.active;
+                }
+                let (more, rate) = (self.active, before.max(rate));
+                self.change(more / 2, Trial::Narrower { more, rate });
+            }
+            Trial::Narrower { .. } => self.is_final = true,
+            _ if is_crowded => self.trial = Trial::Crowded { rate },
+            _ if self.active >= self.most => self.is_final = true,
+            _ if rate > 0.0 && !limit.is_some_and(Limit::is_at_an_end) => {
+                let (fewer, more) = (self.active, self.active.saturating_mul(2));
+                self.change(more.min(self.most), Trial::Wider { fewer, score });
+            }
+            _ => self.trial = Trial::None,
         }
-        self.before = None;
-        if self.active >= self.most {
-            self.is_final = true;
-        } else if rate > 0.0 && !limit.is_some_and(Limit::is_at_an_end) {
-            self.before = Some((self.active, rate));
-            self.active = self.active.saturating_mul(2).min(self.most);
-            (self.warm, self.unchanged) = (WARM, 0);
-        }
+    }
+
+    fn change(&mut self, active: u32, trial: Trial) {
+        (self.active, self.trial) = (active, trial);
+        (self.warm, self.unchanged) = (WARM, 0);
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn rate(bytes: u64, took: Duration) -> f64 {
-    bytes as f64 / took.as_secs_f64().max(1e-3)
+impl Sum {
+    fn add(&mut self, period: &Period) {
+        self.periods += 1;
+        self.bytes = self.bytes.saturating_add(period.bytes);
+        self.took = self.took.saturating_add(period.took);
+        self.resent += period.resent;
+    }
+
+    /// Bytes a second.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    fn rate(&self) -> f64 {
+        self.bytes as f64 / self.took.as_secs_f64().max(1e-3)
+    }
+
+    /// Part of the packets that were sent again.
+    fn resent(&self) -> f64 {
+        self.resent / f64::from(self.periods.max(1))
+    }
+
+    fn score(&self) -> f64 {
+        self.rate() * (1.0 - (LOSS * self.resent()).min(MOST_LOSS))
+    }
 }
 
 #[cfg(test)]

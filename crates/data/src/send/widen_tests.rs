@@ -1,22 +1,39 @@
-//! The search on simulated paths: capped connections, shared links, slow ends.
+//! The search on simulated paths: capped connections, shared links, slow ends, lost packets.
 
 use super::*;
 
-/// Most periods until the number is final: three changes, and the patience behind them.
-const SOON: u32 = PATIENCE + 3 * (WARM + MEASURED);
+/// Most periods until the number is final: eight changes, and the patience behind them.
+const SOON: u32 = PATIENCE + 8 * (WARM + MEASURED);
 
 /// Runs the search on a path of these rates, until the number is final; returns the numbers in
 /// force, each once.
 fn run(start: u32, most: u32, path: impl Fn(u32, u32) -> (u64, Option<Limit>)) -> Vec<u32> {
+    run_losing(start, most, |n, at| {
+        let (bytes, limit) = path(n, at);
+        (bytes, limit, 0.0)
+    })
+}
+
+/// The same on a path where this part of the packets is sent again.
+fn run_losing(
+    start: u32,
+    most: u32,
+    path: impl Fn(u32, u32) -> (u64, Option<Limit>, f64),
+) -> Vec<u32> {
     let mut widening = Widening::new(start, most);
     let mut numbers = vec![widening.active()];
     for at in 0..SOON {
         if widening.is_final() {
             return numbers;
         }
-        let (bytes, limit) = path(widening.active(), at);
+        let (bytes, limit, resent) = path(widening.active(), at);
         let took = Duration::from_secs(1);
-        widening.handle(&Period { took, bytes, limit });
+        widening.handle(&Period {
+            took,
+            bytes,
+            limit,
+            resent,
+        });
         if numbers.last() != Some(&widening.active()) {
             numbers.push(widening.active());
         }
@@ -72,6 +89,43 @@ fn a_slow_end_is_not_widened_for() {
     assert_eq!(run(4, 16, late), [4, 8, 16]);
 }
 
+/// Connections that lose packets share the loss, until they change to BBR and fill the link.
+#[test]
+fn connections_that_crowd_each_other_are_given_up() {
+    let changed = |n: u32, at: u32| match at {
+        0..7 => (u64::from(n) * 10_000_000, None, 0.001),
+        _ => (200_000_000, None, 0.0075 * f64::from(n)),
+    };
+    assert_eq!(run_losing(4, 16, changed), [4, 8, 16, 8, 4, 2]);
+    assert_eq!(run_losing(4, 16, |n, at| changed(n, at + 7)), [4, 2]);
+    // As many as the rate needs.
+    let needed = |n: u32, _| (u64::from(n.min(4)) * 50_000_000, None, 0.05);
+    assert_eq!(run_losing(8, 9, needed), [8, 4, 2, 4]);
+    // Of those that crowd each other at first only, all stay.
+    let at_first = |n, at| {
+        let resent = if at < 3 { 0.1 } else { 0.0 };
+        (u64::from(n) * 10_000_000, None, resent)
+    };
+    assert_eq!(run_losing(4, 16, at_first), [4, 8, 16]);
+}
+
+#[test]
+fn more_connections_share_the_loss_of_the_path_itself() {
+    let lossy = |n: u32, _| (u64::from(n) * 10_000_000, None, 0.05);
+    assert_eq!(run_losing(4, 16, lossy), [4, 2, 4, 8, 16]);
+    // A gain that is sent again is none.
+    let again = |n: u32, _| (u64::from(n) * 10_000_000, None, 0.009 * f64::from(n / 8));
+    assert_eq!(run_losing(4, 16, again), [4, 8, 16]);
+    let more = |n: u32, _| {
+        (
+            95_000_000 + u64::from(n) * 1_500_000,
+            None,
+            [0.0, 0.015][usize::from(n > 4)],
+        )
+    };
+    assert_eq!(run_losing(4, 16, more), [4, 8, 4]);
+}
+
 #[test]
 fn periods_in_slow_start_do_not_count() {
     let mut seen = 0;
@@ -81,8 +135,12 @@ fn periods_in_slow_start_do_not_count() {
         let warm = std::mem::replace(&mut seen, widening.active()) != widening.active();
         let bytes = if warm { 0 } else { u64::from(seen) * 1_000_000 };
         let took = Duration::from_secs(1);
-        let limit = None;
-        widening.handle(&Period { took, bytes, limit });
+        widening.handle(&Period {
+            took,
+            bytes,
+            limit: None,
+            resent: 0.0,
+        });
     }
     assert_eq!(widening.active(), 16);
 }

@@ -149,13 +149,10 @@ impl Meter {
 }
 
 /// The limit and the loss of senders; `time` is the sum of the times of their connections.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn sender(path: &PathStats, time: Duration) -> Sender {
-    let sent = path.sent.unwrap_or(0) as f64;
-    let loss = path.retransmitted.unwrap_or(0) as f64 / sent.max(1.0);
     Sender {
         limit: Limit::of(path, time),
-        loss: loss.min(1.0),
+        loss: path.resent().unwrap_or(0.0),
     }
 }
 
