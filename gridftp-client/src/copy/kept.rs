@@ -12,7 +12,7 @@
 //!   many bytes as there are (`SIZE`). Once all is there, it tells the digest of all.
 //!
 //! Of one without digests, which has the bytes under the hidden name of an upload, the last are read
-//! back (`push/read_back.rs`).
+//! back (`read_back.rs`).
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -28,7 +28,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
-use crate::copy::job::{Agreement, FileJob};
+use crate::copy::job::{Agreement, FileJob, ReadBack};
 use crate::copy::pull::resumable;
 use crate::copy::queue::Taken;
 use crate::copy::state::CopyState;
@@ -139,6 +139,42 @@ impl Copy<'_> {
             announce,
             ends: true,
         })
+    }
+
+    /// Takes the bytes that were read back, if they are still there: the server may have removed the
+    /// file at the end of an older session, and a store that goes on would leave a hole.
+    pub(crate) async fn compared(&self, job: &mut FileJob, mode: Mode, ends: bool) -> Option<Kept> {
+        job.read_back = ReadBack::Unasked;
+        let kept = self.still_there(&job.held, mode, ends).await;
+        if kept.is_none() {
+            // The store begins at the start, and leaves none of them.
+            job.forget();
+        }
+        kept
+    }
+
+    async fn still_there(&self, held: &RangeSet, mode: Mode, ends: bool) -> Option<Kept> {
+        let held = match mode {
+            Mode::Extended => held.clone(),
+            Mode::Stream => RangeSet::up_to(held.first_hole()),
+        };
+        let (kept, end) = (Kept::of_proven(&held)?, held.end());
+        let mut asked = self.control.send(Command::Size(self.path.clone()));
+        let size = asked.size().await.ok()??;
+        let ends = ends && size == end;
+        (size >= end).then_some(Kept { ends, ..kept })
+    }
+
+    /// Says whether the server's bytes, which it gives no digests of, are worth reading back.
+    pub(crate) fn is_readable(&self, job: &FileJob, mode: Mode, original: &Original<'_>) -> bool {
+        // A file under its own name may have been there before.
+        let is_own = job.hidden.as_ref() == Some(self.path);
+        // Within a run the markers have told.
+        let is_open = mode != Mode::Extended || (job.recalled && !job.held.is_empty());
+        let is_unasked = job.read_back == ReadBack::Unasked;
+        // One that offers no `CKSM` may refuse it as any command that it does not allow.
+        let is_undigested = !self.abilities.cksm || self.algorithm(original).is_none();
+        is_own && is_open && is_unasked && is_undigested
     }
 
     /// Takes those of the ranges that an earlier run wrote in which the server has the source's bytes.

@@ -29,6 +29,7 @@ mod pull;
 mod push;
 mod queue;
 mod reach;
+mod read_back;
 mod receipts;
 mod resolve;
 mod roots;

@@ -236,8 +236,7 @@ impl CopyState {
         source: Option<&Abilities>,
     ) {
         let is_offered = |ends: &Abilities, proof| ends.cost(proof).is_some();
-        let reads_back =
-            source.is_none() && job.hidden.is_some() && job.read_back != ReadBack::Refused;
+        let reads_back = job.hidden.is_some() && job.read_back != ReadBack::Refused;
         let is_provable = reads_back
             || PROOFS.into_iter().any(|proof| {
                 is_offered(abilities, proof)

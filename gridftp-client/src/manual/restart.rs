@@ -20,9 +20,10 @@
 //!   `SITE HELD` tells how many there are (`HELD` in `FEAT`), in MODE E of files of more than 64 MiB.
 //! - Any other tells the number of those under the name that is written, by `SIZE`. They count if
 //!   `CKSM` gives the digest that as many bytes of the source have.
-//! - Of one without digests, such as `vsftpd`, the bytes of an upload from this machine under its
-//!   hidden name (see below) are read back, by `REST` and `RETR` in MODE S with the protection of
-//!   the session, and compared with the source: the last 64 MiB, or all if there are fewer. The
+//! - Of one without digests, such as `vsftpd`, the bytes of an upload under its hidden name (see
+//!   below) are read back, by `REST` and `RETR` in MODE S with the protection of the session, and
+//!   compared with the source: the last 64 MiB, or all if there are fewer. A source on another server
+//!   sends those again, too, except where data between the two have Grid security. The
 //!   upload goes on behind them or, where they differ, behind the last complete MiB before the
 //!   first difference. It begins at the start if no complete MiB is equal, or if there are more
 //!   than 64 MiB and all that are equal are zeros, as a server also shows them where it never
@@ -80,8 +81,8 @@
 //! with them an upload to our server does not read those again. The next run continues where the
 //! server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
-//! hashed. At a server without digests the last 64 MiB are read back and compared (see above), and
-//! a copy between two servers begins anew. [`partials`] tells what is kept and removes it, at
+//! hashed. At a server without digests the last 64 MiB are read back and compared (see above).
+//! [`partials`] tells what is kept and removes it, at
 //! our server also that of other machines and accounts; what nobody continues for a week is removed
 //! by the next run that writes to its directory and succeeds, here and at servers. Our server removes
 //! its own by itself.

@@ -113,15 +113,6 @@ impl Asker<'_> {
         let whole = !shared.is_partial();
         let gaps = self.has_gaps();
         let goes_on = source.is_same && job.begun && !job.anew && !shared.through_layers();
-        if let ReadBack::Done { ends } = job.read_back {
-            job.read_back = ReadBack::Unasked;
-            let kept = self.compared(job, to, ends).await;
-            if kept.is_none() {
-                // The store begins at the start, and leaves none of them.
-                job.forget();
-            }
-            return (kept, None);
-        }
         let from = job.from.clone();
         let original = Original::Here(local(&from));
         let mut copy = Copy {
@@ -134,6 +125,9 @@ impl Asker<'_> {
             recalled: job.recalled,
             shared,
         };
+        if let ReadBack::Done { ends } = job.read_back {
+            return (copy.compared(job, self.mode, ends).await, None);
+        }
         let proves = self.tags.is_some() && shared.extent() == Extent::Whole && whole;
         if gaps {
             copy.take_recorded(job, &original, self.mode).await;
@@ -152,7 +146,7 @@ impl Asker<'_> {
         } else {
             None
         };
-        if kept.is_none() && goes_on && self.is_readable(job, &copy, &original) {
+        if kept.is_none() && goes_on && copy.is_readable(job, self.mode, &original) {
             job.read_back = ReadBack::Due;
         }
         // They are those of the bytes that the transfer leaves out.
@@ -165,32 +159,6 @@ impl Asker<'_> {
     fn has_gaps(&self) -> bool {
         let tagged = self.tags.is_some();
         self.shared.has_gaps_at(self.abilities, self.mode, tagged)
-    }
-
-    /// The held bytes of an upload that were read back, if they are still there: the server may have
-    /// removed the file at the end of an older session, and a store that goes on would leave a hole.
-    async fn compared(&self, job: &FileJob, to: &FtpPath, ends: bool) -> Option<Kept> {
-        let held = match self.mode {
-            Mode::Extended => job.held.clone(),
-            _ => RangeSet::up_to(job.held.first_hole()),
-        };
-        let (kept, end) = (Kept::of_proven(&held)?, held.end());
-        let mut asked = self.control.send(Command::Size(to.clone()));
-        let size = asked.size().await.ok()??;
-        let ends = ends && size == end;
-        (size >= end).then_some(Kept { ends, ..kept })
-    }
-
-    /// Says whether the server's bytes, which it gives no digests of, are worth reading back.
-    fn is_readable(&self, job: &FileJob, copy: &Copy<'_>, original: &Original<'_>) -> bool {
-        // A file under its own name may have been there before.
-        let is_own = job.hidden.as_ref() == Some(copy.path);
-        // Within a run the markers have told.
-        let is_open = self.mode != Mode::Extended || (job.recalled && !job.held.is_empty());
-        let is_unasked = job.read_back == ReadBack::Unasked;
-        // One that offers no `CKSM` may refuse it as any command that it does not allow.
-        let is_undigested = !self.abilities.cksm || copy.algorithm(original).is_none();
-        is_own && is_open && is_unasked && is_undigested
     }
 
     /// Sends for the store, with all that goes before it.

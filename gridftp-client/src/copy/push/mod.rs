@@ -30,6 +30,7 @@ use crate::copy::kept::{Announced, Digest, is_busy, judge};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
+use crate::copy::read_back::read_back;
 use crate::copy::state::CopyState;
 use crate::copy::tuning::Worker;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
@@ -42,7 +43,6 @@ use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 mod ask;
 mod confirm;
 mod pack;
-mod read_back;
 mod send;
 mod serial;
 #[cfg(test)]
@@ -51,7 +51,6 @@ mod tests;
 use self::ask::{Asker, settle_rest};
 use self::confirm::{confirm, follow};
 use self::pack::Pack;
-use self::read_back::read_back;
 use self::serial::Serial;
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a
@@ -154,10 +153,11 @@ pub(crate) async fn run(client: &mut Client, worker: &Worker) -> Result<(), Stop
         if let Some(gone) = client.control.gone() {
             return Err(Stop::Lost(gone.into()));
         }
-        let Some(first) = Box::pin(read_back(client, shared, first)).await? else {
+        let mode = shared.mode(client);
+        let Some(first) = Box::pin(read_back(client, None, mode, shared, first)).await? else {
             continue;
         };
-        let ended = match shared.mode(client) {
+        let ended = match mode {
             Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
             _ => alone(client, shared, first, algorithm, &mut dirs).await,
         };

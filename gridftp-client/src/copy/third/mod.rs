@@ -23,12 +23,13 @@ use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::StorePath;
-use crate::copy::job::FileJob;
+use crate::copy::job::{FileJob, ReadBack};
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
 use crate::copy::making::make_parents;
 use crate::copy::pipeline::{Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
+use crate::copy::read_back::read_back;
 use crate::copy::state::CopyState;
 use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
@@ -68,6 +69,8 @@ struct Asked {
 struct Request {
     /// Ranges that the destination has and the source leaves out, in wire offsets.
     held: RangeSet,
+    /// Whether the destination has no bytes behind them.
+    ends: bool,
     /// The source's digest, where it has to stand for that.
     proof: Option<Digest>,
     /// Algorithm to compare the copy with where it goes on unproven.
@@ -122,6 +125,10 @@ pub(crate) async fn run(
         let _share = rate::begin(&mut rated).await?;
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
+        let (to, from) = (&mut *destination, Some(&mut *source));
+        let Some(first) = Box::pin(read_back(to, from, mode, shared, first)).await? else {
+            continue;
+        };
         let path = source.path_facts_between(destination, both);
         let width = shared.widest(first.item(), path).await;
         let layout = shared.options.stripe_layout;
@@ -272,7 +279,8 @@ impl Pair<'_> {
     async fn asked(&self, window: &Window, mut taken: Taken, goal: StorePath) -> Option<Asked> {
         let job = taken.file_mut();
         match self.request(job, &goal).await {
-            Ok(request) => Some(Asked {
+            Ok(None) => None,
+            Ok(Some(request)) => Some(Asked {
                 under_way: window.enter(job.facts.size.unwrap_or(1 << 20)),
                 hidden: goal.hidden,
                 request,
@@ -296,11 +304,20 @@ impl Pair<'_> {
         self.shared.fail_transfer(taken, failure)
     }
 
-    /// Asks the source for a file, without the bytes that the destination has.
-    async fn request(&self, job: &mut FileJob, goal: &StorePath) -> Result<Request, TransferError> {
+    /// Asks the source for a file, without the bytes that the destination has; `None` where the job goes
+    /// back to have those read back.
+    async fn request(
+        &self,
+        job: &mut FileJob,
+        goal: &StorePath,
+    ) -> Result<Option<Request>, TransferError> {
         let shared = self.shared;
         let from = self.source.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
+        if self.handshake {
+            // The servers may have been told to know each other alone.
+            job.read_back = ReadBack::Refused;
+        }
         let mut same = true;
         if job.begun {
             // Held bytes are of no use when the source has been written to since.
@@ -325,8 +342,11 @@ impl Pair<'_> {
         if same && job.begun && !job.anew {
             kept = self.kept(job, &from, &goal.path).await;
         }
-        let (held, proof, after) = match kept {
-            Some(kept) => (kept.held, kept.announce, kept.after),
+        if job.read_back == ReadBack::Due {
+            return Ok(None);
+        }
+        let (held, ends, proof, after) = match kept {
+            Some(kept) => (kept.held, kept.ends, kept.announce, kept.after),
             None => Default::default(),
         };
         // The listing may be old; after a failure the source has just been asked.
@@ -340,15 +360,16 @@ impl Pair<'_> {
             _ if self.handshake => Retrieve::Later(command),
             _ => Retrieve::Sent(self.source.send(command)),
         };
-        Ok(Request {
+        Ok(Some(Request {
             held,
+            ends,
             proof,
             after,
             look,
             rest,
             retrieve,
             tag,
-        })
+        }))
     }
 
     /// Waits for the source's word that data comes, where it goes first.
@@ -398,7 +419,8 @@ impl Pair<'_> {
         }
         let server = (self.destination, self.abilities.1);
         shared.keep_existing(server, job, asked.hidden.is_some());
-        let (announced, append) = match self.go_on(&request.held, request.proof).await {
+        let (announced, append) = match self.go_on(&request.held, request.ends, request.proof).await
+        {
             Ok(how) => how,
             Err(error) => {
                 // The source leaves out held bytes, so a destination that does not go on with them

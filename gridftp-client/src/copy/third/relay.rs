@@ -25,6 +25,7 @@ use crate::copy::job::Words;
 use crate::copy::kept::{Announced, Digest, is_busy, judge};
 use crate::copy::known::Known;
 use crate::copy::queue::{Kind, Taken};
+use crate::copy::read_back::read_back;
 use crate::copy::state::CopyState;
 use crate::copy::tuning::Worker;
 use crate::copy::window::{UnderWay, Window};
@@ -59,6 +60,10 @@ pub(super) async fn run(
         if source.guard.is_spent() || destination.guard.is_spent() {
             return Err(Stop::Replace);
         }
+        let (to, from) = (&mut *destination, Some(&mut *source));
+        let Some(taken) = Box::pin(read_back(to, from, Mode::Stream, shared, taken)).await? else {
+            continue;
+        };
         match Box::pin(copy(
             source,
             destination,

@@ -7,13 +7,13 @@ use ftp_wire::receipt::Extent;
 
 use super::Pair;
 use crate::control::Replies;
-use crate::copy::job::{Agreement, FileJob};
+use crate::copy::job::{Agreement, FileJob, ReadBack};
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake, restart_of};
 use crate::error::ControlError;
 
 impl Pair<'_> {
-    /// The bytes that the destination has of a file whose source is the same: by its markers, or by its
-    /// reply.
+    /// The bytes that the destination has of a file whose source is the same: by its markers, by its
+    /// reply, or read back before. Where they are to be read back first, the job goes back.
     pub(super) async fn kept(
         &self,
         job: &mut FileJob,
@@ -33,6 +33,9 @@ impl Pair<'_> {
             recalled: job.recalled,
             shared: self.shared,
         };
+        if let ReadBack::Done { ends } = job.read_back {
+            return copy.compared(job, self.mode, ends).await;
+        }
         // The destination publishes such a copy only with the digest that the source tells behind the
         // data; the source has the values of earlier ranges in memory, or reads them. After a
         // mismatch, or without a told digest, the digest is announced.
@@ -46,11 +49,14 @@ impl Pair<'_> {
         if tells && copy.whole && self.abilities.1.held {
             return Kept::of_proven(&job.held);
         }
-        if gaps {
-            copy.told(&job.held, &original).await
-        } else {
-            copy.kept(&original).await
+        let kept = match gaps {
+            true => copy.told(&job.held, &original).await,
+            false => copy.kept(&original).await,
+        };
+        if kept.is_none() && copy.is_readable(job, self.mode, &original) {
+            job.read_back = ReadBack::Due;
         }
+        kept
     }
 
     /// Whether the data leaves out all ranges that the destination tells to hold.
@@ -72,11 +78,12 @@ impl Pair<'_> {
         awake(self.destination, retrieve.begin()).await
     }
 
-    /// Has the destination go on with its bytes; says whether it adds to the end instead,
-    /// because it knows no `REST`.
+    /// Has the destination go on with its bytes, which `ends` says to be all; says whether it adds to
+    /// the end instead, because it knows no `REST`.
     pub(super) async fn go_on(
         &self,
         held: &RangeSet,
+        ends: bool,
         proof: Option<Digest>,
     ) -> Result<(Option<Announced>, bool), ControlError> {
         let Some(rest) = self.restart(held) else {
@@ -87,7 +94,7 @@ impl Pair<'_> {
             announced = Some(Announced::send(self.destination, digest).taken().await?);
         }
         // What is added to the end is not the whole file, whose digest the source tells.
-        let may_append = self.mode == Mode::Stream && self.tags.is_none();
+        let may_append = ends && self.mode == Mode::Stream && self.tags.is_none();
         let append = may_append && announced.is_none() && !self.shared.is_partial();
         match self.destination.send(rest).finish().await {
             Err(ControlError::Refused { .. }) if append => Ok((None, true)),

@@ -106,7 +106,8 @@ async fn outcome(source: &[u8], there: Vec<u8>, retr: &str) -> (RangeSet, ReadBa
     ];
     let (mut client, server) = scripted::session(replies).await;
     let using = async {
-        let read = Box::pin(read_back(&mut client, &shared, taken)).await;
+        let mode = shared.mode(&client);
+        let read = Box::pin(read_back(&mut client, None, mode, &shared, taken)).await;
         client.close().await;
         read
     };
