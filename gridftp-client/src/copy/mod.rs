@@ -11,6 +11,7 @@ mod ending;
 mod engine;
 mod facts_query;
 mod hidden;
+mod inlet;
 mod inventory;
 mod job;
 mod kept;

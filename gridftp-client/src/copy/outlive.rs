@@ -228,15 +228,16 @@ impl CopyState {
     }
 
     /// Notes the upload that is about to begin, from the server with the abilities `source` if it is on
-    /// one. An upload that is written under its own name does not outlive the run.
+    /// one; `sends_back` says whether this machine can get its bytes back. An upload that is written under its own name does not outlive the run.
     pub(crate) async fn renew_note(
         &self,
         job: &mut FileJob,
         abilities: &Abilities,
-        source: Option<&Abilities>,
+        (source, sends_back): (Option<&Abilities>, bool),
     ) {
         let is_offered = |ends: &Abilities, proof| ends.cost(proof).is_some();
-        let reads_back = job.hidden.is_some() && job.read_back != ReadBack::Refused;
+        let is_refused = job.read_back == ReadBack::Refused;
+        let reads_back = sends_back && job.hidden.is_some() && !is_refused;
         let is_provable = reads_back
             || PROOFS.into_iter().any(|proof| {
                 is_offered(abilities, proof)

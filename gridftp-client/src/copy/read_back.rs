@@ -6,6 +6,8 @@
 //! with a full disk such a server loses the last of them; so [`MOST`] are read back, and those before
 //! them are taken for right.
 
+mod part;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +16,15 @@ use bytes::{Bytes, BytesMut};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{BufferSide, Command, Mode, Restart, Type};
 use ftp_wire::path::FtpPath;
-use gridftp_data::{Consumer, ReceivePlan, Watch};
+use gridftp_data::{Consumer, ErrorKind as DataErrorKind, ReceivePlan, Wait, Watch};
 use gridftp_dsi::{Error as StorageError, ErrorKind, Source as _};
 use gridftp_dsi_posix::FileSource;
 use tokio::sync::mpsc;
 
+use self::part::{MOST, Part, parts};
 use super::Stop;
 use super::facts_query::FactsQuery;
+use super::inlet::Inlet;
 use super::job::{Facts, FileJob, ReadBack};
 use super::kept::longest;
 use super::pull::local;
@@ -30,11 +34,6 @@ use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 use crate::progress::Hashing;
 use crate::transfer::{Failure, SessionState, Transfer};
-
-/// Most bytes that are compared of a file, of all its ranges together.
-const MOST: u64 = 64 << 20;
-/// Size of the aligned steps by which an upload goes back before a difference, in bytes.
-const STEP: u64 = 1 << 20;
 
 /// Reads the bytes of an upload back, if that is due; `None` where the attempt has failed. `source` is
 /// a session with the server of the source, where it is on one, and `mode` that of the upload.
@@ -56,57 +55,132 @@ pub(super) async fn read_back(
     let left = client.control.left.clone();
     let job = taken.file_mut();
     let compared = Box::pin(compare(client, source.as_deref_mut(), mode, shared, job));
-    let compared = left.run_until_cancelled(compared).await;
-    let failure = match compared.unwrap_or_else(|| Err(Failure::left())) {
-        Ok((held, ends)) => {
-            (job.held, job.recalled) = (held, false);
-            job.read_back = ReadBack::Done { ends };
-            return Ok(Some(taken));
+    let broken = match left.run_until_cancelled(compared).await {
+        Some(Ok(compared)) => {
+            (job.held, job.recalled) = (compared.held, false);
+            job.read_back = ReadBack::Done {
+                ends: compared.ends,
+            };
+            // Behind a source that still owes a reply the file goes back as it is.
+            return match compared.answered {
+                true => Ok(Some(taken)),
+                false => Err(Stop::Replace),
+            };
         }
-        Err(failure) => shared.of_stack(&client.control, failure),
+        Some(Err(broken)) => broken,
+        None => Failure::left().into(),
     };
-    let is_broken = failure.session == SessionState::ChannelBroken;
+    let is_refused = broken.is_refused();
+    let failure = shared.of_stack(&client.control, broken.failure);
     // As of a store that is to go on, the last attempt begins at the start: the server may never
-    // send all of them.
+    // send all of them. Two servers may reach each other, and this machine none of them.
     let is_last = !shared
         .options
         .goes_on(job.failures + 2, Duration::ZERO, false);
-    let is_usable = failure.session <= SessionState::ChannelBroken;
-    let back = if is_usable && (is_last || is_refused(&failure)) {
-        job.forget();
-        job.read_back = ReadBack::Refused;
-        let copy = shared.name_destination(job);
-        shared.note(&format!("{copy}: begun anew: {}", failure.error));
-        Some(taken)
-    } else {
-        match shared.fail_transfer(taken, failure) {
-            Ok(()) | Err(Stop::Channel) => None,
-            Err(stop) => return Err(stop),
-        }
+    let is_apart = source.is_some() && is_unreachable(&failure.error);
+    let back = match failure.session {
+        SessionState::Left | SessionState::Lost => None,
+        session => (is_refused || is_last || is_apart).then_some(session),
     };
-    if is_broken {
-        client.drop_channel();
-        source.into_iter().for_each(Client::drop_channel);
+    let Some(session) = back else {
+        return match shared.fail_transfer(taken, failure) {
+            Err(Stop::Channel) => {
+                drop_channels(client, source);
+                Ok(None)
+            }
+            failed => failed.map(|()| None),
+        };
+    };
+    job.forget();
+    job.read_back = ReadBack::Refused;
+    let copy = shared.name_destination(job);
+    shared.note(&format!("{copy}: begun anew: {}", failure.error));
+    match session {
+        SessionState::Reusable => Ok(Some(taken)),
+        SessionState::ChannelBroken => {
+            drop_channels(client, source);
+            Ok(Some(taken))
+        }
+        _ => Err(Stop::Replace),
     }
-    Ok(back)
 }
 
-/// Says whether the server sends no such bytes, as one that takes files and shows none.
-fn is_refused(failure: &Failure) -> bool {
-    let kind = failure.error.reply().map(FailureKind::of);
-    !failure.midway && kind.is_some_and(|kind| kind != FailureKind::DataChannel)
+fn drop_channels(client: &mut Client, source: Option<&mut Client>) {
+    client.drop_channel();
+    source.into_iter().for_each(Client::drop_channel);
 }
 
-/// The source of an upload.
-enum Original<'a> {
+/// Says whether no data connection could be opened.
+fn is_unreachable(error: &TransferError) -> bool {
+    match error {
+        TransferError::Data { cause, .. } => matches!(
+            cause.kind(),
+            DataErrorKind::NoChannel | DataErrorKind::Open | DataErrorKind::Timeout(Wait::Connect)
+        ),
+        TransferError::Control(error) => error.kind() == Some(FailureKind::DataChannel),
+        _ => false,
+    }
+}
+
+/// A failure to compare, and whether the server of the source is the one that failed.
+struct Broken {
+    failure: Failure,
+    at_source: bool,
+}
+
+impl Broken {
+    fn at_source(failure: Failure) -> Self {
+        Self {
+            failure,
+            at_source: true,
+        }
+    }
+
+    /// Says whether the destination sends no such bytes, as one that takes files and shows none.
+    fn is_refused(&self) -> bool {
+        let kind = self.failure.error.reply().map(FailureKind::of);
+        let is_final = kind.is_some_and(|kind| !kind.is_transient());
+        is_final && !self.at_source && !self.failure.midway
+    }
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            at_source: false,
+        }
+    }
+}
+
+/// The bytes of the destination that are the source's.
+struct Compared {
+    /// The ranges that are equal as far as they are compared.
+    held: RangeSet,
+    /// Whether the destination has no other bytes.
+    ends: bool,
+    /// Whether the server of the source owes no reply.
+    answered: bool,
+}
+
+impl Compared {
+    const NOTHING: Self = Self {
+        held: RangeSet::new(),
+        ends: false,
+        answered: true,
+    };
+}
+
+/// The file that is copied.
+enum Copied<'a> {
     Here(FileSource),
     There(&'a mut Client, FtpPath),
 }
 
-impl<'a> Original<'a> {
+impl<'a> Copied<'a> {
     /// Opens it; `None` where it cannot be read, of which the next attempt tells the reason, or is
     /// another file by now.
-    async fn open(source: Option<&'a mut Client>, job: &FileJob) -> Result<Option<Self>, Failure> {
+    async fn open(source: Option<&'a mut Client>, job: &FileJob) -> Result<Option<Self>, Broken> {
         let Some(server) = source else {
             let source = FileSource::open(local(&job.from)).await.ok();
             let same = source.filter(|it| Facts::of_source(it).is_same_as(&job.facts));
@@ -119,34 +193,32 @@ impl<'a> Original<'a> {
         let now = match asked.facts().await {
             Ok(now) => now,
             Err(ControlError::Refused { .. }) => None,
-            Err(error) => return Err(Failure::to_begin(error)),
+            Err(error) => return Err(Broken::at_source(Failure::to_begin(error))),
         };
         let is_same = now.is_some_and(|now| now.is_same_as(&job.facts));
         Ok(is_same.then_some(Self::There(server, path)))
     }
 }
 
-/// The ranges of the server's bytes that are equal as far as they are compared, and whether it has
-/// no others.
+/// Compares the bytes of the destination with the source.
 async fn compare(
     client: &mut Client,
     source: Option<&mut Client>,
     mode: Mode,
     shared: &CopyState,
     job: &FileJob,
-) -> Result<(RangeSet, bool), Failure> {
-    let nothing = (RangeSet::new(), false);
+) -> Result<Compared, Broken> {
     let (Some(at), Some(all)) = (&job.hidden, job.facts.size) else {
-        return Ok(nothing);
+        return Ok(Compared::NOTHING);
     };
-    let Some(mut original) = Original::open(source, job).await? else {
-        return Ok(nothing);
+    let Some(mut source) = Copied::open(source, job).await? else {
+        return Ok(Compared::NOTHING);
     };
     let mut asked = client.control.send(Command::Size(at.clone()));
     let size = match asked.size().await {
         Ok(Some(size)) => size,
-        Ok(None) | Err(ControlError::Refused { .. }) => return Ok(nothing),
-        Err(error) => return Err(Failure::to_begin(error)),
+        Ok(None) | Err(ControlError::Refused { .. }) => return Ok(Compared::NOTHING),
+        Err(error) => return Err(Failure::to_begin(error).into()),
     };
     let in_order = !client.abilities.extended;
     let there = match (in_order, mode == Mode::Stream) {
@@ -162,47 +234,44 @@ async fn compare(
     let parts = parts(&there, size, client.abilities.eret);
     let total: u64 = parts.iter().map(|part| part.range.end() - part.start).sum();
     let mut hashing = Hashing::new(&shared.totals, Some(total));
-    let (mut done, mut held, mut ends) = (0, RangeSet::new(), true);
+    let mut done = 0;
+    let mut compared = Compared {
+        ends: true,
+        ..Compared::NOTHING
+    };
     for part in parts {
         let comparing = Comparing {
-            source: InOrder::End,
+            source: SourceBytes::Over,
             part,
             done: &mut done,
             failed: None,
             hashing: &mut hashing,
         };
         let from = (&*job.from, all);
-        let part = read(client, (at, size), &mut original, from, comparing).await?;
-        ends &= !part.goes_beyond();
-        held.extend(part.equal());
+        let (part, answered) = read(client, (at, size), &mut source, from, comparing).await?;
+        compared.ends &= !part.goes_beyond();
+        compared.held.extend(part.equal());
+        compared.answered = answered;
+        if !answered {
+            break;
+        }
     }
-    ends &= held.first_hole() == size;
-    Ok((held, ends))
+    compared.ends &= compared.held.first_hole() == size;
+    Ok(compared)
 }
 
-/// The parts to read of a file of `size` bytes: the last of each range, which a server without
-/// partial retrievals sends with all that is behind it.
-fn parts(there: &RangeSet, size: u64, is_partial: bool) -> Vec<Part> {
-    let ranges = there.len().max(1) as u64;
-    let most = (MOST / ranges).max(STEP) / STEP * STEP;
-    let parts = there.iter().map(|range| Part::last(range, most));
-    parts
-        .filter(|part| is_partial || size.saturating_sub(part.start) <= MOST)
-        .collect()
-}
-
-/// Reads a part of the file `at`, which has `size` bytes, and compares it with the original, a file
-/// `from` of `all` bytes.
+/// Reads a part of the file `at`, which has `size` bytes, and compares it with the source, a file
+/// `from` of `all` bytes; says whether the server of the source has answered all commands.
 async fn read(
     client: &mut Client,
     at: (&FtpPath, u64),
-    original: &mut Original<'_>,
+    source: &mut Copied<'_>,
     (from, all): (&[u8], u64),
     mut comparing: Comparing<'_, '_>,
-) -> Result<Part, Failure> {
-    match original {
-        Original::Here(source) => {
-            comparing.source = InOrder::File(source);
+) -> Result<(Part, bool), Broken> {
+    match source {
+        Copied::Here(source) => {
+            comparing.source = SourceBytes::File(source);
             let read = retrieve(client, at, comparing.part, &mut comparing).await;
             match comparing.failed {
                 Some(cause) => read.map_err(|failure| Failure {
@@ -211,49 +280,52 @@ async fn read(
                 }),
                 None => read,
             }?;
-            Ok(comparing.part)
+            Ok((comparing.part, true))
         }
-        Original::There(server, path) => {
+        Copied::There(server, path) => {
             let (to, sent) = mpsc::channel(1);
-            comparing.source = InOrder::Sent(sent, Bytes::new());
+            comparing.source = SourceBytes::Sent(sent, Bytes::new());
             let sending = send(server, (path, all), comparing.part, to);
-            let read = async {
+            let reading = async {
                 let read = retrieve(client, at, comparing.part, &mut comparing).await;
                 // The source need not send the rest.
-                comparing.source = InOrder::End;
+                comparing.source = SourceBytes::Over;
                 read.map(|()| comparing.part)
             };
-            let (sent, read) = tokio::join!(Box::pin(sending), Box::pin(read));
-            match (sent, read) {
-                (Ok(()), read) => read,
-                (Err(failure), Ok(_)) => Err(failure),
-                (Err(source), Err(failure)) => Err(Failure {
-                    session: failure.session.max(source.session),
-                    ..failure
-                }),
+            match tokio::join!(Box::pin(sending), Box::pin(reading)) {
+                (Ok(answered), Ok(part)) => Ok((part, answered)),
+                (Err(failure), Ok(_)) => Err(Broken::at_source(failure)),
+                (Ok(true), Err(failure)) => Err(failure.into()),
+                (sent, Err(mut failure)) => {
+                    let source = sent.map_or_else(|of| of.session, |_| SessionState::Unanswered);
+                    failure.session = failure.session.max(source);
+                    Err(failure.into())
+                }
             }
         }
     }
 }
 
-/// Has the server of the source send a part of a file, as far as it is taken.
+/// Has the server of the source send a part of a file, as far as it is taken; says whether it has
+/// answered all commands.
 async fn send(
     server: &mut Client,
     of: (&FtpPath, u64),
     part: Part,
-    to: mpsc::Sender<Bytes>,
-) -> Result<(), Failure> {
-    let mut outlet = Outlet(to);
-    match retrieve(server, of, part, &mut outlet).await {
-        Err(failure) if outlet.0.is_closed() && failure.session <= SessionState::ChannelBroken => {
+    to: mpsc::Sender<Option<Bytes>>,
+) -> Result<bool, Failure> {
+    let mut inlet = Inlet { to, hasher: None };
+    match retrieve(server, of, part, &mut inlet).await {
+        Err(failure) if inlet.to.is_closed() => {
             server.drop_channel();
-            Ok(())
+            Ok(failure.session <= SessionState::ChannelBroken)
         }
-        sent => sent,
+        sent => sent.map(|()| true),
     }
 }
 
-/// Has a server send a part of the file `at`, which has `size` bytes, or more behind it.
+/// Has a server send a part of the file `at`, which has `size` bytes; without `ERET` all that is behind
+/// the part follows it.
 async fn retrieve(
     client: &mut Client,
     (at, size): (&FtpPath, u64),
@@ -281,84 +353,16 @@ async fn retrieve(
     control.watched(&watch, |_| (), work).await.map(drop)
 }
 
-/// The last bytes of a range, and how far they are equal at both ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
-    range: Range64,
-    /// First byte that is compared.
-    start: u64,
-    /// Bytes that have come.
-    received: u64,
-    /// One past the last byte that is equal.
-    equal: u64,
-    /// Whether one of them is not zero.
-    has_data: bool,
-    differs: bool,
-}
-
-impl Part {
-    /// At most `most` bytes of a range, which is at least a [`STEP`].
-    fn last(range: Range64, most: u64) -> Self {
-        let start = match range.end() - range.len().min(most) {
-            start if start == range.start() => start,
-            start => start.next_multiple_of(STEP),
-        };
-        Self {
-            range,
-            start,
-            received: 0,
-            equal: start,
-            has_data: false,
-            differs: false,
-        }
-    }
-
-    /// Number of bytes that are still to be compared.
-    fn left(&self) -> u64 {
-        match self.differs {
-            true => 0,
-            false => self.range.end() - self.equal,
-        }
-    }
-
-    /// Compares the next bytes of both ends.
-    fn note(&mut self, there: &[u8], here: &[u8]) {
-        let equal = match there == here {
-            true => there.len(),
-            false => there.iter().zip(here).take_while(|(a, b)| a == b).count(),
-        };
-        self.has_data = self.has_data || here.iter().take(equal).any(|byte| *byte != 0);
-        self.equal += equal as u64;
-        self.differs |= equal < there.len();
-    }
-
-    /// Says whether more came than was there.
-    fn goes_beyond(&self) -> bool {
-        self.received > self.range.end() - self.start
-    }
-
-    /// The bytes of the range to go on with: all, or those before the step of the first difference,
-    /// unless that leaves none which were compared, or they prove nothing of those before them.
-    fn equal(&self) -> Option<Range64> {
-        let end = match self.equal == self.range.end() {
-            true => self.equal,
-            false => self.equal - self.equal % STEP,
-        };
-        // Zeros are also there where nothing was written.
-        let is_proven = self.has_data || self.start == self.range.start();
-        Range64::new(self.range.start(), end).filter(|_| is_proven && end > self.start)
-    }
-}
-
-/// The bytes of a source, in order from the start of a part.
-enum InOrder<'a> {
+/// The bytes of the source, in order from the start of a part.
+enum SourceBytes<'a> {
     File(&'a FileSource),
     /// Those that its server sends, and the last of them.
-    Sent(mpsc::Receiver<Bytes>, Bytes),
-    End,
+    Sent(mpsc::Receiver<Option<Bytes>>, Bytes),
+    /// No more are needed.
+    Over,
 }
 
-impl InOrder<'_> {
+impl SourceBytes<'_> {
     /// Up to `len` bytes at `offset`, behind those of the last call; none at the end of the source.
     async fn next(&mut self, offset: u64, len: usize) -> Result<Bytes, StorageError> {
         match self {
@@ -370,28 +374,18 @@ impl InOrder<'_> {
             }
             Self::Sent(from, rest) => {
                 if rest.is_empty() {
-                    *rest = from.recv().await.unwrap_or_default();
+                    *rest = from.recv().await.flatten().unwrap_or_default();
                 }
                 Ok(rest.split_to(len.min(rest.len())))
             }
-            Self::End => Ok(Bytes::new()),
+            Self::Over => Ok(Bytes::new()),
         }
-    }
-}
-
-/// The consumer of the source's bytes.
-struct Outlet(mpsc::Sender<Bytes>);
-
-impl Consumer for Outlet {
-    async fn take(&mut self, bytes: Bytes) -> Result<(), StorageError> {
-        let gone = |_| StorageError::new(ErrorKind::Io, "read");
-        self.0.send(bytes).await.map_err(gone)
     }
 }
 
 /// The comparison of the bytes of a server with those of a source.
 struct Comparing<'a, 'h> {
-    source: InOrder<'a>,
+    source: SourceBytes<'a>,
     part: Part,
     /// Bytes of all parts that have come.
     done: &'a mut u64,
@@ -428,11 +422,15 @@ impl Consumer for Comparing<'_, '_> {
             part.note(now, &here);
             there = rest;
         }
+        if part.left() == 0 {
+            self.source = SourceBytes::Over;
+        }
         Ok(())
     }
 
+    // The server of a source may take its time.
     fn is_patient(&self) -> bool {
-        false
+        matches!(self.source, SourceBytes::Sent(..))
     }
 }
 

@@ -17,10 +17,10 @@
 //! - Streams change from file to file. A large file that is alone begins with those that served
 //!   best before, or four, and its sender adds connections while it runs, from and to servers that
 //!   tell the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as
-//!   many carry data as long as that raises the rate, less ten times the part of packets sent again, by
-//!   5 % in periods of a second, or ten round trips. Where 2 % or more are sent again in two
-//!   measurements on end, half as many do as long as 95 % of the rate stay. Those that are not needed
-//!   end early. It is not so for a polite copy and under a rate limit. Between two servers the number is
+//!   many carry data as long as that raises the rate by 5 % in periods of a second, or ten round trips,
+//!   of which ten times the part of packets sent again is taken off. Where 2 % or more are sent again in
+//!   two measurements in a row, half as many do as long as 95 % of the rate stay. Those that are not
+//!   needed end early. It is not so for a polite copy and under a rate limit. Between two servers the number is
 //!   kept where the source is one of ours, which tells it.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path

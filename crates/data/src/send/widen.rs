@@ -1,10 +1,10 @@
 //! `Widening`: finds the number of connections that carry the blocks of a running file.
 //!
 //! Each period of the transfer is an input, so that it needs no clock. The number doubles as long as
-//! that raises the score: the rate, less ten times the part of the packets that were sent again. Where
-//! that part is large and stays so, the connections crowd each other, as those of BBR do, and the
-//! number halves as long as the rate holds. Unlike a search over many files it ends: the connections
-//! that are not needed are given up before a firewall forgets them for their silence.
+//! that raises the score: the rate, of which ten times the part of the packets that were sent again is
+//! taken off. Where that part is large and stays so, the connections crowd each other, as those of BBR
+//! do, and the number halves as long as the rate holds. Unlike a search over many files it ends: the
+//! connections that are not needed are given up before a firewall forgets them for their silence.
 
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ const WARM: u32 = 1;
 const MEASURED: u32 = 2;
 /// Score that twice as many connections need, as a part of the score before.
 const GAIN: f64 = 1.05;
-/// Weight of the part of the packets that were sent again, and the most that it takes from a score.
+/// Weight of the part of the packets that were sent again.
 const LOSS: f64 = 10.0;
+/// Most that they take from a score: of connections that crowd each other fewer are still better.
 const MOST_LOSS: f64 = 0.9;
 /// Part of the packets sent again with which connections may crowd each other.
 const CROWDED: f64 = 0.02;
@@ -49,11 +50,17 @@ pub(crate) struct Period {
 enum Trial {
     /// Nothing: the first one of a number.
     None,
-    /// The score of `fewer` connections.
-    Wider { fewer: u32, score: f64 },
+    /// The rate and the score of `fewer` connections; `again` behind a first measurement with a better
+    /// rate and many packets sent again, as new connections send them in slow start.
+    Wider {
+        fewer: u32,
+        rate: f64,
+        score: f64,
+        again: bool,
+    },
     /// The rate of the same connections, which had sent many packets again.
     Crowded { rate: f64 },
-    /// The best rate of more connections, the last of which were `more`.
+    /// The number before the last step, and the best rate of all larger numbers.
     Narrower { more: u32, rate: f64 },
 }
 
@@ -71,7 +78,7 @@ struct Sum {
 pub(crate) struct Widening {
     active: u32,
     most: u32,
-    /// Whether fewer may do; once they did not, the path loses the packets by itself.
+    /// Whether fewer may do: not where a trial of them has ended.
     narrows: bool,
     trial: Trial,
     /// Periods that do not count yet.
@@ -140,7 +147,22 @@ impl Widening {
         let (rate, score) = (sum.rate(), sum.score());
         let is_crowded = self.narrows && self.active > 1 && sum.resent() >= CROWDED;
         match self.trial {
-            Trial::Wider { fewer, score: less } if score < GAIN * less => {
+            Trial::Wider {
+                fewer,
+                rate: less,
+                score: worse,
+                again: false,
+            } if score < GAIN * worse && rate >= GAIN * less => {
+                self.trial = Trial::Wider {
+                    fewer,
+                    rate: less,
+                    score: worse,
+                    again: true,
+                };
+            }
+            Trial::Wider {
+                fewer, score: less, ..
+            } if score < GAIN * less => {
                 self.most = fewer;
                 self.change(fewer, Trial::None);
                 self.is_final = !is_crowded;
@@ -159,12 +181,19 @@ impl Widening {
                 let (more, rate) = (self.active, before.max(rate));
                 self.change(more / 2, Trial::Narrower { more, rate });
             }
-            Trial::Narrower { .. } => self.is_final = true,
             _ if is_crowded => self.trial = Trial::Crowded { rate },
             _ if self.active >= self.most => self.is_final = true,
             _ if rate > 0.0 && !limit.is_some_and(Limit::is_at_an_end) => {
-                let (fewer, more) = (self.active, self.active.saturating_mul(2));
-                self.change(more.min(self.most), Trial::Wider { fewer, score });
+                // Of connections that crowded each other: it may have been others, which are gone.
+                self.narrows &= !matches!(self.trial, Trial::Narrower { .. });
+                let trial = Trial::Wider {
+                    fewer: self.active,
+                    rate,
+                    score,
+                    again: false,
+                };
+                let more = self.active.saturating_mul(2).min(self.most);
+                self.change(more, trial);
             }
             _ => self.trial = Trial::None,
         }

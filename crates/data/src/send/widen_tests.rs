@@ -96,17 +96,20 @@ fn connections_that_crowd_each_other_are_given_up() {
         0..7 => (u64::from(n) * 10_000_000, None, 0.001),
         _ => (200_000_000, None, 0.0075 * f64::from(n)),
     };
-    assert_eq!(run_losing(4, 16, changed), [4, 8, 16, 8, 4, 2]);
-    assert_eq!(run_losing(4, 16, |n, at| changed(n, at + 7)), [4, 2]);
+    assert_eq!(run_losing(4, 16, changed), [4, 8, 16, 8, 4, 2, 4, 2]);
+    assert_eq!(run_losing(4, 16, |n, at| changed(n, at + 7)), [4, 2, 4, 2]);
     // As many as the rate needs.
     let needed = |n: u32, _| (u64::from(n.min(4)) * 50_000_000, None, 0.05);
     assert_eq!(run_losing(8, 9, needed), [8, 4, 2, 4]);
-    // Of those that crowd each other at first only, all stay.
-    let at_first = |n, at| {
-        let resent = if at < 3 { 0.1 } else { 0.0 };
-        (u64::from(n) * 10_000_000, None, resent)
+    // Others crowd them for a while, which takes from their rate, too.
+    let crowded_until = |end: u32| {
+        run_losing(4, 16, move |n, at| match at < end {
+            true => (u64::from(n) * 5_000_000, None, 0.1),
+            false => (u64::from(n) * 10_000_000, None, 0.0),
+        })
     };
-    assert_eq!(run_losing(4, 16, at_first), [4, 8, 16]);
+    assert_eq!(crowded_until(3), [4, 8, 16]);
+    assert_eq!(crowded_until(6), [4, 2, 4, 8, 16]);
 }
 
 #[test]
@@ -124,6 +127,28 @@ fn more_connections_share_the_loss_of_the_path_itself() {
         )
     };
     assert_eq!(run_losing(4, 16, more), [4, 8, 4]);
+}
+
+/// New connections send too much at first.
+#[test]
+fn packets_sent_again_in_slow_start_do_not_end_the_search() {
+    let mut since = (0, 0);
+    let mut widening = Widening::new(4, 16);
+    while !widening.is_final() {
+        let n = widening.active();
+        since = if since.0 == n {
+            (n, since.1 + 1)
+        } else {
+            (n, 0)
+        };
+        widening.handle(&Period {
+            took: Duration::from_secs(1),
+            bytes: u64::from(n) * 10_000_000,
+            limit: None,
+            resent: if since.1 < 2 { 0.1 } else { 0.0 },
+        });
+    }
+    assert_eq!(widening.active(), 16);
 }
 
 #[test]

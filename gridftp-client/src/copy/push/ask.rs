@@ -199,7 +199,9 @@ impl Asker<'_> {
         self.shared.tell_recalled(job, how.held.total());
         job.begun = true;
         job.hidden.clone_from(&goal.hidden);
-        self.shared.renew_note(job, self.abilities, None).await;
+        self.shared
+            .renew_note(job, self.abilities, (None, true))
+            .await;
         let tag = self.tags.map(|tags| tags.next(self.shared.extent()));
         // All bytes are sent where the server does not go on with those that it has.
         let goes_on = !was_kept || !how.held.is_empty();

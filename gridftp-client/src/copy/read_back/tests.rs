@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
+use super::part::STEP;
 use super::*;
 use crate::client::scripted;
 use crate::copy::job::Item;
@@ -159,4 +160,157 @@ async fn a_server_sends_its_bytes_back() {
         let (held, state, _) = outcome(&source, half.clone(), retr).await;
         assert_eq!((held, state), refused, "{retr}");
     }
+}
+
+/// A server of one file for a session.
+struct Server<'a> {
+    bytes: &'a [u8],
+    /// The time of its last change.
+    changed: &'a str,
+    /// The reply to `RETR`; data is sent behind a 150.
+    retr: &'a str,
+    /// Whether its data port is open.
+    is_open: bool,
+}
+
+const SENDS: &str = "150 here it comes\r\n226 that was it";
+const CHANGED: &str = "20200102030405";
+
+impl<'a> Server<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            changed: CHANGED,
+            retr: SENDS,
+            is_open: true,
+        }
+    }
+
+    /// Its session, and itself.
+    async fn start(self) -> (Client, impl Future<Output = ()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let listener = Some(listener).filter(|_| self.is_open);
+        let replies = vec![
+            ("SIZE", format!("213 {}", self.bytes.len())),
+            ("MDTM", format!("213 {}", self.changed)),
+            ("PASV", scripted::passive(port)),
+            ("RETR", self.retr.to_owned()),
+            ("QUIT", "221 bye".to_owned()),
+        ];
+        let sends = self.retr.starts_with("150");
+        let bytes = self.bytes.to_vec();
+        let (client, control) = scripted::session(replies).await;
+        let data = async move {
+            if let Some(listener) = listener.filter(|_| sends) {
+                let (mut data, _) = listener.accept().await.unwrap();
+                // It may be cut off.
+                let _sent = data.write_all(&bytes).await;
+            }
+            std::future::pending().await
+        };
+        (client, async {
+            tokio::select! {
+                _commands = control => {}
+                () = data => {}
+            }
+        })
+    }
+}
+
+/// Reads the bytes of a destination back for a copy from another server, whose file was changed at
+/// [`CHANGED`] when it was listed; gives the held bytes, the state, and the failures of the job, and
+/// whether the sessions are kept.
+async fn between(source: Server<'_>, destination: Server<'_>) -> (u64, ReadBack, u32, bool) {
+    let mut job = FileJob::new(b"/from".to_vec(), b"/file".to_vec());
+    job.facts = Facts {
+        size: Some(source.bytes.len() as u64),
+        modified: Some((1_577_934_245, 0)),
+        mode: None,
+    };
+    job.hidden = FtpPath::new(b"/.file.gridftp-0".to_vec());
+    (job.begun, job.read_back) = (true, ReadBack::Due);
+    let shared = Arc::new(CopyState::plain());
+    shared.queue.push(Item::File(Box::new(job)));
+    let taken = shared.queue.next(|_| true).await.unwrap();
+    let (mut from, source) = source.start().await;
+    let (mut to, destination) = destination.start().await;
+    let using = async {
+        let ends = (&mut to, Some(&mut from));
+        let read = Box::pin(read_back(ends.0, ends.1, Mode::Stream, &shared, taken)).await;
+        // A reply may be owed.
+        drop((from, to));
+        read
+    };
+    let (read, (), ()) = tokio::join!(using, source, destination);
+    let is_kept = read.is_ok();
+    let taken = match read.unwrap_or_default() {
+        Some(taken) => taken,
+        None => shared.queue.next(|_| true).await.unwrap(),
+    };
+    let job = taken.file();
+    let held = job.held.first_hole();
+    assert_eq!(held, job.held.total());
+    (held, job.read_back, job.failures, is_kept)
+}
+
+#[tokio::test]
+async fn another_server_sends_the_bytes_of_the_source() {
+    let source: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let half = source.get(..5_000_003).unwrap();
+    let equal = ReadBack::Done { ends: true };
+    // All that is behind them is cut off, and a server that says nothing of that is left.
+    for (retr, is_kept) in [(SENDS, true), ("150 here it comes", false)] {
+        let from = Server {
+            retr,
+            ..Server::of(&source)
+        };
+        let outcome = between(from, Server::of(half)).await;
+        assert_eq!(outcome, (5_000_003, equal, 0, is_kept), "{retr}");
+    }
+    let mut damaged = half.to_vec();
+    damaged[4_000_000] ^= 1;
+    let outcome = between(Server::of(&source), Server::of(&damaged)).await;
+    let differs = ReadBack::Done { ends: false };
+    assert_eq!(outcome, (3 * STEP, differs, 0, true));
+    // Another version of it proves nothing.
+    let from = Server {
+        changed: "20200102030406",
+        ..Server::of(&source)
+    };
+    assert_eq!(between(from, Server::of(half)).await, (0, differs, 0, true));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_send_to_this_machine_costs_no_attempt() {
+    let source = vec![7; 300_000];
+    let half = source.get(..150_000).unwrap();
+    let unreachable = || Server {
+        retr: "150 well",
+        is_open: false,
+        ..Server::of(half)
+    };
+    let outcome = between(Server::of(&source), unreachable()).await;
+    assert_eq!(outcome, (0, ReadBack::Refused, 0, false));
+    let outcome = between(
+        Server {
+            bytes: &source,
+            ..unreachable()
+        },
+        Server::of(half),
+    );
+    assert_eq!(outcome.await, (0, ReadBack::Refused, 0, false));
+    let refusing = Server {
+        retr: "550 you may not read that",
+        ..Server::of(half)
+    };
+    let outcome = between(Server::of(&source), refusing).await;
+    assert_eq!(outcome, (0, ReadBack::Refused, 0, true));
+    // A source that is busy takes none of them away.
+    let busy = Server {
+        retr: "450 later",
+        ..Server::of(&source)
+    };
+    let outcome = between(busy, Server::of(half)).await;
+    assert_eq!(outcome, (0, ReadBack::Due, 1, true));
 }

@@ -305,7 +305,7 @@ impl Pair<'_> {
     }
 
     /// Asks the source for a file, without the bytes that the destination has; `None` where the job goes
-    /// back to have those read back.
+    /// back, for another hidden name or to have those bytes read back.
     async fn request(
         &self,
         job: &mut FileJob,
@@ -314,10 +314,6 @@ impl Pair<'_> {
         let shared = self.shared;
         let from = self.source.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
-        if self.handshake {
-            // The servers may have been told to know each other alone.
-            job.read_back = ReadBack::Refused;
-        }
         let mut same = true;
         if job.begun {
             // Held bytes are of no use when the source has been written to since.
@@ -327,10 +323,15 @@ impl Pair<'_> {
                 return Err(shared.shrunk(job, &now));
             }
             same = now.is_some_and(|now| now.is_same_as(&job.facts)) && !shared.through_layers();
+            let is_other = now.is_some_and(|now| now.differs_from(&job.facts));
             if !same {
                 job.forget();
             }
             shared.update(job, now);
+            if is_other && let Some(at) = job.hidden.take() {
+                shared.leave_version(job, at).await;
+                return Ok(None);
+            }
         }
         if shared.through_layers() {
             job.facts.size = None;
@@ -441,7 +442,9 @@ impl Pair<'_> {
         job.placed = true;
         job.hidden.clone_from(&asked.hidden);
         let (source, abilities) = self.abilities;
-        shared.renew_note(job, abilities, Some(source)).await;
+        shared
+            .renew_note(job, abilities, (Some(source), self.reads_back()))
+            .await;
         let to = asked.hidden.unwrap_or(to);
         let spot = match shared.options.offset {
             _ if append => Spot::End,

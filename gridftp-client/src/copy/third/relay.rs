@@ -7,7 +7,7 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use bytes::Bytes;
 use ftp_wire::command::{BufferSide, Mode, Type};
-use gridftp_data::{Chunks, Consumer, DataChannel, ReceivePlan, SendPlan, Watch};
+use gridftp_data::{Chunks, DataChannel, ReceivePlan, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use gridftp_dsi_posix::checksum::Hasher;
@@ -21,6 +21,7 @@ use crate::client::Client;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
+use crate::copy::inlet::Inlet;
 use crate::copy::job::Words;
 use crate::copy::kept::{Announced, Digest, is_busy, judge};
 use crate::copy::known::Known;
@@ -56,14 +57,14 @@ pub(super) async fn run(
     while !worker.leaves()
         && let Some(taken) = shared.queue.next_of(Kind::Files, |_| true).await
     {
-        // A new session has new tickets.
-        if source.guard.is_spent() || destination.guard.is_spent() {
-            return Err(Stop::Replace);
-        }
         let (to, from) = (&mut *destination, Some(&mut *source));
         let Some(taken) = Box::pin(read_back(to, from, Mode::Stream, shared, taken)).await? else {
             continue;
         };
+        // A new session has new tickets.
+        if source.guard.is_spent() || destination.guard.is_spent() {
+            return Err(Stop::Replace);
+        }
         match Box::pin(copy(
             source,
             destination,
@@ -368,23 +369,6 @@ fn both<T>(read: Ended<T>, written: Ended<()>) -> Result<T, Failure> {
             };
             Err(Failure::midway(error, session))
         }
-    }
-}
-
-/// The consumer of the source's bytes, which hands them over.
-struct Inlet {
-    /// Blocks, and nothing at the end of the file.
-    to: mpsc::Sender<Option<Bytes>>,
-    hasher: Option<Hasher>,
-}
-
-impl Consumer for Inlet {
-    async fn take(&mut self, bytes: Bytes) -> Result<(), StorageError> {
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(&bytes);
-        }
-        let gone = |_| StorageError::new(ErrorKind::Io, "write");
-        self.to.send(Some(bytes)).await.map_err(gone)
     }
 }
 

@@ -53,10 +53,17 @@ impl Pair<'_> {
             true => copy.told(&job.held, &original).await,
             false => copy.kept(&original).await,
         };
-        if kept.is_none() && copy.is_readable(job, self.mode, &original) {
+        let is_readable = self.reads_back() && copy.is_readable(job, self.mode, &original);
+        if kept.is_none() && is_readable {
             job.read_back = ReadBack::Due;
         }
         kept
+    }
+
+    /// Whether the bytes of the destination can be sent to this machine: servers with Grid security of
+    /// data may have been told to accept nobody but each other.
+    pub(super) fn reads_back(&self) -> bool {
+        !self.handshake
     }
 
     /// Whether the data leaves out all ranges that the destination tells to hold.
