@@ -472,31 +472,40 @@ fn touch(bed: &Bed, seconds: u64) -> Result<()> {
 /// Nothing tells the bytes of two versions apart that differ before the last ones.
 #[test]
 fn another_version_of_a_source_at_a_server_gets_another_hidden_name() -> Result<()> {
-    for flags in [&[][..], &["--relay", "always"]] {
+    // A server without MLSD lists a directory without times.
+    for (flags, name) in [
+        (&[][..], "file"),
+        (&["--relay", "always"], "file"),
+        (&["-r"], "dir/file"),
+    ] {
         let source = ScriptedServer::usual()?;
-        source.file("/file", bytes(0, 3 * SENT));
-        let of = source.clone();
+        let path = format!("/{name}");
+        source.file(&path, bytes(0, 3 * SENT));
+        let (of, changed) = (source.clone(), path.clone());
         let to = ScriptedServer::with(move |server, line| {
             let verb = line.split(' ').next();
             match (verb, server.count("STOR")) {
                 (Some("STOR"), 1) => Reaction::Until(SENT),
                 (Some("STOR"), 2) => Reaction::say("450 later"),
                 (Some("MIDWAY" | "END"), 1) if line.contains(" STOR ") => {
-                    of.file("/file", bytes(1, 3 * SENT));
+                    of.file(&changed, bytes(1, 3 * SENT));
                     Reaction::say("426 broken")
                 }
                 _ => Reaction::Usual,
             }
         })?;
-        let urls = [source.url("file"), to.url("file")];
+        let urls = match name.split_once('/') {
+            Some((dir, _)) => [source.url(dir), to.url("")],
+            None => [source.url(name), to.url(name)],
+        };
         let always = ["-c", "--retries", "3", &urls[0], &urls[1]];
         let said = cp_in(&Tree::new()?, &[flags, &always].concat())?.ok()?;
         ensure!(
-            to.bytes("/file") == Some(bytes(1, 3 * SENT)),
+            to.bytes(&path) == Some(bytes(1, 3 * SENT)),
             "{}",
             said.report()
         );
-        ensure!(to.files() == ["/file"], "{:?}", to.files());
+        ensure!(to.files() == [path], "{:?}", to.files());
         let mut stores = to.commands();
         stores.retain(|line| line.starts_with("STOR "));
         let names: std::collections::BTreeSet<_> = stores.iter().collect();

@@ -228,7 +228,8 @@ impl CopyState {
     }
 
     /// Notes the upload that is about to begin, from the server with the abilities `source` if it is on
-    /// one; `sends_back` says whether this machine can get its bytes back. An upload that is written under its own name does not outlive the run.
+    /// one; `sends_back` says whether this machine can get its bytes back. An upload that is written
+    /// under its own name does not outlive the run.
     pub(crate) async fn renew_note(
         &self,
         job: &mut FileJob,

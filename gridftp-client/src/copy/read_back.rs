@@ -55,7 +55,7 @@ pub(super) async fn read_back(
     let left = client.control.left.clone();
     let job = taken.file_mut();
     let compared = Box::pin(compare(client, source.as_deref_mut(), mode, shared, job));
-    let broken = match left.run_until_cancelled(compared).await {
+    let failure = match left.run_until_cancelled(compared).await {
         Some(Ok(compared)) => {
             (job.held, job.recalled) = (compared.held, false);
             job.read_back = ReadBack::Done {
@@ -67,22 +67,20 @@ pub(super) async fn read_back(
                 false => Err(Stop::Replace),
             };
         }
-        Some(Err(broken)) => broken,
-        None => Failure::left().into(),
+        Some(Err(failure)) => failure,
+        None => Failure::left(),
     };
-    let is_refused = broken.is_refused();
-    let failure = shared.of_stack(&client.control, broken.failure);
+    let failure = shared.of_stack(&client.control, failure);
     // As of a store that is to go on, the last attempt begins at the start: the server may never
     // send all of them. Two servers may reach each other, and this machine none of them.
     let is_last = !shared
         .options
         .goes_on(job.failures + 2, Duration::ZERO, false);
-    let is_apart = source.is_some() && is_unreachable(&failure.error);
-    let back = match failure.session {
-        SessionState::Left | SessionState::Lost => None,
-        session => (is_refused || is_last || is_apart).then_some(session),
-    };
-    let Some(session) = back else {
+    let is_apart = source.is_some() && !shared.relays() && is_unreachable(&failure);
+    // One takes files and shows none, or knows no `REST`; of another the next attempt tells it.
+    let begins_anew = is_last || is_apart || !failure.is_transient();
+    let session = failure.session;
+    if !begins_anew || matches!(session, SessionState::Left | SessionState::Lost) {
         return match shared.fail_transfer(taken, failure) {
             Err(Stop::Channel) => {
                 drop_channels(client, source);
@@ -90,7 +88,7 @@ pub(super) async fn read_back(
             }
             failed => failed.map(|()| None),
         };
-    };
+    }
     job.forget();
     job.read_back = ReadBack::Refused;
     let copy = shared.name_destination(job);
@@ -111,45 +109,16 @@ fn drop_channels(client: &mut Client, source: Option<&mut Client>) {
 }
 
 /// Says whether no data connection could be opened.
-fn is_unreachable(error: &TransferError) -> bool {
-    match error {
+fn is_unreachable(failure: &Failure) -> bool {
+    match &failure.error {
         TransferError::Data { cause, .. } => matches!(
             cause.kind(),
             DataErrorKind::NoChannel | DataErrorKind::Open | DataErrorKind::Timeout(Wait::Connect)
         ),
-        TransferError::Control(error) => error.kind() == Some(FailureKind::DataChannel),
+        TransferError::Control(error) => {
+            !failure.midway && error.kind() == Some(FailureKind::DataChannel)
+        }
         _ => false,
-    }
-}
-
-/// A failure to compare, and whether the server of the source is the one that failed.
-struct Broken {
-    failure: Failure,
-    at_source: bool,
-}
-
-impl Broken {
-    fn at_source(failure: Failure) -> Self {
-        Self {
-            failure,
-            at_source: true,
-        }
-    }
-
-    /// Says whether the destination sends no such bytes, as one that takes files and shows none.
-    fn is_refused(&self) -> bool {
-        let kind = self.failure.error.reply().map(FailureKind::of);
-        let is_final = kind.is_some_and(|kind| !kind.is_transient());
-        is_final && !self.at_source && !self.failure.midway
-    }
-}
-
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
-        Self {
-            failure,
-            at_source: false,
-        }
     }
 }
 
@@ -180,7 +149,7 @@ enum Copied<'a> {
 impl<'a> Copied<'a> {
     /// Opens it; `None` where it cannot be read, of which the next attempt tells the reason, or is
     /// another file by now.
-    async fn open(source: Option<&'a mut Client>, job: &FileJob) -> Result<Option<Self>, Broken> {
+    async fn open(source: Option<&'a mut Client>, job: &FileJob) -> Result<Option<Self>, Failure> {
         let Some(server) = source else {
             let source = FileSource::open(local(&job.from)).await.ok();
             let same = source.filter(|it| Facts::of_source(it).is_same_as(&job.facts));
@@ -193,7 +162,7 @@ impl<'a> Copied<'a> {
         let now = match asked.facts().await {
             Ok(now) => now,
             Err(ControlError::Refused { .. }) => None,
-            Err(error) => return Err(Broken::at_source(Failure::to_begin(error))),
+            Err(error) => return Err(Failure::to_begin(error)),
         };
         let is_same = now.is_some_and(|now| now.is_same_as(&job.facts));
         Ok(is_same.then_some(Self::There(server, path)))
@@ -207,7 +176,7 @@ async fn compare(
     mode: Mode,
     shared: &CopyState,
     job: &FileJob,
-) -> Result<Compared, Broken> {
+) -> Result<Compared, Failure> {
     let (Some(at), Some(all)) = (&job.hidden, job.facts.size) else {
         return Ok(Compared::NOTHING);
     };
@@ -218,7 +187,7 @@ async fn compare(
     let size = match asked.size().await {
         Ok(Some(size)) => size,
         Ok(None) | Err(ControlError::Refused { .. }) => return Ok(Compared::NOTHING),
-        Err(error) => return Err(Failure::to_begin(error).into()),
+        Err(error) => return Err(Failure::to_begin(error)),
     };
     let in_order = !client.abilities.extended;
     let there = match (in_order, mode == Mode::Stream) {
@@ -268,7 +237,7 @@ async fn read(
     source: &mut Copied<'_>,
     (from, all): (&[u8], u64),
     mut comparing: Comparing<'_, '_>,
-) -> Result<(Part, bool), Broken> {
+) -> Result<(Part, bool), Failure> {
     match source {
         Copied::Here(source) => {
             comparing.source = SourceBytes::File(source);
@@ -294,12 +263,12 @@ async fn read(
             };
             match tokio::join!(Box::pin(sending), Box::pin(reading)) {
                 (Ok(answered), Ok(part)) => Ok((part, answered)),
-                (Err(failure), Ok(_)) => Err(Broken::at_source(failure)),
-                (Ok(true), Err(failure)) => Err(failure.into()),
+                (Err(failure), Ok(_)) => Err(failure),
+                (Ok(true), Err(failure)) => Err(failure),
                 (sent, Err(mut failure)) => {
                     let source = sent.map_or_else(|of| of.session, |_| SessionState::Unanswered);
                     failure.session = failure.session.max(source);
-                    Err(failure.into())
+                    Err(failure)
                 }
             }
         }

@@ -182,20 +182,26 @@ impl Widening {
                 self.change(more / 2, Trial::Narrower { more, rate });
             }
             _ if is_crowded => self.trial = Trial::Crowded { rate },
-            _ if self.active >= self.most => self.is_final = true,
-            _ if rate > 0.0 && !limit.is_some_and(Limit::is_at_an_end) => {
-                // Of connections that crowded each other: it may have been others, which are gone.
-                self.narrows &= !matches!(self.trial, Trial::Narrower { .. });
-                let trial = Trial::Wider {
-                    fewer: self.active,
-                    rate,
-                    score,
-                    again: false,
-                };
-                let more = self.active.saturating_mul(2).min(self.most);
-                self.change(more, trial);
-            }
-            _ => self.trial = Trial::None,
+            _ => self.widen(rate, score, limit),
+        }
+    }
+
+    /// Tries more connections, as long as there are more and they may help.
+    fn widen(&mut self, rate: f64, score: f64, limit: Option<Limit>) {
+        // Others may have crowded the connections, and be gone.
+        self.narrows &= !matches!(self.trial, Trial::Narrower { .. });
+        self.trial = Trial::None;
+        if self.active >= self.most {
+            self.is_final = true;
+        } else if rate > 0.0 && !limit.is_some_and(Limit::is_at_an_end) {
+            let trial = Trial::Wider {
+                fewer: self.active,
+                rate,
+                score,
+                again: false,
+            };
+            let more = self.active.saturating_mul(2).min(self.most);
+            self.change(more, trial);
         }
     }
 

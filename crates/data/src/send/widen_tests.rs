@@ -129,6 +129,33 @@ fn more_connections_share_the_loss_of_the_path_itself() {
     assert_eq!(run_losing(4, 16, more), [4, 8, 4]);
 }
 
+/// A source that stands still once, on a link that loses more with more connections.
+#[test]
+fn a_search_that_is_led_astray_ends() {
+    let mut since = (0, 0);
+    let mut widening = Widening::new(4, 16);
+    for _ in 0..10 * SOON {
+        let n = widening.active();
+        since = if since.0 == n {
+            (n, since.1 + 1)
+        } else {
+            (n, 0)
+        };
+        let (bytes, resent, limit) = match since {
+            (4, _) => (100, 0.025, Limit::Path),
+            (_, 0..=2) => (100, 0.0, Limit::Source),
+            _ => (70, 0.0, Limit::Path),
+        };
+        widening.handle(&Period {
+            took: Duration::from_secs(1),
+            bytes: bytes * 1_000_000,
+            limit: Some(limit),
+            resent,
+        });
+    }
+    assert!(widening.is_final());
+}
+
 /// New connections send too much at first.
 #[test]
 fn packets_sent_again_in_slow_start_do_not_end_the_search() {

@@ -171,6 +171,8 @@ struct Server<'a> {
     retr: &'a str,
     /// Whether its data port is open.
     is_open: bool,
+    /// The refusal of such a port.
+    passive: Option<&'a str>,
 }
 
 const SENDS: &str = "150 here it comes\r\n226 that was it";
@@ -183,6 +185,7 @@ impl<'a> Server<'a> {
             changed: CHANGED,
             retr: SENDS,
             is_open: true,
+            passive: None,
         }
     }
 
@@ -191,10 +194,12 @@ impl<'a> Server<'a> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let listener = Some(listener).filter(|_| self.is_open);
+        let own = || scripted::passive(port);
+        let passive = self.passive.map_or_else(own, str::to_owned);
         let replies = vec![
             ("SIZE", format!("213 {}", self.bytes.len())),
             ("MDTM", format!("213 {}", self.changed)),
-            ("PASV", scripted::passive(port)),
+            ("PASV", passive),
             ("RETR", self.retr.to_owned()),
             ("QUIT", "221 bye".to_owned()),
         ];
@@ -305,6 +310,13 @@ async fn a_server_that_does_not_send_to_this_machine_costs_no_attempt() {
         ..Server::of(half)
     };
     let outcome = between(Server::of(&source), refusing).await;
+    assert_eq!(outcome, (0, ReadBack::Refused, 0, true));
+    // One that serves other servers alone.
+    let active = Server {
+        passive: Some("550 Permission denied."),
+        ..Server::of(&source)
+    };
+    let outcome = between(active, Server::of(half)).await;
     assert_eq!(outcome, (0, ReadBack::Refused, 0, true));
     // A source that is busy takes none of them away.
     let busy = Server {

@@ -323,7 +323,9 @@ impl Pair<'_> {
                 return Err(shared.shrunk(job, &now));
             }
             same = now.is_some_and(|now| now.is_same_as(&job.facts)) && !shared.through_layers();
-            let is_other = now.is_some_and(|now| now.differs_from(&job.facts));
+            // A listing may have told no time of the version before.
+            let is_other =
+                now.is_some_and(|now| now.modified.is_some() && !now.is_same_as(&job.facts));
             if !same {
                 job.forget();
             }
