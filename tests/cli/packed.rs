@@ -191,11 +191,11 @@ fn small_files_go_on_when_their_connections_break() -> Result<()> {
 }
 
 #[test]
-fn one_command_moves_a_hundred_files() -> Result<()> {
+fn one_command_moves_hundreds_of_files() -> Result<()> {
     for upload in WAYS {
         let bed = Bed::with_files(upload, 1500, 100)?;
-        // So slow that all are listed while most of them wait.
-        let relay = Relay::paced(bed.server.addr(), Break::Never, 50_000)?;
+        // Paced, so that the listing is complete while most files wait.
+        let relay = Relay::paced(bed.server.addr(), Break::Never, 20_000)?;
         bed.copy(upload, &relay, &["-j", "1"])?.ok()?;
         ensure!(bed.is_equal(upload)?);
         let count = |line: &String| -> Option<usize> {
@@ -209,7 +209,7 @@ fn one_command_moves_a_hundred_files() -> Result<()> {
                 .filter(|_| is_pack)
         };
         let most = relay.commands().iter().filter_map(count).max();
-        ensure!(most.is_some_and(|most| most >= 100), "{most:?}");
+        ensure!(most.is_some_and(|most| most >= 200), "{most:?}");
     }
     Ok(())
 }

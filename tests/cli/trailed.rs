@@ -78,7 +78,7 @@ fn a_copy_in_mode_s_in_place_goes_on_behind_what_has_the_same_digest() -> Result
         let server = Host::ours_with(there.root(), &["--in-place"])?;
         let file = here.file("file", SIZE, 3)?;
         std::fs::copy(&file, there.path("source"))?;
-        // So slow that the server has stored most of what has passed.
+        // Paced, so that the server has stored most of the relayed bytes.
         let at_half = Break::Everything { after: SIZE / 2 };
         let relay = Relay::paced(server.addr(), at_half, SIZE / 2)?;
         let to = server.url_at(relay.addr(), "file");

@@ -82,10 +82,9 @@
 //! server proves the bytes, by the digest of the file that our server compares before it
 //! publishes, or by those of the stored ranges (`CKSM`) elsewhere, of which the 64 longest are
 //! hashed. At a server without digests the last 64 MiB are read back and compared (see above).
-//! [`partials`] tells what is kept and removes it, at
-//! our server also that of other machines and accounts; what nobody continues for a week is removed
-//! by the next run that writes to its directory and succeeds, here and at servers. Our server removes
-//! its own by itself.
+//! [`partials`] lists and removes the partial files, at our server also those of other machines and
+//! accounts. A partial file that nobody continues for a week is removed by the next run that writes to
+//! its directory and succeeds, here and at servers. Our server removes its own by itself.
 //!
 //! # Trees that outlive a run
 //!

@@ -17,17 +17,18 @@
 //! - Streams change from file to file. A large file that is alone begins with those that served
 //!   best before, or four, and its sender adds connections while it runs, from and to servers that
 //!   tell the most of them (`CONNECTIONS` in `FEAT`). At most 16 are open from the start; twice as
-//!   many carry data as long as that raises the rate by 5 % in periods of a second, or ten round trips,
-//!   of which ten times the part of packets sent again is taken off. Where 2 % or more are sent again in
-//!   two measurements in a row, half as many do as long as 95 % of the rate stay. Those that are not
-//!   needed end early. It is not so for a polite copy and under a rate limit. Between two servers the number is
-//!   kept where the source is one of ours, which tells it.
+//!   many carry data as long as that raises the score by 5 %, in periods of a second or ten round trips.
+//!   The score is the rate, less ten times the part of the packets that were sent again. Where 2 % or
+//!   more are sent again in two measurements in a row, half as many connections carry data as long as
+//!   95 % of the rate stay. Connections that are not needed end early. It is not so for a polite copy
+//!   and under a rate limit. Between two servers the number is kept where the source is one of ours,
+//!   which tells it.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
 //!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
 //!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
 //!   a connection, from 256 KiB to 4 MiB, and of a slow one the bytes of half a second: blocks of 64 KiB
-//!   to 16 MiB differ by less than 10 % in their rates, and by nothing on a long path.
+//!   to 16 MiB differ by a tenth in their rates on loopback, and not on a long path.
 //! - Files of at most 64 KiB of a directory share commands from and to servers of ours (`files` in the
 //!   lines `ERET` and `ESTO` of `FEAT`): up to 512 of them, 256 KiB in all, so that a command and a reply
 //!   cost many files as much as one. It is not so for copies with `--xattrs`, `--resume`, an

@@ -24,7 +24,7 @@ const MEASURED: u32 = 2;
 const GAIN: f64 = 1.05;
 /// Weight of the part of the packets that were sent again.
 const LOSS: f64 = 10.0;
-/// Most that they take from a score: of connections that crowd each other fewer are still better.
+/// Largest part of a score that loss takes: of two crowded numbers the smaller one still scores better.
 const MOST_LOSS: f64 = 0.9;
 /// Part of the packets sent again with which connections may crowd each other.
 const CROWDED: f64 = 0.02;
@@ -45,17 +45,16 @@ pub(crate) struct Period {
     pub(crate) resent: f64,
 }
 
-/// What the measurement in progress is compared with.
+/// The comparison that the measurement in progress is for.
 #[derive(Debug, Clone, Copy)]
 enum Trial {
     /// Nothing: the first one of a number.
     None,
-    /// The rate and the score of `fewer` connections; `again` behind a first measurement with a better
-    /// rate and many packets sent again, as new connections send them in slow start.
+    /// The measurement of `fewer` connections. The second measurement of the larger number, `again`,
+    /// follows a better rate with lost packets, as new connections have it in slow start.
     Wider {
         fewer: u32,
-        rate: f64,
-        score: f64,
+        before: Sum,
         again: bool,
     },
     /// The rate of the same connections, which had sent many packets again.
@@ -144,25 +143,23 @@ impl Widening {
 
     /// Compares a measurement with the one before, and takes the next step.
     fn judge(&mut self, sum: Sum, limit: Option<Limit>) {
-        let (rate, score) = (sum.rate(), sum.score());
+        let rate = sum.rate();
         let is_crowded = self.narrows && self.active > 1 && sum.resent() >= CROWDED;
         match self.trial {
             Trial::Wider {
                 fewer,
-                rate: less,
-                score: worse,
-                again: false,
-            } if score < GAIN * worse && rate >= GAIN * less => {
-                self.trial = Trial::Wider {
-                    fewer,
-                    rate: less,
-                    score: worse,
-                    again: true,
-                };
-            }
-            Trial::Wider {
-                fewer, score: less, ..
-            } if score < GAIN * less => {
+                before,
+                again,
+            } if sum.score() < GAIN * before.score() => {
+                if !again && rate >= GAIN * before.rate() {
+                    let again = true;
+                    self.trial = Trial::Wider {
+                        fewer,
+                        before,
+                        again,
+                    };
+                    return;
+                }
                 self.most = fewer;
                 self.change(fewer, Trial::None);
                 self.is_final = !is_crowded;
@@ -182,22 +179,21 @@ impl Widening {
                 self.change(more / 2, Trial::Narrower { more, rate });
             }
             _ if is_crowded => self.trial = Trial::Crowded { rate },
-            _ => self.widen(rate, score, limit),
+            _ => self.widen(sum, limit),
         }
     }
 
     /// Tries more connections, as long as there are more and they may help.
-    fn widen(&mut self, rate: f64, score: f64, limit: Option<Limit>) {
-        // Others may have crowded the connections, and be gone.
+    fn widen(&mut self, sum: Sum, limit: Option<Limit>) {
+        // The crowding traffic may have been another's, and have ended.
         self.narrows &= !matches!(self.trial, Trial::Narrower { .. });
         self.trial = Trial::None;
         if self.active >= self.most {
             self.is_final = true;
-        } else if rate > 0.0 && !limit.is_some_and(Limit::is_at_an_end) {
+        } else if sum.rate() > 0.0 && !limit.is_some_and(Limit::is_at_an_end) {
             let trial = Trial::Wider {
                 fewer: self.active,
-                rate,
-                score,
+                before: sum,
                 again: false,
             };
             let more = self.active.saturating_mul(2).min(self.most);

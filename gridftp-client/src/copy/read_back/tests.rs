@@ -223,9 +223,9 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Reads the bytes of a destination back for a copy from another server, whose file was changed at
-/// [`CHANGED`] when it was listed; gives the held bytes, the state, and the failures of the job, and
-/// whether the sessions are kept.
+/// Reads a destination back for a copy between two servers; the listing of the source told
+/// [`CHANGED`]. Returns the held bytes, the state and the failures of the job, and whether the
+/// sessions are kept.
 async fn between(source: Server<'_>, destination: Server<'_>) -> (u64, ReadBack, u32, bool) {
     let mut job = FileJob::new(b"/from".to_vec(), b"/file".to_vec());
     job.facts = Facts {

@@ -12,8 +12,8 @@ use crate::copy::kept::{Announced, Copy, Digest, Kept, Original, awake, restart_
 use crate::error::ControlError;
 
 impl Pair<'_> {
-    /// The bytes that the destination has of a file whose source is the same: by its markers, by its
-    /// reply, or read back before. Where they are to be read back first, the job goes back.
+    /// The destination's bytes of a file with an unchanged source: by its markers, by its reply, or
+    /// read back before. Where they have to be read back first, the job returns to the queue.
     pub(super) async fn kept(
         &self,
         job: &mut FileJob,
