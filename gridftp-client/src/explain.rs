@@ -102,16 +102,23 @@ struct State {
     moving: u64,
     hashing: f64,
     ending: f64,
-    /// Of downloads and of uploads.
-    storage: [f64; 2],
-    peer: [f64; 2],
-    /// The connections of uploads that did not read the storage.
+    down: Here,
+    up: Here,
+    /// The connections of uploads that waited for the network.
     sending: f64,
     path: Option<PathStats>,
     /// The waits that the sending and the receiving server have told.
     told: [Option<Waits>; 2],
     /// Whether the caller's bounds of streams and of files at once were reached.
     reached: [bool; 2],
+}
+
+/// The samples of the transfers of this end in one direction.
+#[derive(Debug, Default)]
+struct Here {
+    storage: f64,
+    digests: f64,
+    peer: f64,
 }
 
 impl Samples {
@@ -201,22 +208,27 @@ impl State {
         for (stage, way) in stages {
             let Stage::Moving {
                 storage,
+                hashes,
                 connections,
+                ..
             } = stage
             else {
                 continue;
             };
-            let here = f64::from(storage) / f64::from(connections.max(1));
-            let [down, up] = &mut self.storage;
-            let [from, to] = &mut self.peer;
-            let (at_storage, at_peer) = match way {
-                Way::Download => (down, from),
-                Way::Upload => (up, to),
+            let here = match way {
+                Way::Download => &mut self.down,
+                Way::Upload => &mut self.up,
                 // The servers tell.
                 Way::Between => continue,
             };
-            *at_storage += weight * here;
-            *at_peer += weight * (1.0 - here);
+            let storing = weight * f64::from(storage) / f64::from(connections.max(1));
+            here.storage += storing;
+            // While bytes are hashed, all other connections wait for this end.
+            if hashes {
+                here.digests += weight - storing;
+                continue;
+            }
+            here.peer += weight - storing;
             if way == Way::Upload {
                 self.sending += f64::from(connections.saturating_sub(storage));
             }
@@ -242,8 +254,12 @@ impl State {
     /// As [`network`](Self::network), of what a server sent.
     fn network_of(sender: &Waits) -> Option<[f64; 4]> {
         let busy = sender.busy.as_secs_f64();
-        let [window, receiver, buffer] = parts(busy, [sender.receiver_full, sender.buffer_full]);
-        (busy > 0.0).then_some([window, receiver, buffer, 0.0])
+        let rest = sender.moving.saturating_sub(sender.storage);
+        let rest = rest.saturating_sub(sender.digests);
+        let idle = share_of(sender.unready, rest);
+        let [window, receiver, buffer] =
+            parts(busy, [sender.receiver_full, sender.buffer_full]).map(|part| (1.0 - idle) * part);
+        (busy > 0.0).then_some([window, receiver, buffer, idle])
     }
 
     fn explanation(&self) -> Option<Explanation> {
@@ -293,23 +309,31 @@ impl State {
 
     /// The samples of the causes of transfers of this end.
     fn waits(&self) -> Vec<(Cause, f64)> {
-        let [written, read] = self.storage;
-        let [received, sent] = self.peer;
+        let (down, up) = (&self.down, &self.up);
         let mut waits = vec![
-            (Cause::TargetStorage, written),
-            (Cause::SourceStorage, read),
+            (Cause::TargetStorage, down.storage),
+            (Cause::SourceStorage, up.storage),
+            (Cause::Digests, down.digests + up.digests),
         ];
         let [limited, yielded] = self.bounded.parts();
-        waits.push((Cause::Limit, limited * (received + sent)));
-        waits.push((Cause::Polite, yielded * (received + sent)));
-        let [received, sent] = [received, sent].map(|wait| wait * self.unbounded());
-        let [sender, receiver] = &self.told;
-        let reading = (storage_share(sender.as_ref()) * (received + written)).min(received);
-        waits.push((Cause::ServerReading, reading));
-        let network = sender.as_ref().and_then(Self::network_of);
-        waits.extend(divide(received - reading, network, 0.0, Cause::Sender));
-        let writing = storage_share(receiver.as_ref()) * (sent + read);
-        waits.extend(divide(sent, self.network(), writing, Cause::Network));
+        waits.push((Cause::Limit, limited * (down.peer + up.peer)));
+        waits.push((Cause::Polite, yielded * (down.peer + up.peer)));
+        let [received, sent] = [down.peer, up.peer].map(|wait| wait * self.unbounded());
+        let [sender, receiver] = self.told.each_ref().map(Option::as_ref);
+        let all = received + down.storage + down.digests;
+        let (received, work) = set_apart(received, work_of(sender, all, Cause::ServerReading));
+        waits.extend(work);
+        let network = sender.and_then(Self::network_of);
+        waits.extend(divide(
+            received,
+            network,
+            work_of(None, 0.0, Cause::ServerWriting),
+            [Cause::Sender, Cause::Server],
+        ));
+        let all = sent + up.storage + up.digests;
+        let work = work_of(receiver, all, Cause::ServerWriting);
+        let others = [Cause::Network, Cause::Machine];
+        waits.extend(divide(sent, self.network(), work, others));
         waits
     }
 
@@ -320,17 +344,14 @@ impl State {
         // The sum of the servers' sessions, of which several may move data at once.
         let moving = (sender.moving.as_secs_f64() / LOOK.as_secs_f64()).min(self.moving as f64);
         let [_, receiver] = &self.told;
-        let reading = storage_share(Some(sender)) * moving;
-        let writing = storage_share(receiver.as_ref()) * moving;
         let [limited, yielded] = self.bounded.parts();
-        let sent = moving - reading;
-        let mut waits = vec![
-            (Cause::ServerReading, reading),
-            (Cause::Limit, limited * sent),
-            (Cause::Polite, yielded * sent),
-        ];
+        let work = work_of(Some(sender), moving, Cause::ServerReading);
+        let (sent, mut waits) = set_apart(moving, work);
+        waits.push((Cause::Limit, limited * sent));
+        waits.push((Cause::Polite, yielded * sent));
         let (sent, network) = (sent * self.unbounded(), Self::network_of(sender));
-        waits.extend(divide(sent, network, writing, Cause::Network));
+        let work = work_of(receiver.as_ref(), moving, Cause::ServerWriting);
+        waits.extend(divide(sent, network, work, [Cause::Network, Cause::Server]));
         (waits, all - moving - self.ending)
     }
 }
@@ -341,31 +362,61 @@ fn parts(busy: f64, full: [Duration; 2]) -> [f64; 3] {
     [(1.0 - receiver - buffer).max(0.0), receiver, buffer]
 }
 
-/// The part of a server's time in which its storage worked.
-fn storage_share(waits: Option<&Waits>) -> f64 {
-    let share = waits.map(|waits| waits.storage.as_secs_f64() / waits.moving.as_secs_f64());
-    share
-        .filter(|share| share.is_finite())
-        .unwrap_or(0.0)
-        .min(1.0)
+/// The part of `whole` that is `time`.
+fn share_of(time: Duration, whole: Duration) -> f64 {
+    let share = time.as_secs_f64() / whole.as_secs_f64();
+    if share.is_finite() {
+        share.min(1.0)
+    } else {
+        0.0
+    }
 }
 
-/// Divides a wait for the network by the parts of [`State::network`]; `writing` is the work of the
-/// receiving server's storage, for which a receiver has no room. What is not known is `unknown`.
-fn divide(wait: f64, network: Option<[f64; 4]>, writing: f64, unknown: Cause) -> Vec<(Cause, f64)> {
-    let Some(parts) = network else {
-        let writing = writing.min(wait);
-        return vec![(Cause::ServerWriting, writing), (unknown, wait - writing)];
-    };
-    let [window, receiver, buffer, idle] = parts.map(|part| part * wait);
-    let writing = writing.min(receiver);
-    vec![
-        (Cause::ServerWriting, writing),
-        (Cause::Path, window),
-        (Cause::Receiver, receiver - writing),
-        (Cause::Buffer, buffer),
-        (Cause::Machine, idle),
+/// The work of a server in `all` samples: of its storage, which is `storing`, and of its digests.
+fn work_of(server: Option<&Waits>, all: f64, storing: Cause) -> [(Cause, f64); 2] {
+    let waits = server.copied().unwrap_or_default();
+    [
+        (storing, all * share_of(waits.storage, waits.moving)),
+        (
+            Cause::ServerDigests,
+            all * share_of(waits.digests, waits.moving),
+        ),
     ]
+}
+
+/// Takes the work of a server out of a wait for it; gives the rest of the wait, and that work.
+fn set_apart(mut wait: f64, work: [(Cause, f64); 2]) -> (f64, Vec<(Cause, f64)>) {
+    let work = work.map(|(cause, part)| {
+        let part = part.min(wait);
+        wait -= part;
+        (cause, part)
+    });
+    (wait, work.to_vec())
+}
+
+/// Divides a wait for the network by the parts of [`State::network`]; during the `work` of the receiving
+/// server a receiver has no room. A part that nothing tells is `unknown`, and that without data to send
+/// `idle`.
+fn divide(
+    wait: f64,
+    network: Option<[f64; 4]>,
+    work: [(Cause, f64); 2],
+    [unknown, idle]: [Cause; 2],
+) -> Vec<(Cause, f64)> {
+    let Some(parts) = network else {
+        let (rest, mut waits) = set_apart(wait, work);
+        waits.push((unknown, rest));
+        return waits;
+    };
+    let [window, receiver, buffer, unready] = parts.map(|part| part * wait);
+    let (receiver, mut waits) = set_apart(receiver, work);
+    waits.extend([
+        (Cause::Path, window),
+        (Cause::Receiver, receiver),
+        (Cause::Buffer, buffer),
+        (idle, unready),
+    ]);
+    waits
 }
 
 /// The path of what a server sent, where it was measured.
@@ -392,7 +443,8 @@ impl Explanation {
     /// The one change that would help most, where there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
-        let mut remedy = self.remedy_of_cause()?.to_owned();
+        let is_lossy = self.loss() > Some(LOSS);
+        let mut remedy = self.first()?.remedy(is_lossy)?.to_owned();
         for (is_bound, exact, bound) in [
             (self.streams_bound, "--parallel", "--max-parallel"),
             (self.files_bound, "--concurrency", "--max-concurrency"),
@@ -402,44 +454,6 @@ impl Explanation {
             }
         }
         Some(remedy)
-    }
-
-    fn remedy_of_cause(&self) -> Option<&'static str> {
-        Some(match self.first()? {
-            Cause::Idle => {
-                "more files at once (--concurrency) if there are many small ones, or servers that are nearer"
-            }
-            Cause::Hashing => {
-                "a digest that costs the server less (--verify=ALGORITHM), or a faster disk there"
-            }
-            Cause::SourceStorage => {
-                "a faster disk for the source, or more files at once (--concurrency) on one that serves many"
-            }
-            Cause::TargetStorage => {
-                "a faster disk for the destination, or more files at once (--concurrency) on one that serves many"
-            }
-            Cause::ServerReading | Cause::ServerWriting => {
-                "a faster disk at the server, or more files at once (--concurrency) on one that serves many"
-            }
-            Cause::Sender => {
-                "`gridftp speed` with the server, which tells its disk and the path apart"
-            }
-            Cause::Network => return None,
-            Cause::Path if self.loss() > Some(LOSS) => {
-                "a path without loss; until then BBR at the sender (modprobe tcp_bbr, net.ipv4.tcp_allowed_congestion_control), or UDT (--stack udt) with a server that offers it (net-stacks)"
-            }
-            Cause::Path => "more streams (--parallel), if the link is not full",
-            Cause::Receiver => {
-                "a larger receive buffer at the receiver (net.ipv4.tcp_rmem), or a faster disk there"
-            }
-            Cause::Buffer => {
-                "a larger send buffer at the sender (net.ipv4.tcp_wmem, --tcp-buffer), or more streams (--parallel)"
-            }
-            Cause::Machine => "a faster processor, or less protection (--protect)",
-            Cause::Limit => "a higher --bwlimit",
-            Cause::Polite => "a copy without --polite, which would slow the others down",
-            Cause::Ending => "a faster disk at the server, which writes what has arrived",
-        })
     }
 }
 

@@ -67,4 +67,4 @@ pub use plan::{ReceivePlan, Received, SendPlan, Sent};
 pub use process::{forbid_core_dumps, raise_descriptors};
 pub use receive::Consumer;
 pub use send::Chunks;
-pub use watch::{RemoteSend, Stage, Told, Watch};
+pub use watch::{RemoteSend, Stage, Times, Told, Watch};

@@ -4,6 +4,7 @@ mod ending;
 mod parts;
 mod proof;
 mod remote;
+mod times;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -13,14 +14,15 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use xio_core::PathStats;
 
 use self::ending::Ending;
 pub use self::proof::Told;
 pub use self::remote::RemoteSend;
+use self::times::Clock;
+pub use self::times::{Stage, Times};
 use crate::digest::Digest;
-use crate::error::{Result, Wait};
+use crate::error::Result;
 
 const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
@@ -28,23 +30,6 @@ const REUSED: u8 = 2;
 
 /// Bound on the peers with a round trip in memory; the other end chooses their addresses.
 const MOST_PEERS: usize = 64;
-
-/// A moment of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stage {
-    /// No data connection is open yet.
-    Opening,
-    /// Data moves.
-    Moving {
-        /// Connections for which this end's storage works; the others wait for the peer.
-        storage: u32,
-        /// Data connections that carry payload.
-        connections: u32,
-    },
-    /// All data is through.
-    Ended,
-}
 
 /// The state of one transfer, for markers and progress bars.
 ///
@@ -60,16 +45,7 @@ pub struct Watch {
     carrying: AtomicU32,
     /// The most of them at any time.
     most_carrying: AtomicU32,
-    /// Whether the transfer waits for the local producer or consumer.
-    local: AtomicBool,
-    /// Reads and writes of the storage in progress.
-    storage: AtomicU32,
-    /// Whether all data is through.
-    ended: AtomicBool,
-    /// Whether times and the path of sent data are to be measured, which costs a system call a
-    /// connection and two looks at the clock a block.
-    measures: AtomicBool,
-    times: Mutex<Times>,
+    clock: Clock,
     path: Mutex<Option<PathStats>>,
     /// The path of received data, likewise.
     arrival: Mutex<Option<PathStats>>,
@@ -103,11 +79,7 @@ impl Watch {
             connections: AtomicU32::new(0),
             carrying: AtomicU32::new(0),
             most_carrying: AtomicU32::new(0),
-            local: AtomicBool::new(false),
-            storage: AtomicU32::new(0),
-            ended: AtomicBool::new(false),
-            measures: AtomicBool::new(false),
-            times: Mutex::default(),
+            clock: Clock::default(),
             path: Mutex::default(),
             arrival: Mutex::default(),
             remote: Mutex::default(),
@@ -167,34 +139,6 @@ impl Watch {
         }
     }
 
-    /// The stage of the transfer now.
-    pub fn stage(&self) -> Stage {
-        if self.has_ended() {
-            return Stage::Ended;
-        }
-        if !self.is_open() {
-            return Stage::Opening;
-        }
-        let connections = self.carrying().max(1);
-        let storage = match self.is_local() {
-            true => connections,
-            false => self.storage.load(Ordering::Relaxed).min(connections),
-        };
-        Stage::Moving {
-            storage,
-            connections,
-        }
-    }
-
-    /// Has the times of the transfer and the path of its data measured.
-    pub fn measure(&self) {
-        self.measures.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn measures(&self) -> bool {
-        self.measures.load(Ordering::Relaxed)
-    }
-
     /// The kernel's measurements of the path during a transfer that this end sends, its connections
     /// together, so far; `None` where no layer tells, and without [`measure`](Self::measure). All of
     /// it is told at the end.
@@ -207,32 +151,6 @@ impl Watch {
     /// end.
     pub fn arrival(&self) -> Option<PathStats> {
         *self.arrival.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The time in which data has moved, and the part of it in which this end's storage worked,
-    /// averaged over the connections; zero before the data, and without [`measure`](Self::measure).
-    pub fn times(&self) -> (Duration, Duration) {
-        let now = self.now().filter(|_| !self.has_ended());
-        let times = self.lock_times();
-        let moving = match (now, times.opened) {
-            (Some(now), Some(opened)) => now.saturating_duration_since(opened),
-            _ => times.moving,
-        };
-        let storage = times.waited + times.storage / self.most_carrying().max(1);
-        (moving, storage.min(moving))
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-    }
-
-    fn lock_times(&self) -> MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The time, where it is measured.
-    fn now(&self) -> Option<Instant> {
-        self.measures().then(Instant::now)
     }
 
     /// The last smoothed round trip of the data connections to each peer, of either direction, of
@@ -268,16 +186,9 @@ impl Watch {
 
     /// Notes the end of all data, and the rest of the path of sent data.
     pub(crate) fn end(&self, path: impl FnOnce() -> Option<PathStats>) {
-        self.ended.store(true, Ordering::Relaxed);
-        if let Some(now) = self.now() {
-            let mut times = self.lock_times();
-            if let Some(opened) = times.opened {
-                times.moving = now - opened;
-            }
-            drop(times);
-            if let Some(path) = path() {
-                self.add_path(path);
-            }
+        self.clock.end();
+        if let Some(path) = self.measures().then(path).flatten() {
+            self.add_path(path);
         }
     }
 
@@ -308,7 +219,7 @@ impl Watch {
             .compare_exchange(CLOSED, state, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
-            self.lock_times().opened = self.now();
+            self.clock.open();
             self.opening.notify_waiters();
         }
     }
@@ -356,36 +267,6 @@ impl Watch {
         self.cut.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn local(&self, yes: bool) {
-        self.local.store(yes, Ordering::Relaxed);
-        if let Some(now) = self.now() {
-            let mut times = self.lock_times();
-            if let Some(since) = times.local.take() {
-                times.waited += now - since;
-            }
-            times.local = yes.then_some(now);
-        }
-    }
-
-    pub(crate) fn is_local(&self) -> bool {
-        self.local.load(Ordering::Relaxed)
-    }
-
-    /// Counts a read or a write of the storage until the result is dropped.
-    pub(crate) fn storing(&self) -> Storing<'_> {
-        self.storage.fetch_add(1, Ordering::Relaxed);
-        Storing(self, self.now())
-    }
-
-    /// The party to blame while nothing is sent.
-    pub(crate) fn sending(&self) -> Wait {
-        if self.storage.load(Ordering::Relaxed) > 0 {
-            Wait::Storage
-        } else {
-            Wait::Send
-        }
-    }
-
     /// The state of a receive. The lock is never held across a wait.
     pub(crate) fn arrived(&self) -> MutexGuard<'_, Gather> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
@@ -403,65 +284,9 @@ fn add(sum: &Mutex<Option<PathStats>>, more: PathStats) {
     *sum = Some(all);
 }
 
-/// A read or a write of the storage in progress.
-pub(crate) struct Storing<'a>(&'a Watch, Option<Instant>);
-
-impl Drop for Storing<'_> {
-    fn drop(&mut self) {
-        let Self(watch, since) = self;
-        watch.storage.fetch_sub(1, Ordering::Relaxed);
-        if let Some(since) = since {
-            watch.lock_times().storage += since.elapsed();
-        }
-    }
-}
-
-/// The times of a transfer.
-#[derive(Debug, Default)]
-struct Times {
-    opened: Option<Instant>,
-    moving: Duration,
-    /// Begin of a wait for the local producer or consumer.
-    local: Option<Instant>,
-    /// The waits for it that ended, of all connections together.
-    waited: Duration,
-    /// Time of the storage, summed over the connections that it worked for.
-    storage: Duration,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn times_are_those_of_the_storage_for_each_connection() {
-        let second = Duration::from_secs(1);
-        for measures in [false, true] {
-            let watch = Watch::new();
-            if measures {
-                watch.measure();
-            }
-            watch.connected(2);
-            watch.open(false);
-            let one = watch.storing();
-            tokio::time::advance(second).await;
-            drop(one);
-            watch.local(true);
-            tokio::time::advance(second).await;
-            watch.local(false);
-            tokio::time::advance(second).await;
-            let expected = (3 * second, second * 3 / 2);
-            let expected = if measures {
-                expected
-            } else {
-                Default::default()
-            };
-            assert_eq!(watch.times(), expected);
-            watch.end(|| None);
-            tokio::time::advance(second).await;
-            assert_eq!(watch.times(), expected);
-        }
-    }
 
     #[test]
     fn the_last_round_trip_is_told_once_for_each_peer() {

@@ -12,6 +12,10 @@ pub struct Waits {
     pub moving: Duration,
     /// Part of it in which the server's storage worked.
     pub storage: Duration,
+    /// Part of it in which the server hashed bytes that passed.
+    pub digests: Duration,
+    /// Part of it in which a sender had no data ready for any connection, beside both.
+    pub unready: Duration,
     /// Time in which the TCP connections of sent data had data to send or on its way, their sum.
     pub busy: Duration,
     /// Part of that in which the receiver had no room.
@@ -32,11 +36,13 @@ pub struct Waits {
 
 impl Waits {
     /// Names and values: times in microseconds, and numbers of segments and of connections.
-    fn items(&self) -> [(&'static str, u64); 10] {
+    fn items(&self) -> [(&'static str, u64); 12] {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         [
             ("Moving", micros(self.moving)),
             ("Storage", micros(self.storage)),
+            ("Digests", micros(self.digests)),
+            ("Unready", micros(self.unready)),
             ("Busy", micros(self.busy)),
             ("ReceiverFull", micros(self.receiver_full)),
             ("BufferFull", micros(self.buffer_full)),
@@ -61,6 +67,8 @@ impl Waits {
             match name {
                 "Moving" => (waits.moving, is_told) = (time, true),
                 "Storage" => waits.storage = time,
+                "Digests" => waits.digests = time,
+                "Unready" => waits.unready = time,
                 "Busy" => waits.busy = time,
                 "ReceiverFull" => waits.receiver_full = time,
                 "BufferFull" => waits.buffer_full = time,
@@ -82,6 +90,8 @@ impl Waits {
         Self {
             moving: self.moving.saturating_add(other.moving),
             storage: self.storage.saturating_add(other.storage),
+            digests: self.digests.saturating_add(other.digests),
+            unready: self.unready.saturating_add(other.unready),
             busy: self.busy.saturating_add(other.busy),
             receiver_full: self.receiver_full.saturating_add(other.receiver_full),
             buffer_full: self.buffer_full.saturating_add(other.buffer_full),
@@ -110,6 +120,8 @@ mod tests {
         let one = Waits {
             moving: Duration::from_micros(8),
             storage: Duration::from_micros(1),
+            digests: Duration::from_micros(9),
+            unready: Duration::from_micros(10),
             busy: Duration::from_micros(2),
             receiver_full: Duration::from_micros(3),
             buffer_full: Duration::from_micros(4),

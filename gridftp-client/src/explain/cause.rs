@@ -8,6 +8,10 @@ pub enum Cause {
     Idle,
     /// Digests of stored files.
     Hashing,
+    /// Digests of the bytes that pass this machine.
+    Digests,
+    /// The same at the server.
+    ServerDigests,
     /// Reading the files of this machine.
     SourceStorage,
     /// Writing the files of this machine.
@@ -29,6 +33,8 @@ pub enum Cause {
     Buffer,
     /// This machine, by encryption and the like: its connections had nothing to send.
     Machine,
+    /// The server that sent, by encryption or a bound of its own: it had no data ready.
+    Server,
     /// The bound that this end, or one of two servers, keeps to ([`RateLimit`](crate::options::RateLimit)).
     Limit,
     /// The rate at which this end, or one of two servers, leaves the path to others
@@ -45,6 +51,8 @@ impl Cause {
         match self {
             Self::Idle => "idle",
             Self::Hashing => "hashing",
+            Self::Digests => "digests",
+            Self::ServerDigests => "server_digests",
             Self::SourceStorage => "source_storage",
             Self::TargetStorage => "target_storage",
             Self::ServerReading => "server_reading",
@@ -55,6 +63,7 @@ impl Cause {
             Self::Receiver => "receiver",
             Self::Buffer => "buffer",
             Self::Machine => "machine",
+            Self::Server => "server",
             Self::Limit => "limit",
             Self::Polite => "polite",
             Self::Ending => "ending",
@@ -65,6 +74,8 @@ impl Cause {
         match self {
             Self::Idle => "no data under way (commands, connections, listings)",
             Self::Hashing => "digests of stored files",
+            Self::Digests => "digests of passing bytes here",
+            Self::ServerDigests => "digests of passing bytes at the server",
             Self::SourceStorage => "reading files here",
             Self::TargetStorage => "writing files here",
             Self::ServerReading => "reading files at the server",
@@ -75,9 +86,54 @@ impl Cause {
             Self::Receiver => "waiting for the receiver (its window)",
             Self::Buffer => "waiting for room in the sender's socket buffer",
             Self::Machine => "this machine (encryption and the like)",
+            Self::Server => "the server that sent (encryption, or a bound of its own)",
             Self::Limit => "keeping to --bwlimit",
             Self::Polite => "leaving the path to others (--polite)",
             Self::Ending => "waiting for the server's final reply",
         }
+    }
+
+    /// The one change that would help most, where there is one; `is_lossy` tells of a path that loses
+    /// packets.
+    pub(crate) const fn remedy(self, is_lossy: bool) -> Option<&'static str> {
+        Some(match self {
+            Self::Idle => {
+                "more files at once (--concurrency) if there are many small ones, or servers that are nearer"
+            }
+            Self::Hashing => {
+                "a digest that costs the server less (--verify=ALGORITHM), or a faster disk there"
+            }
+            Self::Digests | Self::ServerDigests => {
+                "a faster processor, or more files at once (--concurrency) if there are several; --no-verify leaves corrupted bytes undetected"
+            }
+            Self::SourceStorage => {
+                "a faster disk for the source, or more files at once (--concurrency) on one that serves many"
+            }
+            Self::TargetStorage => {
+                "a faster disk for the destination, or more files at once (--concurrency) on one that serves many"
+            }
+            Self::ServerReading | Self::ServerWriting => {
+                "a faster disk at the server, or more files at once (--concurrency) on one that serves many"
+            }
+            Self::Sender => {
+                "`gridftp speed` with the server, which tells its disk and the path apart"
+            }
+            Self::Network => return None,
+            Self::Path if is_lossy => {
+                "a path without loss; until then BBR at the sender (modprobe tcp_bbr, net.ipv4.tcp_allowed_congestion_control), or UDT (--stack udt) with a server that offers it (net-stacks)"
+            }
+            Self::Path => "more streams (--parallel), if the link is not full",
+            Self::Receiver => {
+                "a larger receive buffer at the receiver (net.ipv4.tcp_rmem), or a faster disk there"
+            }
+            Self::Buffer => {
+                "a larger send buffer at the sender (net.ipv4.tcp_wmem, --tcp-buffer), or more streams (--parallel)"
+            }
+            Self::Machine => "a faster processor, or less protection (--protect)",
+            Self::Server => "a faster processor at the server, or less protection (--protect)",
+            Self::Limit => "a higher --bwlimit",
+            Self::Polite => "a copy without --polite, which would slow the others down",
+            Self::Ending => "a faster disk at the server, which writes what has arrived",
+        })
     }
 }

@@ -176,6 +176,37 @@ fn the_waits_of_servers_divide_the_rest() {
 }
 
 #[test]
+fn digests_of_passing_bytes_and_a_slow_server_explain_the_rest() {
+    let explain = |way, role, waits: Waits| {
+        let (data, samples) = (watch(true), Samples::default());
+        samples.begin(&data, way);
+        samples.told(role, waits);
+        shares(&samples);
+        samples.explanation().unwrap()
+    };
+    // A sender that hashes for half of the time, and has nothing ready for half of the rest.
+    let mut waits = told([1000, 100, 200, 0, 0]);
+    (waits.digests, waits.unready) = (Duration::from_millis(500), Duration::from_millis(200));
+    let expected = [
+        (Cause::ServerDigests, 0.5),
+        (Cause::Path, 0.2),
+        (Cause::Server, 0.2),
+        (Cause::ServerReading, 0.1),
+    ];
+    for way in [Way::Download, Way::Between] {
+        let explanation = explain(way, Role::Sender, waits);
+        for (cause, part) in expected {
+            let found = explanation.shares.iter().find(|(known, _)| *known == cause);
+            assert!((found.unwrap().1 - part).abs() < 1e-9, "{explanation:?}");
+        }
+        assert!(explanation.remedy().unwrap().contains("--no-verify"));
+    }
+    let explanation = explain(Way::Upload, Role::Receiver, waits);
+    let shares = [Cause::ServerDigests, Cause::Network, Cause::ServerWriting];
+    assert!(explanation.shares.iter().map(|(cause, _)| *cause).eq(shares));
+}
+
+#[test]
 fn a_limit_that_is_reached_explains_the_wait() {
     assert_eq!(upload(1000, 500, 0, Some(1050)).first(), Some(Cause::Limit));
     assert_eq!(

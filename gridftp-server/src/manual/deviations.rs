@@ -61,10 +61,11 @@
 //!   all asked; a process tells its own. Object stores and other servers list none.
 //! - `SITE WAITS` is an extension, named `WAITS` in `FEAT`: from the first one on the transfers of the
 //!   session are measured, and each tells where their time went, in microseconds: `250 Waits:
-//!   Moving=…;Storage=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;Retransmitted=…;
-//!   Connections=…;Lossy=…;`, in one line. `Moving` is the time of the data, `Storage` the part of it in
-//!   which the storage worked; the others are those of the TCP connections of sent data, `Sent` and
-//!   `Retransmitted` in segments. `Connections` are those with data, at most, and `Lossy` is 1 where a
+//!   Moving=…;Storage=…;Digests=…;Unready=…;Busy=…;ReceiverFull=…;BufferFull=…;RoundTrip=…;Sent=…;
+//!   Retransmitted=…;Connections=…;Lossy=…;`, in one line. `Moving` is the time of the data, `Storage`
+//!   the part of it in which the storage worked, `Digests` that in which passing bytes were hashed, and
+//!   `Unready` the rest in which a sender had no data ready (encryption, or a bound on its rate); the
+//!   others are those of the TCP connections of sent data, `Sent` and `Retransmitted` in segments. `Connections` are those with data, at most, and `Lossy` is 1 where a
 //!   path loses packets and the congestion control cannot be changed. After `OPTS RETR Markers=n;` each
 //!   112 of a transfer that sends has the same of that transfer so far in one more line, ` Waits:
 //!   Moving=…;`, and the first comes after `n` seconds. Transfers over data nodes are not measured.

@@ -103,8 +103,11 @@ impl Watch {
         let left = self.digest().left(offset);
         if let Some((at, left)) = left.filter(|_| !data.is_empty()) {
             let left = usize::try_from(left).unwrap_or(usize::MAX);
-            let piece = Piece::of(at, data.get(..left).unwrap_or(data));
-            self.digest().add(piece);
+            let data = data.get(..left).unwrap_or(data);
+            self.hashing(|| {
+                let piece = Piece::of(at, data);
+                self.digest().add(piece);
+            });
         }
     }
 

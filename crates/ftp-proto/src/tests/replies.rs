@@ -217,8 +217,8 @@ fn replies_that_need_facts() {
         (
             "SITE WAITS",
             Outcome::Waits(Box::default()),
-            "250 Waits: Moving=0;Storage=0;Busy=0;ReceiverFull=0;BufferFull=0;RoundTrip=0;Sent=0;\
-             Retransmitted=0;Connections=0;Lossy=0;\r\n",
+            "250 Waits: Moving=0;Storage=0;Digests=0;Unready=0;Busy=0;ReceiverFull=0;\
+             BufferFull=0;RoundTrip=0;Sent=0;Retransmitted=0;Connections=0;Lossy=0;\r\n",
         ),
         (
             "SITE STAGE 5 f",
