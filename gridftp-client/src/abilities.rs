@@ -31,6 +31,8 @@ pub struct Abilities {
     pub exclusive: bool,
     /// A stored file is on the medium before its final reply.
     pub durable: bool,
+    /// The boot of the machine in which files wait to be written to the medium (`BOOT`).
+    pub boot: Option<u128>,
     /// `SITE WAITS` tells where the time of transfers went there.
     pub waits: bool,
     /// `SITE RATE` bounds the bytes a second of data connections there.
@@ -94,6 +96,9 @@ impl Abilities {
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),
+            boot: known
+                .parameters("BOOT")
+                .and_then(|boot| u128::from_str_radix(boot, 16).ok()),
             waits: known.has("WAITS").is_yes(),
             rate: known.has("RATE").is_yes(),
             xattrs: known.has("XATTR").is_yes(),

@@ -463,6 +463,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) 
     // The setting of the front end holds for its nodes; writes in place sync no directory.
     let syncs = config.front.is_none() || config.sync_writes;
     settings.durable = capabilities.durable && syncs && !config.in_place;
+    settings.boot = capabilities.boot.filter(|_| !settings.durable);
     settings.exclusive = capabilities.exclusive && !config.in_place;
     settings.space = capabilities.tells_space;
     settings.attributes = capabilities.attributes;

@@ -33,10 +33,10 @@ struct Killed {
 impl Killed {
     /// Kills a copy once the record tells of some files.
     fn new(way: &str) -> Result<Self> {
-        // Files at another server are recorded a minute later.
-        let bed = bed(&["--sync-writes"])?;
+        let syncs = (way != "up, unsynced").then_some("--sync-writes");
+        let bed = bed(syncs.as_slice())?;
         let (from, to, source, target) = match way {
-            "up" => ("tree/".to_owned(), bed.url("to"), &bed.here, &bed.there),
+            "up" | "up, unsynced" => ("tree/".to_owned(), bed.url("to"), &bed.here, &bed.there),
             "down" => (bed.url("tree/"), "to".to_owned(), &bed.there, &bed.here),
             _ => ("tree/".to_owned(), "to".to_owned(), &bed.here, &bed.here),
         };
@@ -119,7 +119,7 @@ fn whole(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn each(act: impl Fn(&Killed) -> Result<()>) -> Result<()> {
-    for way in ["up", "down", "here"] {
+    for way in ["up", "up, unsynced", "down", "here"] {
         Killed::new(way)
             .and_then(|killed| act(&killed))
             .context(way)?;

@@ -19,6 +19,7 @@ use crate::checksum::{COSTS, in_turns};
 use crate::error::{Fault, Outcome};
 use crate::expire;
 use crate::file::FileSource;
+use crate::journal::boot_identity;
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
@@ -171,6 +172,7 @@ impl Dsi for Posix {
             .with_resume(true)
             .with_exclusive(true)
             .with_durable(self.sync)
+            .with_boot(boot_identity())
             .with_modes(true)
             .with_shared_uploads(true)
             .with_space(true)

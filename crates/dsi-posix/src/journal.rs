@@ -5,6 +5,8 @@ use std::io::Read;
 use std::sync::OnceLock;
 
 use byte_ranges::RangeSet;
+use gridftp_dsi::hasher::Hasher;
+use gridftp_dsi::types::ChecksumAlgorithm;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -29,14 +31,28 @@ const MAX_ORIGIN: usize = 2048;
 
 /// The lifetime of a record: without a sync, it is valid until the machine restarts.
 fn lifetime(durable: bool) -> &'static str {
-    static BOOT: OnceLock<String> = OnceLock::new();
-    if durable {
-        return DURABLE;
+    match durable {
+        true => DURABLE,
+        false => boot(),
     }
+}
+
+/// The name that the kernel gave this boot; empty where it gives none.
+fn boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         id.trim().to_owned()
     })
+}
+
+/// An identity of this boot for others, which does not tell its name.
+pub(crate) fn boot_identity() -> Option<u128> {
+    let boot = Some(boot()).filter(|boot| !boot.is_empty())?;
+    let mut hasher = Hasher::new(ChecksumAlgorithm::Blake3)?;
+    hasher.update(b"gridftp boot ");
+    hasher.update(boot.as_bytes());
+    u128::from_str_radix(hasher.finish().get(..32)?, 16).ok()
 }
 
 /// The record of one partial file.

@@ -150,6 +150,9 @@ pub struct Capabilities {
     pub exclusive: bool,
     /// Whether a finished file is on the medium, its name included, and outlives a power cut.
     pub durable: bool,
+    /// Identity of the boot of the machine in whose memory finished files wait to be written to the
+    /// medium; a restart gives it another.
+    pub boot: Option<u128>,
     /// Whether it tells its free space: [`Dsi::free_space`](crate::Dsi::free_space).
     pub tells_space: bool,
     /// Whether files and directories have extended attributes: [`Dsi::attributes`](crate::Dsi::attributes).
@@ -176,6 +179,7 @@ impl Capabilities {
             stages: false,
             exclusive: false,
             durable: false,
+            boot: None,
             tells_space: false,
             attributes: false,
         }
@@ -270,6 +274,13 @@ impl Capabilities {
     #[must_use]
     pub fn with_durable(mut self, durable: bool) -> Self {
         self.durable = durable;
+        self
+    }
+
+    /// Sets the boot of the machine in whose memory finished files wait.
+    #[must_use]
+    pub fn with_boot(mut self, boot: Option<u128>) -> Self {
+        self.boot = boot;
         self
     }
 

@@ -3,13 +3,16 @@
 //!
 //! A line is a digest of the names of a file and of the facts of both ends: another version of either
 //! end is not in the record. Behind its first broken line a record is cut off. Files of this machine that
-//! a power cut may take count until it restarts: the first line names the boot then. Lines of a
-//! server that does not sync wait until it has written such files back.
+//! a power cut may take count until it restarts: the title names the boot then. Lines of a server that
+//! does not sync wait until it has written such files back. Where it tells its boot, others that count
+//! until it restarts are written at once.
 
-use std::collections::VecDeque;
+mod file;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::fs::{File, Metadata};
-use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +23,7 @@ use gridftp_dsi::hasher::Hasher;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::time::timeout;
 
+use self::file::{DIGITS, LINE, MOST, PREFIX};
 use super::admission::Server;
 use super::job::{Facts, FileJob};
 use super::pull::local;
@@ -29,13 +33,7 @@ use crate::client::Client;
 use crate::manner::Target;
 use crate::names;
 use crate::options::{CopyOptions, Resume};
-use crate::partials::OLD;
 use crate::url::Location;
-
-const TITLE: &str = "gridftp-done 1 ";
-
-/// Start of the names of records.
-const PREFIX: &str = "done-";
 
 /// Time from a finished file until its line is written, with those of the files behind it.
 const EVERY: Duration = Duration::from_millis(500);
@@ -50,13 +48,6 @@ const WRITTEN_BACK: Duration = Duration::from_secs(60);
 /// Age from which a source with a time in whole seconds, or minutes, gets another by its next change,
 /// the difference of two clocks included.
 const COARSE: Duration = Duration::from_secs(120);
-
-/// Most lines of a record: the files behind them are copied again. 33 MiB, and 16 MiB of memory.
-const MOST: usize = 1 << 20;
-
-/// Digits of a line, and its bytes.
-const DIGITS: usize = 32;
-const LINE: usize = DIGITS + 1;
 
 /// Longest wait for the file system of the record.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -82,6 +73,8 @@ struct Shared {
     lasts: bool,
     /// Whether the server of the destination may not sync them.
     waits: AtomicBool,
+    /// The boots that the sessions with the server of the destination have told.
+    boots: Mutex<BTreeSet<Option<u128>>>,
     /// Held while the disk works; `waiting` never is.
     end: Mutex<End>,
     waiting: Mutex<Waiting>,
@@ -99,6 +92,8 @@ enum End {
 
 #[derive(Debug, Default)]
 struct Waiting {
+    /// Lines that count for a boot of the server, to be written next.
+    of_boot: Vec<u128>,
     /// Lines that wait to be written, of the files finished within [`EVERY`] of the time.
     lines: VecDeque<(Instant, Vec<u128>)>,
     /// Time at which the last file was finished.
@@ -162,12 +157,12 @@ impl DoneRecord {
         let path = notes.join(format!("{PREFIX}{:032x}", digest(&[key.as_bytes()])?));
         let notes = notes.to_owned();
         let begun = tokio::task::spawn_blocking(move || {
-            let title = format!("{TITLE}{}\n", lifetime(lasts)?);
-            expire(&notes);
+            let title = file::title(lasts)?;
+            file::expire(&notes);
             let (mut end, mut earlier) = (End::None, Vec::new());
             if let Some(mut file) = notes::open(&path, false) {
-                earlier = read(&file, &title).unwrap_or_default();
-                start(&mut file, &title, earlier.len()).ok()?;
+                earlier = file::read(&file, &title).unwrap_or_default();
+                file::start(&mut file, &title, earlier.len()).ok()?;
                 earlier.sort_unstable();
                 end = End::Open(file);
             }
@@ -180,6 +175,7 @@ impl DoneRecord {
                 title,
                 lasts,
                 waits: AtomicBool::new(false),
+                boots: Mutex::default(),
                 end: Mutex::new(end),
                 waiting: Mutex::new(waiting),
             };
@@ -193,10 +189,12 @@ impl DoneRecord {
         begun.await.ok()?
     }
 
-    /// Has lines wait where the server of the destination may not sync finished files.
-    pub(super) fn note_server(&self, server: Option<&Client>) {
-        let waits = server.is_some_and(|server| !server.abilities.durable);
+    /// Has lines wait where the server of the destination, of a new session, may not sync finished
+    /// files.
+    pub(super) fn note_server(&self, server: &Client) {
+        let waits = !server.abilities.durable;
         self.shared.waits.store(waits, Ordering::Relaxed);
+        lock(&self.shared.boots).extend(waits.then_some(server.abilities.boot));
     }
 
     /// Forgets the files that a server may have lost in an outage.
@@ -219,6 +217,10 @@ impl DoneRecord {
             return;
         }
         waiting.count += 1;
+        if let Some(boot) = self.shared.boot() {
+            waiting.count += 1;
+            waiting.of_boot.push(line ^ boot);
+        }
         let now = Instant::now();
         waiting.newest = Some(now);
         match waiting.lines.back_mut() {
@@ -233,8 +235,12 @@ impl DoneRecord {
     /// Says whether a run before has finished this version of a file, and its destination tells the
     /// same facts since.
     fn holds(&self, job: &FileJob, there: &Facts, changes: Changes) -> bool {
-        let line = line(job, there, changes);
-        line.is_some_and(|line| self.earlier.binary_search(&line).is_ok())
+        let Some(line) = line(job, there, changes) else {
+            return false;
+        };
+        let of_boot = self.shared.boot().map(|boot| line ^ boot);
+        let mut lines = [Some(line), of_boot].into_iter().flatten();
+        lines.any(|line| self.earlier.binary_search(&line).is_ok())
     }
 
     /// Ends with a run behind which a file is missing.
@@ -253,6 +259,16 @@ impl DoneRecord {
 }
 
 impl Shared {
+    /// The boot of the server of the destination: of the only one, in all of this run.
+    fn boot(&self) -> Option<u128> {
+        let boots = lock(&self.boots);
+        boots
+            .first()
+            .copied()
+            .flatten()
+            .filter(|_| boots.len() == 1)
+    }
+
     /// Writes the lines that wait and may be written; says whether others wait.
     fn write(&self) -> bool {
         let mut end = lock(&self.end);
@@ -291,7 +307,9 @@ impl Shared {
         let is_old = |at: &Instant| newest.is_some_and(|newest| newest.duration_since(*at) >= age);
         let ready = waiting.lines.partition_point(|(at, _)| is_old(at));
         let mut text = String::new();
-        for (_, lines) in waiting.lines.drain(..ready) {
+        let of_boot = std::mem::take(&mut waiting.of_boot);
+        let ready = waiting.lines.drain(..ready).map(|(_, lines)| lines);
+        for lines in ready.chain([of_boot]) {
             text.reserve(lines.len().saturating_mul(LINE));
             for line in lines {
                 let _ = writeln!(text, "{line:032x}");
@@ -304,7 +322,7 @@ impl Shared {
     fn create(&self) -> Option<File> {
         std::fs::create_dir_all(self.path.parent()?).ok()?;
         let mut file = notes::open(&self.path, true)?;
-        start(&mut file, &self.title, 0).ok()?;
+        file::start(&mut file, &self.title, 0).ok()?;
         Some(file)
     }
 
@@ -424,69 +442,6 @@ fn lasting(place: &Location) -> Option<String> {
         }
     };
     Some(format!("{name:?} {}", place.means_contents()))
-}
-
-/// The time in which a record counts: for ever where finished files last, else until the machine
-/// restarts; `None` where that is unknown.
-fn lifetime(lasts: bool) -> Option<String> {
-    if lasts {
-        return Some("durable".to_owned());
-    }
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let boot = boot.trim();
-    (!boot.is_empty()).then(|| boot.to_owned())
-}
-
-/// Reads the lines before the first broken one; `None` of another lifetime.
-fn read(file: &File, title: &str) -> Option<Vec<u128>> {
-    let (mut input, mut begin) = (BufReader::new(file), vec![0; title.len()]);
-    input.read_exact(&mut begin).ok()?;
-    if begin != title.as_bytes() {
-        return None;
-    }
-    let (mut lines, mut bytes) = (Vec::new(), [0; LINE]);
-    while lines.len() < MOST
-        && input.read_exact(&mut bytes).is_ok()
-        && let Some(line) = parse(&bytes)
-    {
-        lines.push(line);
-    }
-    Some(lines)
-}
-
-fn parse(line: &[u8]) -> Option<u128> {
-    let digits = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
-    u128::from_str_radix(digits, 16).ok()
-}
-
-/// Has the file end behind its title and `count` lines.
-fn start(file: &mut File, title: &str, count: usize) -> std::io::Result<()> {
-    if count == 0 {
-        file.set_len(0)?;
-        file.seek(SeekFrom::Start(0))?;
-        return file.write_all(title.as_bytes());
-    }
-    let end = title.len().saturating_add(count.saturating_mul(LINE));
-    let end = u64::try_from(end).map_err(std::io::Error::other)?;
-    file.set_len(end)?;
-    file.seek(SeekFrom::Start(end)).map(drop)
-}
-
-/// Removes the records that nobody has continued for a week.
-fn expire(notes: &Path) {
-    for entry in std::fs::read_dir(notes).into_iter().flatten().flatten() {
-        let modified = || entry.metadata().ok()?.modified().ok();
-        let age = || modified()?.elapsed().ok();
-        let name = entry.file_name();
-        let is_record = name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
-        if !is_record || age().is_none_or(|age| age <= OLD) {
-            continue;
-        }
-        let locked = notes::open(&entry.path(), false);
-        if locked.is_some() {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]

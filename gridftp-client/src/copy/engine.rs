@@ -339,20 +339,20 @@ async fn run_session(session: Session, worker: &Worker) -> Result<(), Stop> {
     let shared = &worker.shared;
     match session {
         Session::Pull(mut client) => {
-            shared.have_measured(&client, Role::Sender);
+            shared.begin_session(&client, Role::Sender);
             let ended = pull::run(&mut client, worker).await;
             shared.end(client, Role::Sender, ended).await?;
         }
         Session::Push(mut client) => {
-            shared.have_measured(&client, Role::Receiver);
+            shared.begin_session(&client, Role::Receiver);
             let ended = push::run(&mut client, worker).await;
             shared.end(client, Role::Receiver, ended).await?;
         }
         Session::Local => local::run(worker).await?,
         Session::Web(client) => web::run(client, worker).await?,
         Session::Third(mut source, mut destination) => {
-            shared.have_measured(&source, Role::Sender);
-            shared.have_measured(&destination, Role::Receiver);
+            shared.begin_session(&source, Role::Sender);
+            shared.begin_session(&destination, Role::Receiver);
             let ended = match worker.task {
                 Task::Copy => third::run(&mut source, &mut destination, worker).await,
                 Task::List => trees::list(&mut source, &destination, shared).await,

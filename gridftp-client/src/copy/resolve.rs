@@ -56,8 +56,8 @@ pub(crate) async fn run(
     let names = options.choice.names.is_some();
     let to_dir = many || names || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
-    if let Some(done) = &done {
-        done.note_server(to.client.as_deref());
+    if let (Some(done), Some(server)) = (&done, &to.client) {
+        done.note_server(server);
     }
     let (mut worst, mut roots, planned_dirs) = (None, Vec::new(), Arc::default());
     // One tree, or one file, has no two files for one name.

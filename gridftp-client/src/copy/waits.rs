@@ -47,9 +47,12 @@ pub(super) fn follow(watch: &Watch, reply: &Reply) {
 }
 
 impl CopyState {
-    /// Has a server measure where the time of its transfers goes, and tell that of the data which it
-    /// sends where numbers are chosen by it.
-    pub(super) fn have_measured(&self, client: &Client, role: Role) {
+    /// Begins the work of a session: has the server measure where the time of its transfers goes, and
+    /// tell that of the data which it sends where numbers are chosen by it.
+    pub(super) fn begin_session(&self, client: &Client, role: Role) {
+        if let (Some(done), Role::Receiver) = (&self.done, role) {
+            done.note_server(client);
+        }
         if !client.abilities.waits {
             return;
         }
@@ -208,9 +211,9 @@ mod tests {
                 connections: None,
                 over_udt: false,
             };
-            shared.have_measured(&client, role);
+            shared.begin_session(&client, role);
             shared.begin_tuning(route).await;
-            shared.have_measured(&client, role);
+            shared.begin_session(&client, role);
             let (received, ()) = tokio::join!(server, client.close());
             assert_eq!(received, expected);
         }

@@ -203,7 +203,13 @@ fn digests_of_passing_bytes_and_a_slow_server_explain_the_rest() {
     }
     let explanation = explain(Way::Upload, Role::Receiver, waits);
     let shares = [Cause::ServerDigests, Cause::Network, Cause::ServerWriting];
-    assert!(explanation.shares.iter().map(|(cause, _)| *cause).eq(shares));
+    assert!(
+        explanation
+            .shares
+            .iter()
+            .map(|(cause, _)| *cause)
+            .eq(shares)
+    );
 }
 
 #[test]

@@ -94,10 +94,11 @@
 //! are not in it. A file is left only if its source has the size, time and mode of then, and its
 //! destination the size and time that it told behind the copy: servers tell both in `MLST`, and
 //! without that, or a time of the source, it is copied again. The next run lists the directories of
-//! the destination for it, as `--sync` does. Files at a server count as long as it tells the same
-//! facts; files written here count until this machine restarts, or with
-//! [`CopyOptions::sync_writes`] beyond that. A run that completes
-//! the tree removes the record, and the next copy of any tree one that is a week old. The sources, the
+//! the destination for it, as `--sync` does. Files written here count until this machine restarts, or
+//! with [`CopyOptions::sync_writes`] beyond that. Files at a server that does not sync them (no `DURABLE`
+//! in `FEAT`) count until its machine restarts, and from the 61st second on beyond that; where it tells
+//! no restarts (`BOOT` in `FEAT`), they are in the record from then on only. A run that completes the
+//! tree removes the record, and the next copy of any tree one that is a week old. The sources, the
 //! destination and the options by which copies differ have to be the same. There is none of a single
 //! file, of parts, through a disk stack, with [`Resume::Never`], in a dry run,
 //! and for a copy that compares the files itself ([`Manner`], [`CopyOptions::no_clobber`]). With

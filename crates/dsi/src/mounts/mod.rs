@@ -233,6 +233,7 @@ impl Dsi for Mounts {
             tree.stages |= one.stages;
             tree.exclusive &= one.exclusive;
             tree.durable &= one.durable;
+            tree.boot = tree.boot.filter(|boot| one.boot == Some(*boot));
             tree.tells_space &= one.tells_space;
             tree.attributes &= one.attributes;
             tree.checksums.retain_mut(|(known, cost)| {

@@ -70,6 +70,9 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     ] {
         lines.extend(has.then(|| line.to_owned()));
     }
+    if let Some(boot) = settings.boot {
+        lines.push(format!("BOOT {boot:032x}"));
+    }
     if settings.udt && !settings.denies("SITE SETNETSTACK") {
         let adapts = if settings.adapts { "Congestion;" } else { "" };
         lines.push(format!("LOSS {adapts}UDT;"));

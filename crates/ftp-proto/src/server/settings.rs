@@ -47,6 +47,8 @@ pub struct Settings {
     pub exclusive: bool,
     /// Whether the reply to a stored file tells that it is on the medium.
     pub durable: bool,
+    /// The boot of the machine in which stored files wait to be written to the medium (`BOOT`).
+    pub boot: Option<u128>,
     /// Whether free space is told (`AVBL`).
     pub space: bool,
     /// Whether files and directories have extended attributes (`SITE XATTR`).
@@ -175,6 +177,7 @@ impl Settings {
             times: true,
             exclusive: false,
             durable: false,
+            boot: None,
             space: false,
             attributes: false,
             stripes: None,

@@ -49,6 +49,7 @@ pub(crate) fn settings() -> Settings {
     settings.keeps = true;
     settings.exclusive = true;
     settings.durable = true;
+    settings.boot = Some(42);
     settings.space = true;
     settings.attributes = true;
     settings.rates = true;

@@ -453,6 +453,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " RATE",
         " EXCLUSIVE",
         " DURABLE",
+        " BOOT 0000000000000000000000000000002a",
         " AVBL",
         " XATTR",
     ] {

@@ -1,6 +1,7 @@
 //! Runs one after another that find the finished files of those before, and of no other version.
 
 use super::*;
+use crate::partials::OLD;
 
 fn job(name: &str, size: u64) -> FileJob {
     let facts = Facts {
@@ -105,7 +106,7 @@ async fn what_is_not_synced_counts_in_its_boot_only() {
     drop(same);
     let path = files(dir.path()).remove(0);
     let text = std::fs::read_to_string(&path).unwrap();
-    let boot = lifetime(false).unwrap();
+    let boot = file::lifetime(false).unwrap();
     std::fs::write(&path, text.replace(&boot, "another boot")).unwrap();
     let next = begin(dir.path(), "key", false).await;
     assert!(!next.holds(&job("a", 1), &there(1, 9), NO_CHANGES));
@@ -203,4 +204,32 @@ async fn files_wait_for_a_server_that_does_not_sync() {
     let next = begin(dir.path(), "key", true).await;
     let held = ["a", "b", "lost"].map(|name| next.holds(&job(name, 1), &there(1, 9), NO_CHANGES));
     assert_eq!(held, [true, false, false]);
+}
+
+/// Files that a server may lose in a restart count until it tells another boot.
+#[tokio::test]
+async fn a_boot_of_the_server_makes_lines_count_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = async |boots: &[Option<u128>]| {
+        let record = begin(dir.path(), "key", true).await;
+        record.shared.waits.store(true, Ordering::Relaxed);
+        lock(&record.shared.boots).extend(boots);
+        record
+    };
+    for (name, boots) in [
+        ("a", &[Some(7)][..]),
+        ("untold", &[None]),
+        ("mixed", &[Some(7), Some(8)]),
+    ] {
+        let record = run(boots).await;
+        record.add(&job(name, 1), &there(1, 9), NO_CHANGES);
+        record.forget_unsynced();
+        record.keep().await;
+    }
+    for (boot, expected) in [(Some(7), true), (Some(8), false), (None, false)] {
+        let next = run(&[boot]).await;
+        let held = ["a", "untold", "mixed"]
+            .map(|name| next.holds(&job(name, 1), &there(1, 9), NO_CHANGES));
+        assert_eq!(held, [expected, false, false], "{boot:?}");
+    }
 }
