@@ -53,8 +53,8 @@ pub(crate) struct Flags {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Write completions for SHELL to standard output; names of servers are asked for without the
-    /// flags on the command line, with those of the configuration file
+    /// Write completions for SHELL to standard output; those of bash, zsh and fish ask for names of
+    /// places and servers, without the flags on the command line, with those of the configuration file
     #[arg(long, value_name = "SHELL", value_enum, exclusive = true)]
     pub(crate) completions: Option<Shell>,
 
