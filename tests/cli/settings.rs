@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Finished, Tree, binary, run};
+use workspace_tests::{Finished, ScriptedServer, Tree, run};
 
+use crate::sibling::gridftp_command;
 use crate::{Bed, LIMIT, command, fails};
 
 /// Writes the configuration file of the tree's user.
@@ -20,6 +22,11 @@ fn cp(tree: &Tree, vars: &[(&str, &str)], args: &[&str]) -> Result<Finished> {
     let mut command = command(tree, args)?;
     command.env_remove("XDG_CONFIG_HOME").envs(vars.to_vec());
     run(&mut command, LIMIT)
+}
+
+/// Runs `gridftp` with variables of the environment.
+fn gridftp(tree: &Tree, vars: &[(&str, &str)], args: &[&str]) -> Result<Finished> {
+    run(gridftp_command(tree, args)?.envs(vars.to_vec()), LIMIT)
 }
 
 #[test]
@@ -41,18 +48,9 @@ fn a_place_stands_for_its_url_and_flags() -> Result<()> {
     std::fs::write(bed.here.path("lab:run"), "local")?;
     cp(&bed.here, &[], &["./lab:run", "lab:local"])?.ok()?;
     ensure!(std::fs::read(bed.there.path("data/local"))? == b"local");
-    let mut places = std::process::Command::new(binary("gridftp")?);
-    places
-        .arg("places")
-        .env("HOME", bed.here.root())
-        .env_remove("XDG_CONFIG_HOME");
-    let said = run(&mut places, LIMIT)?.ok()?.stdout;
+    let said = gridftp(&bed.here, &[], &["places"])?.ok()?.stdout;
     ensure!(said == format!("lab\t{}\n", bed.url("data")), "{said}");
-    let mut cat = std::process::Command::new(binary("gridftp")?);
-    cat.args(["sum", "lab:run/a"])
-        .env("HOME", bed.here.root())
-        .env_remove("XDG_CONFIG_HOME");
-    run(&mut cat, LIMIT)?.ok()?;
+    gridftp(&bed.here, &[], &["sum", "lab:run/a"])?.ok()?;
     Ok(())
 }
 
@@ -150,11 +148,7 @@ fn the_defaults_may_have_flags_of_either_program() -> Result<()> {
     let to = bed.url("file");
     let vars = [("GRIDFTP_STATS", "5m"), ("GRIDFTP_MAX_AGE", "1d")];
     cp(&bed.here, &vars, &["up", &to])?.ok()?;
-    let mut du = std::process::Command::new(binary("gridftp")?);
-    du.args(["du", &to])
-        .env("HOME", bed.here.root())
-        .env_remove("XDG_CONFIG_HOME");
-    let told = run(&mut du, LIMIT)?.ok()?;
+    let told = gridftp(&bed.here, &[], &["du", &to])?.ok()?;
     ensure!(told.stdout.starts_with("100 B\t"), "{}", told.report());
     Ok(())
 }
@@ -170,6 +164,10 @@ fn a_mistake_in_a_setting_is_named_with_its_place() -> Result<()> {
             "[defaults]: fast: gridftp-cp has no flag --fast",
         ),
         ("[defaults]\nhelp = true\n", "has no flag --help"),
+        (
+            "[defaults]\nforce = true\n",
+            "[defaults]: force: --force comes from the command line alone; leave it out here",
+        ),
         ("[default]\n", "default: unknown"),
         ("[place.lab]\nuser = 'x'\n", "[place.lab]: no url"),
         ("[place.lab]\nurl = '/data'\n", "no server in it"),
@@ -193,6 +191,8 @@ fn a_mistake_in_a_setting_is_named_with_its_place() -> Result<()> {
         2,
         &["timeout differs", "[place.lab]", "write --timeout"],
     )?;
+    let given = cp(&tree, &[], &["--timeout=9", "lab:a", "-", "two:a"])?;
+    fails(&given, 2, &["standard input"])?;
     // Commands in commands have settings too.
     let bits = &[("GRIDFTP_HOURS", "never")];
     let init = cp(&tree, bits, &["proxy", "init"])?;
@@ -224,5 +224,131 @@ fn the_configuration_file_of_the_help_is_valid() -> Result<()> {
         2,
         &["standard output the destination"],
     )?;
+    Ok(())
+}
+
+#[test]
+fn flags_that_remove_or_choose_other_work_are_of_the_command_line() -> Result<()> {
+    let bed = Bed::new()?;
+    configure(
+        &bed.here,
+        &format!("[place.lab]\nurl = '{}'\nrecursive = true\n", bed.url("")),
+    )?;
+    bed.here.file("up/sub/a", 100, 1)?;
+    let all = [
+        ("GRIDFTP_DELETE", "1"),
+        ("GRIDFTP_DISCARD", "1"),
+        ("GRIDFTP_FORCE", "1"),
+        ("GRIDFTP_LENGTH", "1"),
+        ("GRIDFTP_LIST", &bed.url("")),
+        ("GRIDFTP_OFFSET", "1"),
+        ("GRIDFTP_PARTIALS", "1"),
+        ("GRIDFTP_RECURSIVE", "1"),
+        ("GRIDFTP_TIME", "20010101000000"),
+    ];
+    for (number, variable) in all.iter().enumerate() {
+        let old = bed.there.file(&format!("{number}/old"), 7, 1)?;
+        cp(&bed.here, &[*variable], &["up/", &format!("lab:{number}/")])?.ok()?;
+        bed.same("up/sub/a", &format!("{number}/sub/a"))?;
+        ensure!(old.exists(), "{variable:?}");
+    }
+    bed.there.file("file", 7, 1)?;
+    let says = |args: &[&str], needle: &str| fails(&gridftp(&bed.here, &all, args)?, 1, &[needle]);
+    says(&["rm", "lab:0"], "-r removes it and all that it holds")?;
+    ensure!(bed.there.path("0/sub/a").exists());
+    says(&["rm", "lab:nothing"], "nothing: failed")?;
+    says(&["ln", "-s", "up", "lab:file"], "file")?;
+    says(&["sum", "lab:0"], "0")?;
+    let listed = gridftp(&bed.here, &all, &["ls", "lab:0"])?.ok()?;
+    ensure!(listed.stdout == "old\nsub\n", "{}", listed.report());
+    gridftp(&bed.here, &all, &["touch", "lab:file"])?.ok()?;
+    let age = std::fs::metadata(bed.there.path("file"))?
+        .modified()?
+        .elapsed()?;
+    ensure!(age < LIMIT, "{age:?}");
+    Ok(())
+}
+
+#[test]
+fn each_place_has_its_own_user_and_protection() -> Result<()> {
+    let (tree, here, there) = (
+        Tree::new()?,
+        ScriptedServer::usual()?,
+        ScriptedServer::usual()?,
+    );
+    here.file("/from", "some");
+    let netrc = tree.path(".netrc");
+    let of = |user: &str| format!("machine 127.0.0.1 login {user} password x\n");
+    std::fs::write(&netrc, of("ann") + &of("bob"))?;
+    std::fs::set_permissions(&netrc, PermissionsExt::from_mode(0o600))?;
+    let place = |name: &str, server: &ScriptedServer, rest: &str| {
+        format!("[place.{name}]\nurl = '{}'\n{rest}\n", server.url(""))
+    };
+    let (ann, bob) = ("user = 'ann'\n", "user = 'bob'\n");
+    let both = place("here", &here, ann) + &place("there", &there, bob);
+    configure(&tree, &format!("[defaults]\nnetrc = true\n{both}"))?;
+    let copy = ["--relay", "never", "here:from", "there:to"];
+    cp(&tree, &[], &copy)?.ok()?;
+    ensure!(there.bytes("/to") == here.bytes("/from"));
+    for (server, user) in [(&here, "USER ann"), (&there, "USER bob")] {
+        let all = server.commands();
+        ensure!(
+            server.count("USER") == 1 && all.iter().any(|line| line == user),
+            "{all:?}"
+        );
+    }
+    // Without protection at one end, there is none silently at the other.
+    let none = "security = 'none'\n";
+    configure(
+        &tree,
+        &(place("here", &here, none) + &place("there", &there, "")),
+    )?;
+    let told = "security of [place.here] would also hold at ";
+    fails(&cp(&tree, &[], &copy)?, 2, &[told, "write --security"])?;
+    fails(
+        &cp(&tree, &[], &["here:from", &there.url("to")])?,
+        2,
+        &[told],
+    )?;
+    fails(
+        &gridftp(&tree, &[], &["check", "here:", "there:"])?,
+        2,
+        &[told],
+    )?;
+    ensure!(there.count("USER") == 1, "{:?}", there.commands());
+    cp(&tree, &[], &[&["--security", "none"], &copy[..]].concat())?.ok()?;
+    Ok(())
+}
+
+#[test]
+fn settings_of_copies_mean_nothing_to_other_commands() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("a", 100, 1)?;
+    let url = bed.url("a");
+    configure(
+        &bed.here,
+        "[defaults]\nverify = 'sha256'\nsubject = '/CN=x'\ncert = 'own'\nkey = 'own'\n",
+    )?;
+    let init = cp(&bed.here, &[("GRIDFTP_VERIFY", "md5")], &["proxy", "init"])?;
+    fails(&init, 1, &["usercert.pem"])?;
+    let no_proxy = ("X509_USER_PROXY", "none");
+    let info = gridftp(
+        &bed.here,
+        &[no_proxy, ("GRIDFTP_BITS", "4096")],
+        &["proxy", "info"],
+    )?;
+    fails(&info, 1, &["none"])?;
+    configure(
+        &bed.here,
+        "[defaults]\nmax-delete = 7\nkey = 'own'\njson = true\n",
+    )?;
+    cp(&bed.here, &[("GRIDFTP_CHECKSUM", "sha256")], &["a", &url])?.ok()?;
+    gridftp(
+        &bed.here,
+        &[("GRIDFTP_CHECKSUM", "1")],
+        &["check", "a", &url],
+    )?
+    .ok()?;
+    gridftp(&bed.here, &[], &["cat", &url])?.ok()?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use workspace_tests::{Finished, Host, Tree, binary, run, sha256};
 
 use crate::{Bed, LIMIT, fails};
 
-pub(super) fn gridftp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
+pub(super) fn gridftp_command(tree: &Tree, args: &[&str]) -> Result<Command> {
     let mut command = Command::new(binary("gridftp")?);
     command
         .current_dir(tree.root())
@@ -18,7 +18,11 @@ pub(super) fn gridftp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
         .env_remove("NETRC")
         .env_remove("XDG_CONFIG_HOME")
         .env("HOME", tree.root());
-    run(&mut command, LIMIT)
+    Ok(command)
+}
+
+pub(super) fn gridftp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
+    run(&mut gridftp_command(tree, args)?, LIMIT)
 }
 
 impl Bed {

@@ -1,33 +1,29 @@
 //! Settings of the configuration file and the environment, as words of the command line.
 
-use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
-use std::io::{Read as _, Write as _};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+pub mod audit;
+mod config;
+mod places;
+mod scope;
 
-use anyhow::{Context as _, bail, ensure};
+use std::any::TypeId;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, Parser, ValueHint};
-use toml::{Table, Value};
+use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
+use self::config::Values;
+pub use self::config::{Config, NamedPlace, SIBLING};
+pub use self::scope::{RULES, flags};
+use self::scope::{settable, suits};
 use super::exit::Status;
 use super::report::Report;
-use crate::url::{Location, show_text};
-
-/// Flags of `gridftp` beside those of connections. The file is that of both programs, and
-/// `gridftp-cp` takes no flag of the other one for a mistake.
-pub const SIBLING: &str = "algorithm all bytes checksum compare depth force human lines long \
-    no-clobber no-create parallel parents read recursive seconds size summarize symbolic time times \
-    unsigned";
-
-/// Largest configuration file, in bytes.
-const LARGEST: u64 = 1 << 20;
-
-/// Values of flags by long name.
-type Values = BTreeMap<String, Vec<OsString>>;
+use crate::url::show_text;
 
 /// Command line of a program with its settings in it.
 #[derive(Debug)]
@@ -36,129 +32,6 @@ struct Words {
     all: Vec<OsString>,
     /// Words that are settings, each with its origin.
     settings: Vec<String>,
-}
-
-/// A named URL of the configuration file, with flags of its own.
-#[derive(Debug)]
-pub struct NamedPlace {
-    pub url: String,
-    flags: Values,
-}
-
-/// The configuration file.
-#[derive(Debug, Default)]
-pub struct Config {
-    path: PathBuf,
-    defaults: Values,
-    pub places: BTreeMap<String, NamedPlace>,
-}
-
-impl Config {
-    /// Reads `$GRIDFTP_CONFIG`, or `gridftp/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`. A
-    /// missing file is empty, unless `$GRIDFTP_CONFIG` names it.
-    pub fn read() -> anyhow::Result<Self> {
-        let named = std::env::var_os("GRIDFTP_CONFIG").map(PathBuf::from);
-        let Some(path) = named.clone().or_else(usual) else {
-            return Ok(Self::default());
-        };
-        let mut text = String::new();
-        let read = std::fs::File::open(&path)
-            .and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
-        match read {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => {
-                return Ok(Self::default());
-            }
-            read => read.with_context(|| path.display().to_string())?,
-        };
-        ensure!(
-            text.len() as u64 <= LARGEST,
-            "{}: larger than 1 MiB",
-            path.display()
-        );
-        let parsed = Self::parse(&text).with_context(|| path.display().to_string())?;
-        Ok(Self { path, ..parsed })
-    }
-
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        let mut config = Self::default();
-        for (key, value) in text.parse::<Table>()? {
-            match (key.as_str(), value) {
-                ("defaults", Value::Table(table)) => {
-                    config.defaults = values(table).context("[defaults]")?;
-                }
-                ("place", Value::Table(places)) => {
-                    for (name, value) in places {
-                        let place = NamedPlace::parse(&name, value)
-                            .with_context(|| format!("[place.{name}]"))?;
-                        config.places.insert(name, place);
-                    }
-                }
-                _ => bail!("{key}: unknown; write [defaults] or [place.NAME]"),
-            }
-        }
-        Ok(config)
-    }
-
-    /// Refuses names that are flags of neither program.
-    fn check(&self, command: &Command) -> anyhow::Result<()> {
-        let tables = (self.places.iter())
-            .map(|(name, place)| (format!("place.{name}"), &place.flags))
-            .chain([("defaults".to_owned(), &self.defaults)]);
-        for (table, flags) in tables {
-            for flag in flags.keys() {
-                ensure!(
-                    is_flag(command, flag) || SIBLING.split(' ').any(|known| known == flag),
-                    "{}: [{table}]: {flag}: {} has no flag --{flag}, and neither has gridftp",
-                    self.path.display(),
-                    command.get_name(),
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// The place that a word names, with the URL that the word stands for.
-    fn place<'a>(&'a self, word: &'a OsStr) -> Option<(&'a str, OsString)> {
-        let bytes = word.as_bytes();
-        let colon = bytes.iter().position(|byte| *byte == b':')?;
-        let (name, rest) = (bytes.get(..colon)?, bytes.get(colon + 1..)?);
-        let (name, place) = self
-            .places
-            .get_key_value(std::str::from_utf8(name).ok()?)
-            .filter(|_| !rest.starts_with(b"//"))?;
-        let mut url = place.url.clone().into_bytes();
-        if !rest.is_empty() {
-            let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-            let base = place.url.trim_end_matches('/').as_bytes();
-            url = [base, b"/", rest].concat();
-        }
-        Some((name, OsString::from_vec(url)))
-    }
-}
-
-impl NamedPlace {
-    fn parse(name: &str, value: Value) -> anyhow::Result<Self> {
-        let Value::Table(mut table) = value else {
-            bail!("no table; write url = \"gsiftp://HOST/\" in it");
-        };
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        ensure!(
-            !name.is_empty() && name.chars().all(is_plain),
-            "a name has letters, digits, '-', '_' and '.' only"
-        );
-        let Some(Value::String(url)) = table.remove("url") else {
-            bail!("no url; write url = \"gsiftp://HOST/\"");
-        };
-        let Location::Remote(remote) = Location::parse(&url).context("url")? else {
-            bail!("url: {url}: no server in it");
-        };
-        ensure!(
-            remote.site.password.is_none(),
-            "url: has a password; use a .netrc and netrc = true"
-        );
-        let flags = values(table)?;
-        Ok(Self { url, flags })
-    }
 }
 
 /// Parses the command line of a program with the settings that it leaves open, and prints
@@ -198,6 +71,16 @@ pub fn parse_silently<F: Parser>(given: Vec<OsString>) -> Option<F> {
 /// Returns the words of a command line with the settings that they leave open: those of the
 /// environment before those of the places in use, and the defaults last.
 fn words(command: &Command, given: Vec<OsString>) -> anyhow::Result<Words> {
+    words_of(command, given, Config::read, &|name| std::env::var_os(name))
+}
+
+/// As [`words`], with that file and environment.
+fn words_of(
+    command: &Command,
+    given: Vec<OsString>,
+    config: impl FnOnce() -> anyhow::Result<Config>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> anyhow::Result<Words> {
     let mut words = Words {
         all: given,
         settings: Vec::new(),
@@ -207,7 +90,7 @@ fn words(command: &Command, given: Vec<OsString>) -> anyhow::Result<Words> {
     let Ok(matches) = lenient.try_get_matches_from(&words.all) else {
         return Ok(words);
     };
-    let config = Config::read()?;
+    let config = config()?;
     if command.get_name() == "gridftp-cp" {
         config.check(command)?;
     }
@@ -222,25 +105,63 @@ fn words(command: &Command, given: Vec<OsString>) -> anyhow::Result<Words> {
             .find(|(_, word)| *word == name)
             .map_or(at, |(at, _)| at + 1);
     }
-    let named = expand(&config, inner, matched, &mut words.all)?;
-    let environment = environment(inner);
-    let mut taken: HashSet<&str> = (inner.get_arguments())
-        .map(|arg| arg.get_id().as_str())
-        .filter(|id| matched.value_source(id) == Some(ValueSource::CommandLine))
-        .collect();
+    let mut settings = Settings::beside(inner, matched);
     let path = config.path.display();
-    let levels = [
-        ("environment".to_owned(), environment),
-        (format!("{path}: [place]"), named),
-        (format!("{path}: [defaults]"), config.defaults.clone()),
-    ];
-    for (origin, values) in levels {
-        let mut now = Vec::new();
-        for (name, values) in &values {
-            let Some(arg) = settable(inner, name) else {
+    let variables = variables(inner, environment);
+    settings.add("environment", &variables)?;
+    let is_taken = |id: &str| settings.taken.contains(id);
+    let named = places::expand(&config, inner, matched, &mut words.all, is_taken)?;
+    settings.add(&format!("{path}: [place]"), &named)?;
+    settings.add(&format!("{path}: [defaults]"), &config.defaults)?;
+    let added = settings.complete();
+    words.settings = (added.iter())
+        .map(|(word, origin)| format!("{} ({origin})", show_text(word.as_bytes())))
+        .collect();
+    let added = added.into_iter().map(|(word, _)| word);
+    words.all.splice(at..at, added);
+    Ok(words)
+}
+
+/// The settings of a command, beside the flags on its command line.
+struct Settings<'a> {
+    command: &'a Command,
+    /// Flags that are decided, by the command line or a setting before others.
+    taken: HashSet<&'a str>,
+    /// Those of them that are not turned off.
+    on: HashSet<&'a str>,
+    /// Each setting with its words and their origin.
+    all: Vec<(&'a Arg, Vec<OsString>, String)>,
+}
+
+impl<'a> Settings<'a> {
+    fn beside(command: &'a Command, matches: &ArgMatches) -> Self {
+        let ids = command.get_arguments().map(|arg| arg.get_id().as_str());
+        let given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let on: HashSet<_> = ids.filter(given).collect();
+        Self {
+            command,
+            taken: on.clone(),
+            on,
+            all: Vec::new(),
+        }
+    }
+
+    /// Adds the values of one origin for flags that are open.
+    fn add(&mut self, origin: &str, all: &Values) -> anyhow::Result<()> {
+        let (mut taken, mut on) = (Vec::new(), Vec::new());
+        let is_taken = |id: &str| self.taken.contains(id);
+        // With --discard, -r removes what others have begun.
+        let lists_remains = ["discard", "partials"].iter().any(|id| is_taken(id));
+        for (name, values) in all {
+            let Some(arg) = settable(self.command, name).filter(|arg| suits(arg, values)) else {
                 continue;
             };
-            if taken.contains(arg.get_id().as_str()) || conflicts(inner, arg, &taken) {
+            let id = arg.get_id().as_str();
+            let is_left_out = is_taken(id)
+                || id == "recursive" && lists_remains
+                || lost_its_pair(name, all, is_taken)
+                || conflicts(self.command, arg, &self.on);
+            if is_left_out {
                 continue;
             }
             let is_text = values.iter().all(|value| value.to_str().is_some());
@@ -249,54 +170,40 @@ fn words(command: &Command, given: Vec<OsString>) -> anyhow::Result<Words> {
                 "{}: its value is not UTF-8, and --{name} takes text",
                 variable(name)
             );
-            now.push(arg.get_id().as_str());
-            for word in (values.iter()).flat_map(|value| spelled(arg, name, value)) {
-                let shown = show_text(word.as_bytes());
-                words.settings.push(format!("{shown} ({origin})"));
-                words.all.insert(at, word);
-                at += 1;
+            let words = values.iter().flat_map(|value| spelled(arg, name, value));
+            let words: Vec<_> = words.collect();
+            taken.push(id);
+            if !words.is_empty() {
+                on.push(id);
+                self.all.push((arg, words, origin.to_owned()));
             }
         }
-        taken.extend(now);
+        self.taken.extend(taken);
+        self.on.extend(on);
+        Ok(())
     }
-    Ok(words)
+
+    /// The words of all settings, each with its origin, but of those that lack a flag they need.
+    fn complete(self) -> Vec<(OsString, String)> {
+        let Self { on, all, .. } = self;
+        let lacks = |id: &str| {
+            NEEDS
+                .iter()
+                .any(|(flag, needed)| *flag == id && !on.contains(needed))
+        };
+        (all.into_iter()
+            .filter(|(arg, ..)| !lacks(arg.get_id().as_str())))
+        .flat_map(|(_, words, origin)| words.into_iter().map(move |word| (word, origin.clone())))
+        .collect()
+    }
 }
 
-/// Replaces places by their URLs, and returns the flags of those places.
-fn expand(
-    config: &Config,
-    command: &Command,
-    matches: &ArgMatches,
-    words: &mut [OsString],
-) -> anyhow::Result<Values> {
-    let is_url = |arg: &&Arg| arg.is_positional() || arg.get_value_hint() == ValueHint::Url;
-    let locations: HashSet<&OsStr> = (command.get_arguments().filter(is_url))
-        .filter_map(|arg| matches.try_get_raw(arg.get_id().as_str()).ok().flatten())
-        .flatten()
-        .collect();
-    let mut named: HashMap<&str, (&str, &Vec<OsString>)> = HashMap::new();
-    for word in words.iter_mut().skip(1) {
-        let (flag, value) = value_of(word.as_bytes());
-        let value = OsStr::from_bytes(value);
-        let Some((name, url)) = config.place(value).filter(|_| locations.contains(value)) else {
-            continue;
-        };
-        let Some((name, place)) = config.places.get_key_value(name) else {
-            continue;
-        };
-        for (flag, values) in &place.flags {
-            let (other, before) = *named.entry(flag).or_insert((name, values));
-            ensure!(
-                before == values,
-                "{}: {flag} differs between [place.{other}] and [place.{name}]; write --{flag}",
-                config.path.display(),
-            );
-        }
-        *word = OsString::from_vec([flag, url.as_bytes()].concat());
-    }
-    let owned =
-        |(flag, (_, values)): (&str, (_, &Vec<OsString>))| (flag.to_owned(), values.clone());
-    Ok(named.into_iter().map(owned).collect())
+/// Settings that are left out where another flag is not given, which clap does not tell.
+const NEEDS: [(&str, &str); 2] = [("max_delete", "delete"), ("key", "cert")];
+
+/// Returns whether a flag is the key of a certificate in whose stead another one is taken.
+fn lost_its_pair(name: &str, values: &Values, is_taken: impl Fn(&str) -> bool) -> bool {
+    name == "key" && values.contains_key("cert") && is_taken("cert")
 }
 
 /// The `--NAME=` of a word that begins so, and the rest of the word.
@@ -310,10 +217,10 @@ pub(super) fn value_of(word: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Values of `GRIDFTP_*` for the flags of a command; other variables are not ours.
-fn environment(command: &Command) -> Values {
+fn variables(command: &Command, environment: &dyn Fn(&str) -> Option<OsString>) -> Values {
     let read = |arg: &Arg| {
         let name = arg.get_long()?;
-        let value = std::env::var_os(variable(name))?;
+        let value = environment(&variable(name))?;
         Some((name.to_owned(), vec![value]))
     };
     command.get_arguments().filter_map(read).collect()
@@ -328,33 +235,6 @@ fn variable(flag: &str) -> String {
 fn takes_bytes(arg: &Arg) -> bool {
     let value = arg.get_value_parser().type_id();
     value == TypeId::of::<PathBuf>() || value == TypeId::of::<OsString>()
-}
-
-/// Names of the flags of a command, and of those in it, that settings may give.
-pub fn flags(command: &Command) -> BTreeSet<String> {
-    let names = command.get_arguments().filter_map(Arg::get_long);
-    let own = names.filter(|name| settable(command, name).is_some());
-    let mut all: BTreeSet<_> = own.map(str::to_owned).collect();
-    all.extend(command.get_subcommands().flat_map(flags));
-    all
-}
-
-/// Returns whether a command, or one in it, has a flag that settings may give.
-fn is_flag(command: &Command, name: &str) -> bool {
-    let mut inner = command.get_subcommands();
-    settable(command, name).is_some() || inner.any(|command| is_flag(command, name))
-}
-
-/// The flag of that name, if settings may give it.
-fn settable<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
-    let mut flags = command.get_arguments();
-    flags.find(|arg| {
-        let is_work = matches!(
-            arg.get_action(),
-            ArgAction::Set | ArgAction::Append | ArgAction::SetTrue | ArgAction::Count
-        );
-        arg.get_long() == Some(name) && is_work && !arg.is_exclusive_set()
-    })
 }
 
 /// Returns whether a flag cannot stand beside one of those taken.
@@ -395,34 +275,5 @@ fn spelled(arg: &Arg, name: &str, value: &OsStr) -> Vec<OsString> {
     }
 }
 
-/// The values of a table, as they would be written on a command line.
-fn values(table: Table) -> anyhow::Result<Values> {
-    let text = |key: &str, value: Value| {
-        Ok(OsString::from(match value {
-            Value::String(text) => text,
-            Value::Integer(number) => number.to_string(),
-            Value::Float(number) => number.to_string(),
-            Value::Boolean(on) => on.to_string(),
-            _ => bail!("{key}: write a text, a number, true, false, or a list of them"),
-        }))
-    };
-    (table.into_iter())
-        .map(|(key, value)| {
-            let values = match value {
-                Value::Array(all) => (all.into_iter().map(|value| text(&key, value))).collect(),
-                value => text(&key, value).map(|text| vec![text]),
-            };
-            Ok((key, values?))
-        })
-        .collect()
-}
-
-/// `gridftp/config.toml` in `$XDG_CONFIG_HOME`, by default in `~/.config`.
-fn usual() -> Option<PathBuf> {
-    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let config = match named.filter(|config| config.is_absolute()) {
-        Some(config) => config,
-        None => std::env::home_dir()?.join(".config"),
-    };
-    Some(config.join(Path::new("gridftp/config.toml")))
-}
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use gridftp_client::options::{ConnectOptions, CopyOptions, Layout, Resume, Verif
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::examples::{section, with_examples};
 use gridftp_client::program::schedule::Schedule;
+use gridftp_client::program::settings::RULES;
 use gridftp_client::program::values::{LONGEST, algorithm, size, time};
 use gridftp_client::program::{doctor, events, proxy};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -30,7 +31,7 @@ use crate::values::{LayoutFlag, LinksFlag, ModeFlag, RelayFlag};
     version,
     long_about = ABOUT,
     after_help = EXIT,
-    after_long_help = format!("{}{SETTINGS}{}{EXIT}", section("gridftp-cp", EXAMPLES), events::of_copies()),
+    after_long_help = format!("{}{SETTINGS}{RULES}{}{EXIT}", section("gridftp-cp", EXAMPLES), events::of_copies()),
     mut_subcommands = |command| with_examples(command, "gridftp-cp", &[]),
     max_term_width = 100,
     arg_required_else_help = true,

@@ -267,6 +267,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn variables_have_the_effects_of_flags() {
+        let lines = [
+            "gridftp-cp a ftp://h/b",
+            "gridftp-cp --recursive --delete a ftp://h/b",
+            "gridftp-cp --cert own a ftp://h/b",
+            "gridftp-cp --list ftp://h/b",
+            "gridftp-cp doctor ftp://h/",
+            "gridftp-cp doctor --cert own ftp://h/",
+            "gridftp-cp proxy init",
+            "gridftp-cp proxy info --exists",
+            "gridftp-cp proxy destroy",
+        ];
+        assert_eq!(settings::audit::faults(&Flags::command(), &lines), [""; 0]);
+    }
+
+    #[test]
     fn the_next_run_is_told_in_a_line() {
         for ([kept, lost], text) in [
             ([0, 0], "no file was under way"),

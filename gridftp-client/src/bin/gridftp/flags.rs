@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use gridftp_client::program::examples::section;
+use gridftp_client::program::settings::RULES;
 use gridftp_client::program::{doctor, events, proxy};
 
 use crate::examples::{GENERAL, of_command};
@@ -21,7 +22,7 @@ of the account.
 
 NAME:/PATH is a path below the URL of [place.NAME] in ~/.config/gridftp/config.toml. A flag that the \
 command line leaves out is taken from its variable (--timeout from GRIDFTP_TIMEOUT), the place, or \
-[defaults], in this order.";
+[defaults], in this order, by the rules at the end of the long help.";
 
 /// The exit statuses, for `--help` and the man page.
 const EXIT: &str = "\
@@ -41,7 +42,7 @@ Exit status:
     version,
     long_about = ABOUT,
     after_help = EXIT,
-    after_long_help = format!("{}{}{EXIT}", section("gridftp", GENERAL), events::of_others()),
+    after_long_help = format!("{}{RULES}{}{EXIT}", section("gridftp", GENERAL), events::of_others()),
     mut_subcommands = of_command,
     max_term_width = 100,
     arg_required_else_help = true,
@@ -116,13 +117,50 @@ mod tests {
 
     use clap::{Args as _, CommandFactory as _};
     use gridftp_client::program::connection::ConnectionFlags;
-    use gridftp_client::program::settings;
+    use gridftp_client::program::settings::{self, audit};
 
     use super::*;
 
     #[test]
     fn definitions_are_consistent() {
         Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn variables_have_the_effects_of_flags() {
+        let plain = [
+            "ls",
+            "stat",
+            "tree",
+            "cat",
+            "head",
+            "mkdir",
+            "rm",
+            "mv ftp://h/b",
+            "ln -s target",
+            "chmod 640",
+            "touch",
+            "du",
+            "df",
+            "sum",
+            "check ftp://h/b",
+            "check-receipt",
+            "speed",
+            "doctor",
+        ];
+        let lines = plain.iter().flat_map(|command| {
+            ["ftp://h/a", "--cert own ftp://h/a"].map(|rest| format!("gridftp {command} {rest}"))
+        });
+        let others = [
+            "places",
+            "proxy init",
+            "proxy info --exists",
+            "proxy destroy",
+        ];
+        let others = others.map(|line| format!("gridftp {line}"));
+        let lines: Vec<_> = lines.chain(others).collect();
+        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+        assert_eq!(audit::faults(&Flags::command(), &lines), [""; 0]);
     }
 
     /// Those of the commands that `gridftp-cp` has too are known to it.
