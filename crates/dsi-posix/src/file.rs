@@ -41,6 +41,7 @@ struct Inner {
     file: OwnedFd,
     size: u64,
     modified: (i64, u32),
+    changed: (i64, u32),
     mode: u32,
     version: Option<Version>,
     /// Whether the file system supports reads without waiting (`RWF_NOWAIT`).
@@ -84,6 +85,7 @@ impl FileSource {
             file,
             size,
             modified: modified(&stat),
+            changed: changed(&stat),
             mode: stat.st_mode & 0o7777,
             version: version(&stat),
             at_once,
@@ -94,6 +96,12 @@ impl FileSource {
     /// Modification time at opening: seconds since 1970 and nanoseconds.
     pub fn modified(&self) -> (i64, u32) {
         self.0.modified
+    }
+
+    /// Time of the last change to the file or its facts before opening, as that of modification; no
+    /// program sets it.
+    pub fn changed(&self) -> (i64, u32) {
+        self.0.changed
     }
 
     /// Permission bits at opening, the lowest twelve.

@@ -106,7 +106,7 @@ struct Waiting {
 
 /// The times of the last change to the file objects of a source and of its copy, of those on this
 /// machine: no program sets them, as it does the times of modification.
-type Changes = [Option<(i64, i64)>; 2];
+type Changes = [Option<(i64, u32)>; 2];
 
 impl DoneRecord {
     /// The record of the copy of a tree; `None` where each run begins anew, compares the files, or
@@ -378,8 +378,10 @@ impl CopyState {
     }
 
     fn changes(&self, job: &FileJob) -> Changes {
-        let time = |meta: Metadata| (meta.ctime(), meta.ctime_nsec());
-        let source = || local(&job.from).metadata().ok().map(time);
+        let nanos = |meta: &Metadata| u32::try_from(meta.ctime_nsec()).unwrap_or(0);
+        let time = |meta: Metadata| (meta.ctime(), nanos(&meta));
+        let look = || local(&job.from).metadata().ok().map(time);
+        let source = || job.source_changed.or_else(look);
         // A link that has replaced the copy is another object.
         let copy = || local(&job.to).symlink_metadata().ok().map(time);
         let source = self.source.is_none().then(source).flatten();

@@ -52,6 +52,8 @@ pub(crate) struct FileJob {
     pub(crate) to: Vec<u8>,
     /// Facts of the source.
     pub(crate) facts: Facts,
+    /// Time of the last change to a source on this machine before it was opened.
+    pub(crate) source_changed: Option<(i64, u32)>,
     /// The value of `If-Range` for that version of the source, on the web.
     pub(crate) validator: Option<String>,
     /// Failed attempts since the last that brought more than all before it.

@@ -40,6 +40,7 @@ impl CopyState {
         }
         let is_same = now.is_same_as(&job.facts);
         job.facts = now;
+        job.source_changed = Some(file.changed());
         if !is_same || (job.begun && self.through_layers()) {
             job.forget();
         }
