@@ -369,7 +369,7 @@ impl Site {
 }
 
 /// Percent-encodes all but letters, digits, `-._~+,=` and the bytes of `also`.
-fn encode(bytes: &[u8], also: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8], also: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {

@@ -108,7 +108,7 @@ fn links_are_copied_as_they_are_and_left_in_the_next_run() -> Result<()> {
             .cp(&[&COPY[..], &["--dry-run", from, to]].concat())?
             .ok()?;
         ensure!(
-            planned.stdout.contains("/l: link to ./a") && !target.path("to").exists(),
+            planned.stdout.contains("/l (link to ./a)") && !target.path("to").exists(),
             "{}",
             planned.report()
         );

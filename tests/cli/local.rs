@@ -156,8 +156,8 @@ fn a_dry_run_tells_what_a_copy_would_do() -> Result<()> {
     let wanted = [
         "delete to/old",
         "make directory to/sub",
-        "tree/a -> to/a: 10 B",
-        "tree/sub/b -> to/sub/b: 1.95 KiB",
+        "tree/a -> to/a (10 B)",
+        "tree/sub/b -> to/sub/b (1.95 KiB)",
     ];
     ensure!(lines == wanted, "{said}");
     ensure!(end.ends_with(", 2 would be copied"), "{end}");

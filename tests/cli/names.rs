@@ -168,6 +168,58 @@ fn printed_urls_can_be_used_as_sources() -> Result<()> {
     Ok(())
 }
 
+/// Both ends in a line of a plan are arguments for a shell.
+#[test]
+fn lines_of_a_plan_can_be_pasted_in_a_shell() -> Result<()> {
+    let bed = Bed::new()?;
+    let names: [&[u8]; 9] = [
+        b"a b",
+        b"it's",
+        b"\"q\" \\ $HOME `id`; *?#&",
+        b"100%41",
+        b"\xff\xfe",
+        b"-r",
+        b"a:b",
+        b"~",
+        b"plain-1.root",
+    ];
+    let names = OddTree::of(names.map(<[u8]>::to_vec));
+    let lines = OddTree::of([b"a\nb".to_vec()]);
+    let (here, there) = (&bed.here, &bed.there);
+    let (far, back) = (bed.url("far"), bed.url("to"));
+    for (all, from, to, source, target) in [
+        (names.clone().with(&lines), "tree o'", "to b", here, here),
+        (names.clone(), "tree o'", &back, here, there),
+        (names, &far, "back b", there, here),
+    ] {
+        let name = |end: &str| end.rsplit('/').next().unwrap_or_default().to_owned();
+        let (root, into) = (source.path(&name(from)), target.path(&name(to)));
+        let _before = std::fs::remove_dir_all(&root);
+        all.write(&root)?;
+        let plan = bed
+            .cp(&["--dry-run", "-r", &format!("{from}/"), to])?
+            .ok()?;
+        std::fs::create_dir(&into)?;
+        for line in plan.stdout.lines().filter(|line| line.contains(" -> ")) {
+            let words: Vec<_> = line.splitn(4, ' ').collect();
+            let [source, "->", destination, size] = words.as_slice() else {
+                anyhow::bail!("{line}");
+            };
+            ensure!(size.starts_with('('), "{line}");
+            let mut shell = std::process::Command::new("sh");
+            shell
+                .args(["-c", &format!("exec \"$0\" {source} {destination}")])
+                .arg(workspace_tests::binary("gridftp-cp")?)
+                .current_dir(here.root())
+                .env("HOME", here.root());
+            workspace_tests::run(&mut shell, crate::LIMIT)?.ok()?;
+        }
+        let differences = all.differences(&OddTree::read(&into)?);
+        ensure!(differences.is_empty(), "{differences:#?} {}", plan.report());
+    }
+    Ok(())
+}
+
 /// File names must not inject control characters into a terminal, a log or JSON.
 #[test]
 fn names_are_escaped_in_all_output() -> Result<()> {

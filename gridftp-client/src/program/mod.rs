@@ -12,6 +12,7 @@ mod bar;
 pub mod complete;
 pub mod connection;
 pub mod doctor;
+mod ends;
 pub mod events;
 pub mod examples;
 pub mod exit;

@@ -6,10 +6,9 @@
 //! taken out before a signature show. The last groups of a run, and whole runs, can be cut off.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,9 +27,10 @@ use crate::copy::lock;
 use crate::grid::read;
 use crate::masked::masked;
 use crate::options::{CopyOptions, GridOptions};
+use crate::program::ends::path_of;
 use crate::program::json::object;
 use crate::progress::Event;
-use crate::url::{show, unshow};
+use crate::url::show;
 use crate::words;
 
 /// Most receipts before a signature, and the time from which on the next receipt brings one.
@@ -310,11 +310,7 @@ impl Group {
 
 /// A local path, as an event tells it, from the root on; any other text as it is.
 fn absolute(end: &str) -> String {
-    let path = match Location::parse(end) {
-        Ok(Location::Local(_)) => unshow(end).map(OsString::from_vec),
-        _ => None,
-    };
-    let path = path.and_then(|path| std::path::absolute(path).ok());
+    let path = path_of(end).and_then(|path| std::path::absolute(path).ok());
     path.map_or_else(|| end.to_owned(), |path| show(path.as_os_str().as_bytes()))
 }
 
@@ -327,6 +323,7 @@ fn since_1970() -> Duration {
 mod tests {
     use super::*;
     use crate::progress::Verification;
+    use crate::url::unshow;
 
     #[test]
     fn receipts_name_the_stacks_so_far() {

@@ -10,6 +10,7 @@ use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
 use crate::program::bar::{Bars, state};
+use crate::program::ends::pasted;
 use crate::program::events::know;
 use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
 use crate::progress::{Counts, Event, Observer, Totals};
@@ -182,23 +183,16 @@ impl Report {
                 counted(counts.files_done, "file", "files"),
                 HumanBytes(counts.bytes_moved)
             );
-            if counts.files_same > 0 {
-                text.push_str(&format!(", {} the same", counts.files_same));
-            }
-            if counts.links > 0 {
-                text.push_str(&format!(", {}", counted(counts.links, "link", "links")));
-            }
-            if counts.deleted > 0 {
-                text.push_str(&format!(", {} deleted", counts.deleted));
-            }
-            if counts.files_planned > 0 {
-                text.push_str(&format!(", {} would be copied", counts.files_planned));
-            }
-            if counts.files_skipped > 0 {
-                text.push_str(&format!(", {} left out", counts.files_skipped));
-            }
-            if counts.files_failed > 0 {
-                text.push_str(&format!(", {} failed", counts.files_failed));
+            let others = [
+                (counts.files_same, "the same", "the same"),
+                (counts.links, "link", "links"),
+                (counts.deleted, "deleted", "deleted"),
+                (counts.files_planned, "would be copied", "would be copied"),
+                (counts.files_skipped, "left out", "left out"),
+                (counts.files_failed, "failed", "failed"),
+            ];
+            for (number, one, many) in others.into_iter().filter(|(number, ..)| *number > 0) {
+                text.push_str(&format!(", {}", counted(number, one, many)));
             }
             self.out(&text);
             match &summary.explanation {
@@ -330,8 +324,10 @@ impl Report {
                 };
                 let proof = verified.map(|(a, d)| format!(", {a} {d}"));
                 let (bytes, proof) = (HumanBytes(*bytes), proof.unwrap_or_default());
-                self.out(&format!(
-                    "{source} -> {destination}: {bytes}{stripes}{proof}"
+                self.out(&moved(
+                    source,
+                    destination,
+                    &format!(" ({bytes}{stripes}{proof})"),
                 ));
             }
             Event::Linked {
@@ -339,7 +335,9 @@ impl Report {
                 destination,
                 target,
             } if self.verbose > 0 => self.out(&linked(source, destination, target)),
-            Event::Removed { path } if self.verbose > 0 => self.out(&format!("{path}: deleted")),
+            Event::Removed { path } if self.verbose > 0 => {
+                self.out(&format!("{}: deleted", pasted(path)));
+            }
             Event::Skipped { source, why, .. } if self.verbose > 0 => {
                 self.out(&format!("{source}: left out, {why}"));
             }
@@ -357,21 +355,24 @@ impl Report {
                 destination,
                 size,
             } => {
-                let size = size.map(|n| format!(": {}", HumanBytes(n)));
-                let size = size.unwrap_or_default();
-                self.out(&format!("{source} -> {destination}{size}"));
+                let size = size.map(|n| format!(" ({})", HumanBytes(n)));
+                self.out(&moved(source, destination, &size.unwrap_or_default()));
             }
-            Event::PlannedDir { path } => self.out(&format!("make directory {path}")),
+            Event::PlannedDir { path } => self.out(&format!("make directory {}", pasted(path))),
             Event::PlannedMove {
                 source,
                 destination,
-            } => self.out(&format!("move {source} to {destination}")),
+            } => self.out(&format!(
+                "move {} to {}",
+                pasted(source),
+                pasted(destination)
+            )),
             Event::PlannedLink {
                 source,
                 destination,
                 target,
             } => self.out(&linked(source, destination, target)),
-            Event::PlannedRemoval { path } => self.out(&format!("delete {path}")),
+            Event::PlannedRemoval { path } => self.out(&format!("delete {}", pasted(path))),
             _ => {}
         }
     }
@@ -468,8 +469,13 @@ fn per_second(bytes: u64, took: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
 }
 
+/// A line of what goes from one end to another, and a remark behind a blank.
+fn moved(source: &str, destination: &str, remark: &str) -> String {
+    format!("{} -> {}{remark}", pasted(source), pasted(destination))
+}
+
 fn linked(source: &str, destination: &str, target: &str) -> String {
-    format!("{source} -> {destination}: link to {target}")
+    moved(source, destination, &format!(" (link to {target})"))
 }
 
 /// The words on a file of which a part may be at its destination.
