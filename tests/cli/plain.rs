@@ -303,6 +303,45 @@ fn files_of_unknown_age_are_copied_with_one_warning() -> Result<()> {
 }
 
 #[test]
+fn modes_and_times_that_a_source_does_not_tell_are_warned_of_once() -> Result<()> {
+    let (usual, timeless) = (
+        ScriptedServer::usual()?,
+        at("MDTM", Reaction::say("500 no"))?,
+    );
+    let target = ScriptedServer::usual()?;
+    for server in [&usual, &timeless] {
+        for name in ["a", "sub/b", "sub/deep/c"] {
+            server.file(&format!("/dir/{name}"), "abc");
+        }
+    }
+    let to = target.url("x");
+    // LIST tells modes, but for the directory itself, and MDTM the times of files.
+    for (server, from, to, [modes, times]) in [
+        (&usual, "dir/", "in/", [1, 1]),
+        (&usual, "dir/a", "a", [1, 0]),
+        (&timeless, "dir/a", "b", [1, 1]),
+        (&timeless, "dir/a", &to, [1, 1]),
+    ] {
+        let tree = Tree::new()?;
+        let args = ["-r", &server.url(from), to];
+        let said = cp_in(&tree, &[&["--preserve"][..], &args].concat())?;
+        let count = |part: &str| {
+            said.stderr
+                .matches(&format!(": tells no {part} of /"))
+                .count()
+        };
+        ensure!(
+            [count("mode"), count("time")] == [modes, times],
+            "{}",
+            said.report()
+        );
+        let said = cp_in(&tree, &args)?.ok()?;
+        ensure!(!said.stderr.contains(": tells no "), "{}", said.report());
+    }
+    Ok(())
+}
+
+#[test]
 fn a_comparison_says_that_it_leaves_times_out() -> Result<()> {
     let server = ScriptedServer::usual()?;
     let tree = Tree::new()?;

@@ -77,11 +77,13 @@ impl Lacks {
     }
 }
 
-/// Whether it was told that an end does not keep this.
+/// Whether it was told that an end does not keep this, or that the source does not tell it.
 #[derive(Debug, Default)]
 pub(super) struct Unkept {
     attributes: AtomicBool,
     times: AtomicBool,
+    source_modes: AtomicBool,
+    source_times: AtomicBool,
 }
 
 impl CopyState {
@@ -95,6 +97,24 @@ impl CopyState {
             self.warn(&format!(
                 "{what} keeps no extended attributes; files are copied without them"
             ));
+        }
+    }
+
+    /// Warns once of a mode, and once of a time, that the server of the sources does not tell, where
+    /// copies are to have it.
+    pub(super) fn warn_untold(&self, from: &[u8], facts: &Facts) {
+        if self.source.is_none() || !self.preserves() {
+            return;
+        }
+        let told = &self.unkept;
+        for (part, is_told, warned) in [
+            ("mode", facts.mode.is_some(), &told.source_modes),
+            ("time", facts.modified.is_some(), &told.source_times),
+        ] {
+            if !is_told {
+                let what = format!("tells no {part} of {}; --preserve sets none", show(from));
+                self.warn_once(warned, self.source.as_ref(), &what);
+            }
         }
     }
 
@@ -299,6 +319,7 @@ impl CopyState {
         let Settings {
             control, to, asks, ..
         } = settings;
+        self.warn_untold(&job.from, &job.facts);
         let is_whole = settings.lacks.cause.is_none();
         let mode = job.facts.mode.filter(|_| self.preserves());
         let time = job.facts.time_val();

@@ -119,6 +119,7 @@ async fn one(
     if is_gone || !shared.options.preserve {
         return carried;
     }
+    shared.warn_untold(&dir.from, &dir.facts);
     match destination {
         Some(client) => remote(client, dir).await?,
         None => {

@@ -112,7 +112,7 @@ impl CopyState {
         }
     }
 
-    fn warn_once(&self, told: &AtomicBool, site: Option<&Site>, what: &str) {
+    pub(in crate::copy) fn warn_once(&self, told: &AtomicBool, site: Option<&Site>, what: &str) {
         if !told.swap(true, Ordering::Relaxed) {
             let site = site.map(ToString::to_string).unwrap_or_default();
             self.warn(&format!("{site}: {what}"));

@@ -256,6 +256,7 @@ async fn finish(
         false => Finish::whole(size),
     };
     finish.exclusive = shared.options.keeps_existing() && !shared.is_partial();
+    shared.warn_untold(&job.from, &job.facts);
     finish.modified = job.facts.modified.filter(|_| keeps_time);
     finish.mode = job.facts.mode.filter(|_| shared.preserves());
     if !shared.is_partial() {
