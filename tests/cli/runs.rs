@@ -49,6 +49,39 @@ fn failed_names_are_a_list_of_files_to_copy() -> Result<()> {
 }
 
 #[test]
+fn the_failures_of_sources_in_one_directory_alone_are_a_list() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("a/x", 10, 1)?;
+    bed.here.file("b/y", 10, 2)?;
+    let to = bed.url("to/");
+    let list = ["-r", "--failed-list", "failed"];
+    for sources in [
+        ["a/x", "b/y"],
+        ["a/", "b/"],
+        ["a", "a/x"],
+        ["a", &bed.url("b")],
+    ] {
+        let said = bed.cp(&[&list[..], &sources, &[&to]].concat())?;
+        fails(
+            &said,
+            2,
+            &["--failed-list", "one directory", "none in common"],
+        )?;
+        ensure!(!bed.here.path("failed").exists() && bed.there.names("")?.is_empty());
+    }
+    for name in ["a/bad", "b/worse"] {
+        std::os::unix::fs::symlink("nowhere", bed.here.path(name))?;
+    }
+    let said = bed.cp(&[&list[..], &["a", "./b", &to]].concat())?;
+    fails(&said, 1, &["bad", "worse"])?;
+    bed.here.file("a/nowhere", 7, 7)?;
+    bed.here.file("b/nowhere", 8, 8)?;
+    bed.cp(&["--files-from", "failed", ".", &to])?.ok()?;
+    bed.same("a/bad", "to/a/bad")?;
+    bed.same("b/worse", "to/b/worse")
+}
+
+#[test]
 fn a_list_outlives_a_run_that_does_not_end() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("tree/a", 10, 1)?;

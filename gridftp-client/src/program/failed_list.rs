@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use crate::url::{Location, Remote};
+
 /// Names that can be read again, each ended by a line end, or all by a NUL where one of them has a
 /// line end itself.
 #[derive(Debug)]
@@ -26,6 +28,40 @@ pub fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = if text.contains(&0) { 0 } else { b'\n' };
     let names = text.split(move |byte| *byte == end);
     names.filter(|name| !name.is_empty())
+}
+
+/// Checks that the names of a copy of these sources can be read again: they are below the
+/// destination, and `--files-from` has one source directory.
+///
+/// # Errors
+/// When several sources have no directory in common.
+pub fn check(sources: &[Location]) -> anyhow::Result<()> {
+    let [first, others @ ..] = sources else {
+        return Ok(());
+    };
+    let contents = sources.iter().any(Location::means_contents);
+    let apart = others.iter().any(|other| dir(other) != dir(first));
+    anyhow::ensure!(
+        others.is_empty() || !(contents || apart),
+        "usage: --failed-list: the source of --files-from, which reads it again, is one directory, \
+         and these sources have none in common; give each a run and a list of its own"
+    );
+    Ok(())
+}
+
+/// The directory that a source is in, by its own name.
+fn dir(source: &Location) -> Option<Location> {
+    match source {
+        Location::Local(path) => {
+            let path = std::path::absolute(path).ok()?;
+            path.parent().map(|dir| Location::Local(dir.to_owned()))
+        }
+        Location::Remote(Remote { site, path, .. }) => {
+            let dir = crate::names::parent(path).to_vec();
+            Some(Location::Remote(Remote::new(site.clone(), dir)))
+        }
+        _ => None,
+    }
 }
 
 impl FailedList {

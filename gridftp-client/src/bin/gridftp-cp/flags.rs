@@ -202,9 +202,9 @@ pub(crate) struct Flags {
 
     /// Write the names of the files that failed to FILE, as they are below the destination, for
     /// --files-from: its source is run7 after a copy of run7/, and the directory that holds run7
-    /// after a copy of run7. They are one a line, or each ended by a NUL where one has a line end.
-    /// FILE is replaced when the run ends; one that breaks off, or leaves files out, adds its names
-    /// to those in FILE
+    /// after a copy of run7; several sources have to be in one directory. The names are one a line,
+    /// or each ended by a NUL where one has a line end. FILE is replaced when the run ends; one that
+    /// breaks off, or leaves files out, adds its names to those in FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) failed_list: Option<PathBuf>,
 

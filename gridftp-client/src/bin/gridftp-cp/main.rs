@@ -26,6 +26,7 @@ use gridftp_client::program::accounts::Accounts;
 use gridftp_client::program::complete;
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::exit::Status;
+use gridftp_client::program::failed_list;
 use gridftp_client::program::receipts::Receipts;
 use gridftp_client::program::records::Records;
 use gridftp_client::program::report::Report;
@@ -149,6 +150,9 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     let destination = flags.connection.grid.of_destination(parse(destination)?);
     let options = flags.copy_options()?;
     let totals = Arc::new(Totals::default());
+    if flags.failed_list.is_some() {
+        failed_list::check(&sources)?;
+    }
     let (failed, log) = (flags.failed_list.as_deref(), flags.log_file.as_deref());
     let receipts = receipts(flags, &options, report)?;
     let records = Records::open(report, failed, log)?.with_receipts(receipts);
