@@ -96,7 +96,9 @@ fn unix(line: &[u8]) -> Option<Vec<u8>> {
         (before, rest) = (next, behind);
     }
     if kind == b'l' {
-        return size.and_then(|_| link(rest));
+        let cut = rest.windows(4).position(|w| w == b" -> ");
+        let (name, target) = rest.split_at(cut.unwrap_or(rest.len()));
+        return size.and_then(|_| link(name, target.get(4..)));
     }
     let size = size?;
     let size = std::str::from_utf8(size).ok()?;
@@ -110,13 +112,11 @@ fn unix(line: &[u8]) -> Option<Vec<u8>> {
     (!rest.is_empty()).then(|| [facts.as_bytes(), rest].concat())
 }
 
-/// A symbolic link, of which `ls` writes the name and the target.
-fn link(text: &[u8]) -> Option<Vec<u8>> {
-    let cut = text.windows(4).position(|w| w == b" -> ");
-    let (name, target) = text.split_at(cut.unwrap_or(text.len()));
+/// A symbolic link, and its target where the line has it.
+fn link(name: &[u8], target: Option<&[u8]>) -> Option<Vec<u8>> {
     // The kind of its target shows when it is asked for.
     let mut entry = Entry::new(EntryKind::File, name);
-    entry.target = Some(target.get(4..).unwrap_or_default().to_vec());
+    entry.target = Some(target.unwrap_or_default().to_vec());
     let mut line = Vec::new();
     entry.write_facts(
         FactSet::NONE.with(Fact::Type).with(Fact::UnixSlink),
@@ -156,13 +156,22 @@ fn behind_zone(text: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(b" ").filter(|_| is_zone)
 }
 
-/// A line of a DOS listing: `01-02-20  03:04PM  <DIR>  name`.
+/// A line of a DOS listing: `01-02-20  03:04PM  <DIR>  name`, or, of a link,
+/// `01-02-20  03:04PM  <SYMLINKD>  name [target]`.
 fn dos(line: &[u8]) -> Option<Vec<u8>> {
     let (date, rest) = word(line)?;
     let (clock, rest) = word(rest)?;
     let (what, name) = word(rest)?;
     if date.iter().filter(|b| **b == b'-').count() != 2 || !clock.contains(&b':') {
         return None;
+    }
+    if matches!(what, b"<SYMLINK>" | b"<SYMLINKD>" | b"<JUNCTION>") {
+        let name = name.trim_ascii_start();
+        let cut = name.windows(2).rposition(|w| w == b" [");
+        let told = cut.filter(|_| name.ends_with(b"]"));
+        let (name, target) = name.split_at(told.unwrap_or(name.len()));
+        let target = target.get(2..).and_then(|rest| rest.strip_suffix(b"]"));
+        return link(name, target);
     }
     let (facts, name) = match number(what) {
         Some(size) => (format!("Type=file;Size={size}; "), name),
@@ -247,14 +256,31 @@ mod tests {
 
     #[test]
     fn listings_of_dos_are_read() {
-        assert_eq!(
-            read("01-02-20  03:04PM       <DIR>          a b"),
-            "Type=dir; a b"
-        );
-        assert_eq!(
-            read("01-02-2020  15:04      1234  c"),
-            "Type=file;Size=1234;  c"
-        );
+        for (line, facts) in [
+            (
+                "01-02-20  03:04PM       <DIR>          a b",
+                "Type=dir; a b",
+            ),
+            ("01-02-2020  15:04      1234  c", "Type=file;Size=1234;  c"),
+            (
+                r"01-02-20  03:04PM    <SYMLINKD>     a [b] [..\c d]",
+                r"Type=file;UNIX.slink=..\c%20d; a [b]",
+            ),
+            (
+                r"01-02-20  03:04PM    <SYMLINK>      f [C:\f]",
+                r"Type=file;UNIX.slink=C:\f; f",
+            ),
+            (
+                r"01-02-20  03:04PM    <JUNCTION>     j [C:\d]",
+                r"Type=file;UNIX.slink=C:\d; j",
+            ),
+            (
+                "01-02-20  03:04PM    <JUNCTION>     j",
+                "Type=file;UNIX.slink=; j",
+            ),
+        ] {
+            assert_eq!(read(line), facts, "{line}");
+        }
     }
 
     #[test]
