@@ -45,6 +45,8 @@ pub enum Reaction {
     Say(String),
     /// Sends these bytes, or none, and does nothing else.
     Raw(Vec<u8>),
+    /// Sends these bytes, and reacts as the script says of `AGAIN` with the command.
+    Begin(Vec<u8>),
     /// Sends this reply, unless it is empty, and closes the connection.
     HangUp(String),
     /// Sends nothing more on this connection.
@@ -79,8 +81,9 @@ type Script = dyn Fn(&ScriptedServer, &str) -> Reaction + Send + Sync;
 /// `SIZE`, `MDTM` and `REST`.
 ///
 /// The script decides on each of these lines: every command; `CONNECT` before the greeting;
-/// `MIDWAY` with a transfer command after the first bytes of an upload or half of a download; and
-/// `END` with a transfer command before its final reply.
+/// `MIDWAY` with a transfer command after the first bytes of an upload or half of a download;
+/// `END` with a transfer command before its final reply; and `AGAIN` with a command behind
+/// [`Reaction::Begin`].
 #[derive(Clone)]
 pub struct ScriptedServer {
     addr: SocketAddr,

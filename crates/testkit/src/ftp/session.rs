@@ -187,6 +187,11 @@ impl Session {
         match reaction {
             Reaction::Say(text) => self.say(&text).map(|()| true),
             Reaction::Raw(bytes) => self.send(&bytes).map(|()| true),
+            Reaction::Begin(bytes) => {
+                self.send(&bytes)?;
+                let then = self.ask(&format!("AGAIN {}", self.line));
+                self.perform(then)
+            }
             Reaction::HangUp(text) if text.is_empty() => Ok(false),
             Reaction::HangUp(text) => self.say(&text).map(|()| false),
             Reaction::Silence => {
