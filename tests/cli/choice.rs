@@ -95,6 +95,18 @@ fn the_first_rule_on_the_command_line_decides() -> Result<()> {
 }
 
 #[test]
+fn rules_are_read_from_a_file() -> Result<()> {
+    let lists = Tree::new()?;
+    let rules = lists.path("rules");
+    std::fs::write(&rules, "# of this run\n+ b.tmp\n- *.tmp\n\n- deep/\n")?;
+    let rules = rules.display().to_string();
+    copies(
+        &["--exclude", "cache/", "--filter-from", &rules],
+        &["a.root", "b.tmp", "odd[1].root", "raw/c.root"],
+    )
+}
+
+#[test]
 fn names_are_read_from_a_list() -> Result<()> {
     let lists = Tree::new()?;
     for list in [

@@ -143,6 +143,24 @@ fn a_killed_copy_goes_on_in_the_next_run() -> Result<()> {
 }
 
 #[test]
+fn a_killed_copy_of_a_source_that_has_changed_begins_anew() -> Result<()> {
+    let here = Tree::new()?;
+    here.file("file", 3_000_001, 7)?;
+    let slow = ["-c", "--bwlimit", "300K", "file", "to/copy"];
+    let held = here.path("to/.copy.gridftp-held");
+    kill_midway(&here, &slow, &here.path("to"), || held.exists())?;
+    here.file("file", 3_000_001, 8)?;
+    let said = cp_in(&here, &["-c", "file", "to/copy"])?.ok()?;
+    let anew = "to/copy: begun anew: the source is not the one";
+    ensure!(said.stderr.contains(anew), "{}", said.report());
+    ensure!(!said.stderr.contains("continuing"), "{}", said.report());
+    same_file(&here.path("file"), &here.path("to/copy"))?;
+    let names = here.names("to")?;
+    ensure!(names == ["copy"], "{names:?}");
+    Ok(())
+}
+
+#[test]
 fn a_dry_run_tells_what_a_copy_would_do() -> Result<()> {
     let here = Tree::new()?;
     here.file("tree/a", 10, 1)?;

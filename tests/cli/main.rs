@@ -50,6 +50,7 @@ mod speed;
 mod stacks;
 mod sync;
 mod tagged;
+mod terminal;
 mod third;
 mod trailed;
 mod uploads;

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Tree, binary, run};
 
+use crate::sibling::gridftp_in;
 use crate::{Bed, LIMIT, cp_in, fails};
 
 /// The flags are taken from the shell completions.
@@ -76,13 +77,9 @@ fn completions_and_man_page_come_from_the_same_definitions() -> Result<()> {
     Ok(())
 }
 
-/// The words of the long help, from which both pages are made, are in the man page.
-#[test]
-fn the_man_page_has_every_option_and_example() -> Result<()> {
-    let tree = Tree::new()?;
-    let man = cp_in(&tree, &["--man"])?.ok()?.stdout;
-    let man = man.replace("\\-", "-").replace("\\*(Aq", "'");
-    let help = cp_in(&tree, &["--help"])?.ok()?.stdout;
+/// Checks that a man page has each option and example of the long help, from which both are made;
+/// returns how many there are.
+fn has_all(man: &str, help: &str) -> Result<[usize; 2]> {
     let flags = help.lines().filter_map(|line| {
         let line = line.strip_prefix("      --").or_else(|| {
             line.get(2..)?
@@ -94,19 +91,57 @@ fn the_man_page_has_every_option_and_example() -> Result<()> {
             .next()
     });
     let flags: Vec<_> = flags.collect();
-    ensure!(flags.len() > 80, "{flags:?}");
-    for flag in flags {
+    for flag in &flags {
         ensure!(man.contains(&format!("\\fB--{flag}\\fR")), "{flag}");
     }
-    let (_, examples) = help.split_once("\nExamples:\n").context("no examples")?;
+    let (_, examples) = help.split_once("\nExamples:\n").unwrap_or_default();
     let examples: Vec<_> = examples
         .lines()
         .take_while(|line| !line.is_empty())
         .collect();
-    ensure!(examples.len() > 100, "{examples:?}");
-    for line in examples {
+    for line in &examples {
         ensure!(man.contains(line.trim()), "{line}");
     }
+    Ok([flags.len(), examples.len()])
+}
+
+/// The text of man pages without the escapes of a hyphen and an apostrophe.
+fn plain(man: &str) -> String {
+    man.replace("\\-", "-").replace("\\*(Aq", "'")
+}
+
+#[test]
+fn the_man_page_has_every_option_and_example() -> Result<()> {
+    let tree = Tree::new()?;
+    let man = plain(&cp_in(&tree, &["--man"])?.ok()?.stdout);
+    let [flags, examples] = has_all(&man, &cp_in(&tree, &["--help"])?.ok()?.stdout)?;
+    ensure!(flags > 80 && examples > 100, "{flags} {examples}");
+    Ok(())
+}
+
+#[test]
+fn each_command_of_the_sibling_has_a_man_page_with_every_option_and_example() -> Result<()> {
+    let tree = Tree::new()?;
+    let man = plain(&gridftp_in(&tree, &["--man"])?.ok()?.stdout);
+    let mut commands: Vec<Vec<String>> = vec![Vec::new()];
+    let mut done = 0;
+    while let Some(words) = commands.pop() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let name = [&["gridftp"], &words[..]].concat().join("-");
+        let page = man.split_once(&format!(".TH {name} 1 ")).context(name)?.1;
+        let page = page.split("\n.TH ").next().unwrap_or_default();
+        let help = gridftp_in(&tree, &[&words[..], &["--help"]].concat())?.ok()?;
+        let [flags, _] = has_all(page, &help.stdout).with_context(|| format!("{words:?}"))?;
+        ensure!(flags > 0, "{words:?}");
+        let (_, list) = help.stdout.split_once("\nCommands:\n").unwrap_or_default();
+        for line in list.lines().take_while(|line| !line.is_empty()) {
+            let command = line.split_whitespace().next().unwrap_or_default();
+            let below = words.iter().chain([&command]);
+            commands.push(below.map(|word| (*word).to_owned()).collect());
+        }
+        done += 1;
+    }
+    ensure!(done > 20, "{done} pages");
     Ok(())
 }
 

@@ -1,12 +1,14 @@
 //! Plain FTP servers: order of commands and data, logins, refusals, outages, listings.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use workspace_tests::{Break, Finished, Reaction, Relay, ScriptedServer, Tree};
 
 use crate::sibling::gridftp_in;
-use crate::{Bed, cp_in, fails};
+use crate::{Bed, breaks, cp_in, fails};
 
 /// Starts a server with `reaction` to commands that begin with `start`.
 fn at(start: &'static str, reaction: Reaction) -> std::io::Result<ScriptedServer> {
@@ -199,16 +201,29 @@ fn a_download_continues_after_an_outage() -> Result<()> {
 
 #[test]
 fn a_lasting_outage_ends_the_copy_after_retry_for() -> Result<()> {
-    for flags in [
-        ["--retries", "1", "--retry-for", "0"],
-        ["--retries", "0", "--retry-for", "600"],
+    for (flags, told) in [
+        (["--retries", "1", "--retry-for", "0"], ""),
+        (["--retries", "0", "--retry-for", "600"], ""),
+        (
+            ["--retries", "1", "--retry-for", "2"],
+            "; trying again for 0:0",
+        ),
     ] {
         let tree = Tree::new()?;
         let url = outage(1000)?.url("file");
         let finished = cp_in(&tree, &[&flags[..], &[&url, "file"]].concat())?.failed()?;
         let output = &finished.stderr;
         ensure!(output.contains("closed by the server"), "{output}");
-        ensure!(!output.contains("--retry-for"), "{output}");
+        let is_tried = output.contains("--retry-for");
+        ensure!(
+            is_tried != told.is_empty() && output.contains(told),
+            "{output}"
+        );
+        ensure!(
+            finished.took < Duration::from_secs(60),
+            "{}",
+            finished.report()
+        );
         ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
     }
     Ok(())
@@ -300,6 +315,17 @@ fn files_of_unknown_age_are_copied_with_one_warning() -> Result<()> {
     let said = cp_in(&tree, &["-v", "--max-age", "1d", &server.url("dir/a"), "c"])?.ok()?;
     ensure!(said.stdout.contains("older than"), "{}", said.report());
     Ok(())
+}
+
+/// Nothing listens at the address of the reply.
+#[test]
+fn the_address_of_a_pasv_reply_is_used_where_it_is_trusted() -> Result<()> {
+    let server = at("PASV", Reaction::Announce(Ipv4Addr::new(127, 0, 0, 2)))?;
+    server.file("/file", "abc");
+    let (tree, url) = (Tree::new()?, server.url("file"));
+    cp_in(&tree, &[&url, "file"])?.ok()?;
+    let flags = ["--trust-pasv-address", "--retries", "0", &url, "other"];
+    breaks(&cp_in(&tree, &flags)?, &["127.0.0.2:", "refused"])
 }
 
 #[test]

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{Finished, Reaction, ScriptedServer, Tree, wait_for_files};
 
+use crate::safety::ignores_hangup;
 use crate::uploads::digest;
 use crate::{Bed, LIMIT, command, cp_in};
 
@@ -230,6 +231,17 @@ fn wait_for_record(here: &Tree, copy: &mut Child, last: Option<u64>) -> Result<u
 
 #[test]
 fn a_stopped_download_of_a_small_file_goes_on_where_that_is_asked_for() -> Result<()> {
+    for signal in [Signal::INT, Signal::HUP] {
+        if signal == Signal::HUP && ignores_hangup()? {
+            eprintln!("SKIPPED: SIGHUP is ignored, as below nohup, and so by the client");
+            continue;
+        }
+        stopped_and_again(signal).with_context(|| format!("{signal:?}"))?;
+    }
+    Ok(())
+}
+
+fn stopped_and_again(signal: Signal) -> Result<()> {
     let here = Tree::new()?;
     let server = Server::start(bytes(0, 3 * SENT), SENT, Reaction::Hold, DIGESTS)?;
     let url = server.server.url("file");
@@ -240,7 +252,7 @@ fn a_stopped_download_of_a_small_file_goes_on_where_that_is_asked_for() -> Resul
         .spawn()?;
     let first = wait_for_record(&here, &mut copy, None)?;
     wait_for_record(&here, &mut copy, Some(first))?;
-    kill_process(Pid::from_child(&copy), Signal::INT)?;
+    kill_process(Pid::from_child(&copy), signal)?;
     let stopped = copy.wait_with_output()?;
     let told = String::from_utf8_lossy(&stopped.stderr);
     ensure!(stopped.status.code() == Some(130), "{told}");

@@ -128,7 +128,7 @@ fn stopped_download(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
 }
 
 /// Returns whether this process ignores SIGHUP, so that its children do too.
-fn ignores_hangup() -> Result<bool> {
+pub(crate) fn ignores_hangup() -> Result<bool> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = u64::from_str_radix(ignored.context("SigIgn")?.trim(), 16)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use workspace_tests::{Finished, Host, Tree, binary, run, sha256};
 
@@ -109,6 +109,9 @@ fn directories_are_listed_in_each_form() -> Result<()> {
         let told = bed.there(&["tree", place])?.ok()?;
         let drawn = "├── door -> sub\n├── link -> one\n├── one\n└── sub\n    └── two\n\n\
                      1 directory, 4 files\n";
+        ensure!(told.stdout.ends_with(drawn), "{}", told.report());
+        let told = bed.there(&["tree", "--depth", "1", place])?.ok()?;
+        let drawn = "├── door -> sub\n├── link -> one\n├── one\n└── sub\n\n1 directory, 3 files\n";
         ensure!(told.stdout.ends_with(drawn), "{}", told.report());
         let told = bed.there(&["du", place])?.ok()?;
         let sums: Vec<_> = told
@@ -292,6 +295,12 @@ fn free_space_is_that_of_the_disk() -> Result<()> {
     let slack = 1 << 30;
     let range = least.saturating_sub(slack)..=most + slack;
     ensure!(told > 0 && range.contains(&told), "{told} of {range:?}");
+    let told = bed.there(&["df", "--human", "@dir"])?.ok()?.stdout;
+    let (size, url) = told.split_once('\t').context("no tab")?;
+    ensure!(
+        size.ends_with("iB") && url == format!("{}\n", bed.url("dir")),
+        "{told}"
+    );
     fails(&bed.there(&["df", "@absent"])?, 1, &["no such file"])?;
     let server = Host::ours_with(bed.there.root(), &["--storage", "memory"])?;
     let none = bed.there(&["df", &server.url("")])?;
