@@ -171,7 +171,10 @@ fn dos(line: &[u8]) -> Option<Vec<u8>> {
         let told = cut.filter(|_| name.ends_with(b"]"));
         let (name, target) = name.split_at(told.unwrap_or(name.len()));
         let target = target.get(2..).and_then(|rest| rest.strip_suffix(b"]"));
-        return link(name, target);
+        // No name there has a backslash.
+        let slash = |b: &u8| if *b == b'\\' { b'/' } else { *b };
+        let target = target.map(|target| target.iter().map(slash).collect::<Vec<_>>());
+        return link(name, target.as_deref());
     }
     let (facts, name) = match number(what) {
         Some(size) => (format!("Type=file;Size={size}; "), name),
@@ -264,15 +267,15 @@ mod tests {
             ("01-02-2020  15:04      1234  c", "Type=file;Size=1234;  c"),
             (
                 r"01-02-20  03:04PM    <SYMLINKD>     a [b] [..\c d]",
-                r"Type=file;UNIX.slink=..\c%20d; a [b]",
+                "Type=file;UNIX.slink=../c%20d; a [b]",
             ),
             (
                 r"01-02-20  03:04PM    <SYMLINK>      f [C:\f]",
-                r"Type=file;UNIX.slink=C:\f; f",
+                "Type=file;UNIX.slink=C%3A/f; f",
             ),
             (
                 r"01-02-20  03:04PM    <JUNCTION>     j [C:\d]",
-                r"Type=file;UNIX.slink=C:\d; j",
+                "Type=file;UNIX.slink=C%3A/d; j",
             ),
             (
                 "01-02-20  03:04PM    <JUNCTION>     j",

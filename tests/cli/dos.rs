@@ -54,6 +54,20 @@ fn a_tree_is_listed_and_copied_from_a_windows_server() -> Result<()> {
 }
 
 #[test]
+fn links_of_a_windows_server_are_copied_as_links() -> Result<()> {
+    let server = windows(
+        "01-02-20  03:04AM       <DIR>          sub dir\r\n\
+         01-02-20  03:04AM    <SYMLINKD>     to data [.\\sub dir\\data.root]\r\n",
+    )?;
+    let tree = Tree::new()?;
+    let args = ["-r", "--links", "copy", &server.url("dir/"), "in/"];
+    cp_in(&tree, &args)?.ok()?;
+    let target = std::fs::read_link(tree.path("in/to data"))?;
+    ensure!(target.as_os_str() == "./sub dir/data.root", "{target:?}");
+    Ok(())
+}
+
+#[test]
 fn a_size_of_a_dos_listing_that_the_file_does_not_have_is_a_failure() -> Result<()> {
     let server = windows("01-02-20  03:04PM                    4 a b\r\n")?;
     let tree = Tree::new()?;
