@@ -325,8 +325,9 @@ pub enum Verify {
     /// no digests. On this machine, of the bytes while they are read and of the written file.
     #[default]
     Auto,
-    /// By the length, and the first 128 KiB between ends of this kind; on this machine by the length
-    /// alone, but of a file that goes on with the bytes of an earlier run as with `Auto`.
+    /// By the length alone, but of a file that goes on with the bytes of an earlier run as with
+    /// `Auto`. Between ends of this kind also by the first 128 KiB in MODE E, and by all bytes of
+    /// small files that share a command.
     No,
     /// With the best algorithm of those that cost the servers little more than their cheapest: a
     /// weak one only where each better one costs much more.

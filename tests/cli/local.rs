@@ -90,6 +90,9 @@ fn a_file_has_each_kind_of_proof() -> Result<()> {
         let said = cp_in(&here, &[flags, &["--json", "file", "copy"]].concat())?.ok()?;
         ensure!(said.stdout.contains(wanted), "{}", said.report());
         same_file(&here.path("file"), &here.path("copy"))?;
+        let said = cp_in(&here, &[flags, &["file", "copy"]].concat())?.ok()?;
+        let is_told = said.stdout.ends_with("/s), 1 compared by size only\n");
+        ensure!(is_told == wanted.contains("size"), "{}", said.report());
     }
     let receipt = ["--receipt", "log", "file", "copy"];
     cp_in(&here, &receipt)?.ok()?;

@@ -31,6 +31,16 @@ pub(crate) fn pasted(end: &str) -> String {
     format!("file:{host}{}", encode(path.as_os_str().as_bytes(), b"/@"))
 }
 
+/// A line of what goes from one end to another, and a remark behind a blank.
+pub(super) fn moved(source: &str, destination: &str, remark: &str) -> String {
+    format!("{} -> {}{remark}", pasted(source), pasted(destination))
+}
+
+/// A line of a link that goes from one end to another.
+pub(super) fn linked(source: &str, destination: &str, target: &str) -> String {
+    moved(source, destination, &format!(" (link to {target})"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::copy::Summary;
 use crate::error::TransferError;
 use crate::options::Level;
 use crate::program::bar::{Bars, state};
-use crate::program::ends::pasted;
+use crate::program::ends::{linked, moved, pasted};
 use crate::program::events::know;
 use crate::program::json::{end, fatal, level, object, progress, session, with_fields};
-use crate::progress::{Counts, Event, Observer, Totals};
+use crate::progress::{Counts, Event, Observer, Totals, Verification};
 use crate::text::counted;
 use crate::url::show_text;
 use indicatif::{HumanBytes, HumanCount};
@@ -47,6 +47,8 @@ pub struct Report {
     line: Mutex<()>,
     /// Whether the end of a copy tells where the time went.
     explains: bool,
+    /// Files of which no digests were compared.
+    by_size: AtomicU64,
     /// The reason for a lost line of output.
     lost: OnceLock<std::io::Error>,
     /// Puts lines that are no output into the words of another program.
@@ -69,6 +71,7 @@ impl Report {
             connected: Mutex::default(),
             line: Mutex::new(()),
             explains: false,
+            by_size: AtomicU64::new(0),
             lost: OnceLock::new(),
             words: None,
         }
@@ -183,6 +186,7 @@ impl Report {
                 counted(counts.files_done, "file", "files"),
                 HumanBytes(counts.bytes_moved)
             );
+            let by_size = self.by_size.load(Ordering::Relaxed);
             let others = [
                 (counts.files_same, "the same", "the same"),
                 (counts.links, "link", "links"),
@@ -190,6 +194,7 @@ impl Report {
                 (counts.files_planned, "would be copied", "would be copied"),
                 (counts.files_skipped, "left out", "left out"),
                 (counts.files_failed, "failed", "failed"),
+                (by_size, "compared by size only", "compared by size only"),
             ];
             for (number, one, many) in others.into_iter().filter(|(number, ..)| *number > 0) {
                 text.push_str(&format!(", {}", counted(number, one, many)));
@@ -434,6 +439,11 @@ impl Observer for Report {
     }
 
     fn event(&self, event: &Event<'_>) {
+        if let Event::Finished { verification, .. } = event
+            && *verification == Verification::Size
+        {
+            self.by_size.fetch_add(1, Ordering::Relaxed);
+        }
         match event {
             Event::Failed { source, error, .. } => self.failure("failed", source, error),
             Event::Retrying {
@@ -467,15 +477,6 @@ impl Observer for Report {
 fn per_second(bytes: u64, took: Duration) -> u64 {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
     u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
-}
-
-/// A line of what goes from one end to another, and a remark behind a blank.
-fn moved(source: &str, destination: &str, remark: &str) -> String {
-    format!("{} -> {}{remark}", pasted(source), pasted(destination))
-}
-
-fn linked(source: &str, destination: &str, target: &str) -> String {
-    moved(source, destination, &format!(" (link to {target})"))
 }
 
 /// The words on a file of which a part may be at its destination.

@@ -138,8 +138,9 @@ pub(crate) struct Flags {
           default_missing_value = "cheapest", value_parser = verify)]
     pub(crate) verify: Option<Verify>,
 
-    /// Compare no digests: corruption in transit is not detected behind the first 128 KiB, but in a
-    /// file that goes on with bytes of an earlier run
+    /// Compare lengths and no digests: corruption goes undetected, but in a file that goes on with
+    /// bytes of an earlier run, and at a gridftp-server in the first 128 KiB in MODE E, and in small
+    /// files that share a command
     #[arg(long, conflicts_with = "verify")]
     pub(crate) no_verify: bool,
 
@@ -220,14 +221,14 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) receipt: Option<PathBuf>,
 
-    /// Tell the progress in a line every 10 seconds, or so often, in seconds or as 5m, where standard
-    /// error is no terminal
+    /// Tell the progress in a line every 10 seconds, or so often, in seconds or as 5m, where no bar
+    /// does: with --json or --debug, or where standard error is no terminal
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
           default_missing_value = "10", value_parser = time(1..=86_400))]
     pub(crate) stats: Option<Duration>,
 
-    /// Tell at the end where the time went, and the one change that would help most; in the lines
-    /// of progress, where most of it goes
+    /// Tell at the end where the time went, and the one change that would help most, and in the lines
+    /// of progress where most of it goes; not of a copy within this machine
     #[arg(long)]
     pub(crate) explain: bool,
 
