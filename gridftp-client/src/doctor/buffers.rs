@@ -9,15 +9,16 @@ use gsi::finding::Finding;
 use xio_core::PathStats;
 
 use super::Visit;
+use super::interface::Interface;
 use crate::client::Client;
 
 const TOPIC: &str = "buffers";
-/// Rate in bits a second below which a connection is warned of.
+/// Rate in bits a second below which a connection is warned of, where that of the interface is unknown.
 const ENOUGH: u128 = 1_000_000_000;
 /// Largest buffer in bytes that a remedy names.
 const LARGEST: u64 = 1 << 30;
-/// Most bytes that are read of a file of the kernel.
-const LONGEST: u64 = 256;
+/// Most bytes that are read of a file of the kernel: its routes are the longest.
+const LONGEST: u64 = 64 << 10;
 const NANOS: u128 = 1_000_000_000;
 
 /// The end of a connection that a buffer is for.
@@ -91,7 +92,7 @@ impl Limits {
 }
 
 /// The text of a file of the kernel.
-fn read(path: &str) -> Option<String> {
+pub(super) fn read(path: &str) -> Option<String> {
     let mut text = String::new();
     let mut file = File::open(path).ok()?.take(LONGEST);
     file.read_to_string(&mut text).ok()?;
@@ -101,7 +102,8 @@ fn read(path: &str) -> Option<String> {
 impl Visit<'_> {
     /// Tells the highest rate of a connection in both directions.
     pub(super) async fn buffers(&mut self, client: &Client) {
-        if client.control.peer().is_loopback() {
+        let peer = client.control.peer();
+        if peer.is_loopback() {
             let fact = "the server is on this host, where buffers bound no rate";
             return self.tell(Finding::ok(TOPIC, fact));
         }
@@ -113,20 +115,27 @@ impl Visit<'_> {
         // The server, and the start of ssh, only add to it.
         let known = answered.into_iter().chain(kernel);
         let round_trip = known.fold(client.round_trip(), Duration::min);
-        let reading = tokio::task::spawn_blocking(|| {
-            [Side::Receive, Side::Send].map(|side| (side, Limits::read(side)))
+        let reading = tokio::task::spawn_blocking(move || {
+            let limits = [Side::Receive, Side::Send].map(|side| (side, Limits::read(side)));
+            (limits, Interface::towards(peer))
         });
-        let Ok(limits) = reading.await else {
+        let Ok((limits, interface)) = reading.await else {
             return;
         };
+        let asked = self.options.tcp_buffer;
         for (side, limits) in limits {
-            self.tell(judge(side, limits, self.options.tcp_buffer, round_trip));
+            self.tell(judge(side, limits, asked, (round_trip, interface.as_ref())));
         }
     }
 }
 
 /// Judges the buffers of one side; a caller may have `asked` for buffers of so many bytes.
-fn judge(side: Side, limits: Limits, asked: Option<u64>, round_trip: Duration) -> Finding {
+fn judge(
+    side: Side,
+    limits: Limits,
+    asked: Option<u64>,
+    (round_trip, interface): (Duration, Option<&Interface>),
+) -> Finding {
     let transfers = side.transfers();
     let unknown = |name: String| {
         let fact = format!("{transfers}: the kernel does not tell {name}");
@@ -158,13 +167,17 @@ fn judge(side: Side, limits: Limits, asked: Option<u64>, round_trip: Duration) -
     };
     let bits = rate(window, round_trip);
     let fact = format!(
-        "{transfers}: about {} over one connection, by {place} at a round trip of {round_trip:.1?}",
-        in_words(bits)
+        "{transfers}: about {} over one connection, by {place} at a round trip of {round_trip:.1?}{}",
+        in_words(bits),
+        interface.map_or_else(String::new, |it| {
+            format!("; {} has {}", it.name, in_words(it.bits))
+        })
     );
-    if bits >= ENOUGH {
+    let wanted = interface.map_or(ENOUGH, |interface| interface.bits);
+    if bits >= wanted || window >= LARGEST / 2 {
         return Finding::ok(TOPIC, fact);
     }
-    let enough = needed(round_trip);
+    let enough = needed(round_trip, wanted);
     let remedy = match (asked, limits.tuned) {
         (None, Some(tuned)) => format!(
             "as root: sysctl -w net.ipv4.{}=\"{} {} {}\"",
@@ -188,16 +201,18 @@ fn rate(window: u64, round_trip: Duration) -> u128 {
     u128::from(window) * 8 * NANOS / round_trip.as_nanos().max(1)
 }
 
-/// The window in bytes that has [`ENOUGH`] in flight, as a power of two.
-fn needed(round_trip: Duration) -> u64 {
-    let bytes = (ENOUGH * round_trip.as_nanos()).div_ceil(8 * NANOS);
+/// The window in bytes for so many bits a second, as a power of two.
+fn needed(round_trip: Duration, bits: u128) -> u64 {
+    let bytes = bits
+        .saturating_mul(round_trip.as_nanos())
+        .div_ceil(8 * NANOS);
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).min(LARGEST / 2);
     bytes.next_power_of_two()
 }
 
 fn in_words(bits: u128) -> String {
     let (unit, tenth) = match bits {
-        ENOUGH.. => ("Gbit/s", 100_000_000),
+        1_000_000_000.. => ("Gbit/s", 100_000_000),
         _ => ("Mbit/s", 100_000),
     };
     let tenths = bits / tenth;
@@ -217,7 +232,34 @@ mod tests {
             tuned: Tuned::parse(text),
             asked: most,
         };
-        judge(Side::Receive, limits, asked, Duration::from_millis(millis))
+        let path = (Duration::from_millis(millis), None);
+        judge(Side::Receive, limits, asked, path)
+    }
+
+    #[test]
+    fn the_rate_of_the_interface_is_wanted_where_it_is_known() {
+        let at = |megabits: u128, most: u64| {
+            let interface = Interface {
+                name: "eth0".to_owned(),
+                bits: megabits * 1_000_000,
+            };
+            let limits = Limits {
+                tuned: Tuned::parse(&format!("4096 131072 {most}")),
+                asked: None,
+            };
+            let path = (Duration::from_millis(10), Some(&interface));
+            judge(Side::Receive, limits, None, path)
+        };
+        // 2.5 Gbit/s of 10.
+        let slow = at(10_000, 6 << 20);
+        assert_eq!(slow.verdict, Verdict::Warn);
+        assert!(slow.fact.ends_with("; eth0 has 10.0 Gbit/s"), "{slow}");
+        let remedy = slow.remedy.unwrap();
+        assert!(remedy.contains("4096 131072 33554432"), "{remedy}");
+        assert_eq!(at(10_000, 32 << 20).verdict, Verdict::Ok);
+        assert_eq!(at(100, 512 << 10).verdict, Verdict::Ok);
+        // No remedy names more.
+        assert_eq!(at(4_000_000, 1 << 30).verdict, Verdict::Ok);
     }
 
     #[test]
@@ -269,7 +311,7 @@ mod tests {
     fn the_shortest_and_the_longest_round_trips_have_a_rate() {
         assert!(rate(u64::MAX, Duration::ZERO) > ENOUGH);
         assert_eq!(rate(1, Duration::MAX), 0);
-        assert_eq!(needed(Duration::ZERO), 1);
-        assert_eq!(needed(Duration::MAX), LARGEST / 2);
+        assert_eq!(needed(Duration::ZERO, ENOUGH), 1);
+        assert_eq!(needed(Duration::MAX, ENOUGH), LARGEST / 2);
     }
 }

@@ -4,6 +4,7 @@ mod active;
 mod buffers;
 mod data;
 mod disk;
+mod interface;
 mod network;
 mod packets;
 mod part;
