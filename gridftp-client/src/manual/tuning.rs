@@ -50,9 +50,11 @@
 //! Most congestion controls take a lost packet for a full link, so that on a long path a few in ten
 //! thousand cost most of the rate. Three steps help:
 //!
-//! - A sender with a connection over a path of 20 ms or more, which loses packets in three seconds
-//!   on end, changes it to BBR; others to the same host follow at their first loss, in the minute
-//!   behind that. Where there are several, the packets of all together tell it in about two seconds.
+//! - A sender with a connection over a path of 20 ms or more, which loses packets in three periods on
+//!   end, changes it to BBR: one in 1,000 in periods of 0.5 s or five round trips, whichever is longer,
+//!   or one in 10,000 in periods of a second or ten round trips. Others to the same host follow at their
+//!   first loss, in the minute behind that. Where there are several, the packets of all together tell it
+//!   in about two seconds.
 //! - Where its kernel refuses that, more streams share the loss.
 //! - The copy goes on over UDT, with [`CopyOptions::over_udt`], the stack
 //!   that is the default, and servers that offer UDT (`LOSS` in `FEAT`), where at least 64 MiB
