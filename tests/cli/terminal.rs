@@ -21,8 +21,9 @@ fn waiting(at: &'static str) -> Result<(ScriptedServer, Sender<()>)> {
     let (go_on, waits): (_, Receiver<()>) = mpsc::channel();
     let waits = Mutex::new(waits);
     let server = ScriptedServer::with(move |server, line| {
-        if line.starts_with(at) {
-            let waits = waits.lock().unwrap();
+        if line.starts_with(at)
+            && let Ok(waits) = waits.lock()
+        {
             // A test that has failed is gone.
             let _gone = waits.recv();
         }
@@ -71,7 +72,10 @@ fn draw(columns: u16, at: &'static str, needles: &[&str]) -> Result<String> {
         let mut piece = [0; 4096];
         // Behind the last writer it is an error.
         while let Ok(count @ 1..) = master.read(&mut piece) {
-            if pieces.send(piece[..count].to_vec()).is_err() {
+            if pieces
+                .send(piece.get(..count).unwrap_or_default().to_vec())
+                .is_err()
+            {
                 break;
             }
         }
