@@ -203,8 +203,8 @@ impl Receipts {
         let mut line = object(event)?;
         let fields = line.as_object_mut()?;
         let seconds = fields.get("seconds").and_then(Value::as_f64);
-        let ends = [source, destination].map(|end| match Location::parse(end) {
-            Ok(Location::Remote(remote)) => Some(remote.site.to_string()),
+        let ends = [source, destination].map(|end| match (path_of(end), Location::parse(end)) {
+            (None, Ok(Location::Remote(remote))) => Some(remote.site.to_string()),
             _ => None,
         });
         let route = match &ends {
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_receipt_names_one_local_file() {
-        for name in [&b"a\nb"[..], b"a\\nb", b"\xff ", b"a\\"] {
+        for name in [&b"a\nb"[..], b"a\\nb", b"\xff ", b"a\\", b"host:/a"] {
             let told = absolute(&show(name));
             let read = unshow(&told).unwrap();
             assert!(
@@ -371,6 +371,7 @@ mod tests {
         let (here, there, web) = ("/a", "ftp://host/a", "https://host/a");
         for (source, destination, relayed, route) in [
             (here, here, false, "local"),
+            ("host:/a", here, false, "local"),
             (here, there, false, "upload"),
             (there, here, false, "download"),
             (web, here, false, "download"),
