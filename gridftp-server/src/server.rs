@@ -444,15 +444,9 @@ impl<D: Dsi> Shared<D> {
 fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D, stacks: &Stacks) -> Settings {
     let system = rustix::system::uname();
     let capabilities = dsi.capabilities();
-    let mut settings = Settings::new(
-        &system.nodename().to_string_lossy(),
-        env!("CARGO_PKG_VERSION"),
-    );
-    settings.dsi = Some(format!(
-        "{}-{}",
-        capabilities.name,
-        env!("CARGO_PKG_VERSION")
-    ));
+    let version = env!("CARGO_PKG_VERSION");
+    let mut settings = Settings::new(&system.nodename().to_string_lossy(), version);
+    settings.dsi = Some(format!("{}-{version}", capabilities.name));
     settings.checksums = capabilities
         .checksums
         .iter()
