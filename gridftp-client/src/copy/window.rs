@@ -15,8 +15,8 @@ pub(crate) const COMMANDS: usize = 256;
 const BYTES: (u64, u64) = (8 << 20, 256 << 20);
 /// Multiple of the bytes that a path holds. A copy that its window limits doubles it each period.
 const AHEAD: f64 = 2.0;
-/// Bytes that many small files of one transfer count as.
-const OF_SMALL: u64 = 1 << 20;
+/// Bytes that many small files of one transfer count as: twice what they are at most.
+const OF_SMALL: u64 = 512 << 10;
 /// Small files that count as one transfer: their jobs cost memory, too.
 const SMALL: usize = 16;
 /// Transfers that may always be under way: the next is asked for while one runs.

@@ -25,8 +25,8 @@
 //!   which tells it.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
-//!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: more
-//!   ahead costs nothing, and less leaves the path empty. A block of MODE E is a quarter of the share of
+//!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: twice
+//!   as much ahead brings nothing, and a quarter takes up to twice as long, over 50 ms and 1 Gbit/s. A block of MODE E is a quarter of the share of
 //!   a connection, from 256 KiB to 4 MiB, and of a slow one the bytes of half a second: blocks of 64 KiB
 //!   to 16 MiB differ by a tenth in their rates on loopback, and not on a long path.
 //! - Files of at most 64 KiB of a directory share commands from and to servers of ours (`files` in the
