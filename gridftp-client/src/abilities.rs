@@ -96,9 +96,7 @@ impl Abilities {
             held: known.has("HELD").is_yes(),
             exclusive: known.has("EXCLUSIVE").is_yes(),
             durable: known.has("DURABLE").is_yes(),
-            boot: known
-                .parameters("BOOT")
-                .and_then(|boot| u128::from_str_radix(boot, 16).ok()),
+            boot: known.parameters("BOOT").and_then(boot),
             waits: known.has("WAITS").is_yes(),
             rate: known.has("RATE").is_yes(),
             xattrs: known.has("XATTR").is_yes(),
@@ -152,4 +150,10 @@ impl Tags {
     pub(crate) fn next(&self, extent: Extent) -> Tag {
         Tag::new(self.0.fetch_add(1, Ordering::Relaxed), extent)
     }
+}
+
+/// The boot that a server tells: 32 hexadecimal digits.
+fn boot(digits: &str) -> Option<u128> {
+    let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u128::from_str_radix(digits, 16).ok().filter(|_| is_one)
 }

@@ -29,7 +29,7 @@ use super::job::{Facts, FileJob};
 use super::pull::local;
 use super::state::CopyState;
 use super::{lock, notes};
-use crate::client::Client;
+use crate::abilities::Abilities;
 use crate::manner::Target;
 use crate::names;
 use crate::options::{CopyOptions, Resume};
@@ -191,10 +191,11 @@ impl DoneRecord {
 
     /// Has lines wait where the server of the destination, of a new session, may not sync finished
     /// files.
-    pub(super) fn note_server(&self, server: &Client) {
-        let waits = !server.abilities.durable;
-        self.shared.waits.store(waits, Ordering::Relaxed);
-        lock(&self.shared.boots).extend(waits.then_some(server.abilities.boot));
+    pub(super) fn note_server(&self, abilities: &Abilities) {
+        if !abilities.durable {
+            self.shared.waits.store(true, Ordering::Relaxed);
+            lock(&self.shared.boots).insert(abilities.boot);
+        }
     }
 
     /// Forgets the files that a server may have lost in an outage.
@@ -217,9 +218,9 @@ impl DoneRecord {
             return;
         }
         waiting.count += 1;
-        if let Some(boot) = self.shared.boot() {
+        if let Some(line) = self.shared.of_boot(line) {
             waiting.count += 1;
-            waiting.of_boot.push(line ^ boot);
+            waiting.of_boot.push(line);
         }
         let now = Instant::now();
         waiting.newest = Some(now);
@@ -238,8 +239,9 @@ impl DoneRecord {
         let Some(line) = line(job, there, changes) else {
             return false;
         };
-        let of_boot = self.shared.boot().map(|boot| line ^ boot);
-        let mut lines = [Some(line), of_boot].into_iter().flatten();
+        let mut lines = [Some(line), self.shared.of_boot(line)]
+            .into_iter()
+            .flatten();
         lines.any(|line| self.earlier.binary_search(&line).is_ok())
     }
 
@@ -259,14 +261,14 @@ impl DoneRecord {
 }
 
 impl Shared {
-    /// The boot of the server of the destination: of the only one, in all of this run.
-    fn boot(&self) -> Option<u128> {
+    /// The line that stands for `line` until the server of the destination restarts; `None` where it
+    /// tells no boot, or its sessions of this run told several.
+    fn of_boot(&self, line: u128) -> Option<u128> {
         let boots = lock(&self.boots);
-        boots
-            .first()
-            .copied()
-            .flatten()
-            .filter(|_| boots.len() == 1)
+        let only = boots.first().filter(|_| boots.len() == 1);
+        let boot = only.copied().flatten()?;
+        drop(boots);
+        digest(&[&line.to_le_bytes(), &boot.to_le_bytes()])
     }
 
     /// Writes the lines that wait and may be written; says whether others wait.

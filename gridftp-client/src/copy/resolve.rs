@@ -57,7 +57,7 @@ pub(crate) async fn run(
     let to_dir = many || names || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
     if let (Some(done), Some(server)) = (&done, &to.client) {
-        done.note_server(server);
+        done.note_server(&server.abilities);
     }
     let (mut worst, mut roots, planned_dirs) = (None, Vec::new(), Arc::default());
     // One tree, or one file, has no two files for one name.

@@ -51,7 +51,7 @@ impl CopyState {
     /// tell that of the data which it sends where numbers are chosen by it.
     pub(super) fn begin_session(&self, client: &Client, role: Role) {
         if let (Some(done), Role::Receiver) = (&self.done, role) {
-            done.note_server(client);
+            done.note_server(&client.abilities);
         }
         if !client.abilities.waits {
             return;

@@ -80,10 +80,10 @@
 //!   replaces nothing. It is answered `550` where something has the name, before its data, or behind
 //!   it where another upload was faster; of several at the same time one succeeds. A server that
 //!   writes in place has none of that, and neither has one with a storage that lacks it.
-//! - `BOOT` in `FEAT` is an extension of a server without `DURABLE`: 32 hexadecimal digits that are others
-//!   behind each restart of the machine. Files that were stored since it tells the same ones are there,
-//!   whether they are on the medium or not. It is not told where the storage is on several machines, nor
-//!   of an object store.
+//! - `BOOT` in `FEAT`, behind the login, is an extension of a server without `DURABLE`: 32 hexadecimal
+//!   digits that change when the machine restarts. While they are the same, no restart has lost a stored
+//!   file that was not on the medium yet; a disk that fails or is detached may have. A server whose
+//!   storage is on several machines or in an object store tells none.
 //! - `DURABLE` in `FEAT` is an extension: a stored file is on the medium, its name and the
 //!   directories made for it included, before the final reply to it. A server with `--sync-writes` has
 //!   it, as front ends do by default, and one over an object store; one with `--in-place` has not.

@@ -70,7 +70,8 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     ] {
         lines.extend(has.then(|| line.to_owned()));
     }
-    if let Some(boot) = settings.boot {
+    // It would tell strangers which servers are of one machine.
+    if let Some(boot) = settings.boot.filter(|_| logged_in) {
         lines.push(format!("BOOT {boot:032x}"));
     }
     if settings.udt && !settings.denies("SITE SETNETSTACK") {

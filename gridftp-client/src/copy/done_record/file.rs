@@ -26,6 +26,7 @@ pub(super) fn title(lasts: bool) -> Option<String> {
     Some(format!("{TITLE}{}\n", lifetime(lasts)?))
 }
 
+/// The time in which a record counts, as its title has it.
 pub(super) fn lifetime(lasts: bool) -> Option<String> {
     if lasts {
         return Some("durable".to_owned());

@@ -210,26 +210,32 @@ async fn files_wait_for_a_server_that_does_not_sync() {
 #[tokio::test]
 async fn a_boot_of_the_server_makes_lines_count_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let run = async |boots: &[Option<u128>]| {
+    let run = async |servers: &[(bool, Option<u128>)]| {
         let record = begin(dir.path(), "key", true).await;
-        record.shared.waits.store(true, Ordering::Relaxed);
-        lock(&record.shared.boots).extend(boots);
+        for (durable, boot) in servers.iter().copied() {
+            let abilities = Abilities {
+                durable,
+                boot,
+                ..Abilities::default()
+            };
+            record.note_server(&abilities);
+        }
         record
     };
-    for (name, boots) in [
-        ("a", &[Some(7)][..]),
-        ("untold", &[None]),
-        ("mixed", &[Some(7), Some(8)]),
+    for (name, servers) in [
+        ("a", &[(false, Some(0))][..]),
+        ("untold", &[(false, None)]),
+        ("two", &[(false, Some(0)), (false, Some(8)), (true, None)]),
     ] {
-        let record = run(boots).await;
+        let record = run(servers).await;
         record.add(&job(name, 1), &there(1, 9), NO_CHANGES);
         record.forget_unsynced();
         record.keep().await;
     }
-    for (boot, expected) in [(Some(7), true), (Some(8), false), (None, false)] {
-        let next = run(&[boot]).await;
-        let held = ["a", "untold", "mixed"]
-            .map(|name| next.holds(&job(name, 1), &there(1, 9), NO_CHANGES));
+    for (boot, expected) in [(Some(0), true), (Some(8), false), (None, false)] {
+        let next = run(&[(false, boot)]).await;
+        let held =
+            ["a", "untold", "two"].map(|name| next.holds(&job(name, 1), &there(1, 9), NO_CHANGES));
         assert_eq!(held, [expected, false, false], "{boot:?}");
     }
 }
