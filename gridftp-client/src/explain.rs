@@ -210,7 +210,6 @@ impl State {
                 storage,
                 hashes,
                 connections,
-                ..
             } = stage
             else {
                 continue;
@@ -252,11 +251,14 @@ impl State {
     }
 
     /// As [`network`](Self::network), of what a server sent.
-    fn network_of(sender: &Waits) -> Option<[f64; 4]> {
+    fn network_of(&self, sender: &Waits) -> Option<[f64; 4]> {
         let busy = sender.busy.as_secs_f64();
         let rest = sender.moving.saturating_sub(sender.storage);
         let rest = rest.saturating_sub(sender.digests);
-        let idle = share_of(sender.unready, rest);
+        // A bound on the rate keeps data back, too.
+        let unbounded = self.unbounded();
+        let idle = (share_of(sender.unready, rest) - (1.0 - unbounded)).max(0.0) / unbounded;
+        let idle = if idle.is_finite() { idle } else { 0.0 };
         let [window, receiver, buffer] =
             parts(busy, [sender.receiver_full, sender.buffer_full]).map(|part| (1.0 - idle) * part);
         (busy > 0.0).then_some([window, receiver, buffer, idle])
@@ -323,7 +325,7 @@ impl State {
         let all = received + down.storage + down.digests;
         let (received, work) = set_apart(received, work_of(sender, all, Cause::ServerReading));
         waits.extend(work);
-        let network = sender.and_then(Self::network_of);
+        let network = sender.and_then(|sender| self.network_of(sender));
         waits.extend(divide(
             received,
             network,
@@ -349,7 +351,7 @@ impl State {
         let (sent, mut waits) = set_apart(moving, work);
         waits.push((Cause::Limit, limited * sent));
         waits.push((Cause::Polite, yielded * sent));
-        let (sent, network) = (sent * self.unbounded(), Self::network_of(sender));
+        let (sent, network) = (sent * self.unbounded(), self.network_of(sender));
         let work = work_of(receiver.as_ref(), moving, Cause::ServerWriting);
         waits.extend(divide(sent, network, work, [Cause::Network, Cause::Server]));
         (waits, all - moving - self.ending)
