@@ -48,11 +48,15 @@ const NAME: &str = "a-file-whose-name-is-rather-long-0001.root";
 fn draw(columns: u16, at: &'static str, needles: &[&str]) -> Result<String> {
     let (server, go_on) = waiting(at)?;
     let tree = Tree::new()?;
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
     let name = ptsname(&master, Vec::new())?;
-    let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
+    let slave = rustix::fs::open(
+        name,
+        OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let size = Winsize {
         ws_row: 24,
         ws_col: columns,
@@ -85,12 +89,14 @@ fn draw(columns: u16, at: &'static str, needles: &[&str]) -> Result<String> {
     while !needles.iter().all(|needle| text.contains(needle)) {
         let Ok(piece) = read.recv_timeout(LIMIT) else {
             copy.kill()?;
+            copy.wait()?;
             anyhow::bail!("none of {needles:?} in {text:?}");
         };
         drawn.extend(piece);
         text = String::from_utf8_lossy(&drawn).into_owned();
     }
     go_on.send(())?;
+    drop(go_on);
     let status: ExitStatus = copy.wait()?;
     drawn.extend(read.iter().flatten());
     let text = String::from_utf8(drawn).context("a character is cut")?;
