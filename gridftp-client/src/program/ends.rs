@@ -19,10 +19,14 @@ pub(crate) fn path_of(end: &str) -> Option<PathBuf> {
 /// An end, as an event tells it, for a shell and [`Location::parse`] to read again: a path of this
 /// machine that either might take for something else is a `file:` URL.
 pub(crate) fn pasted(end: &str) -> String {
-    let Some(path) = path_of(end) else {
-        return end.to_owned();
-    };
     let is_plain = |c: char| c.is_alphanumeric() || "-._+,=/@".contains(c);
+    let Some(path) = path_of(end) else {
+        // URLs of web servers may have characters that mean something to a shell.
+        return match end.chars().all(|c| is_plain(c) || ":%[]~".contains(c)) {
+            true => end.to_owned(),
+            false => format!("'{}'", end.replace('\'', r"'\''")),
+        };
+    };
     if !end.starts_with(['-', '+', ',', '=', '@']) && end.chars().all(is_plain) {
         return end.to_owned();
     }
@@ -67,8 +71,13 @@ mod tests {
                 Location::Local(OsString::from_vec(path.to_vec()).into())
             );
         }
-        for end in ["ftp://u@h:21/a%20b", "https://h/a?b=c", "-"] {
-            assert_eq!(pasted(end), end);
+        for (end, pasted_as) in [
+            ("ftp://u@h:21/a%20b", "ftp://u@h:21/a%20b"),
+            ("-", "-"),
+            ("https://h/a?b=c&d", "'https://h/a?b=c&d'"),
+            ("https://h/a'$(b)", r"'https://h/a'\''$(b)'"),
+        ] {
+            assert_eq!(pasted(end), pasted_as);
         }
     }
 }
