@@ -112,7 +112,10 @@ impl CopyState {
             ("time", facts.modified.is_some(), &told.source_times),
         ] {
             if !is_told {
-                let what = format!("tells no {part} of {}; --preserve sets none", show(from));
+                let what = format!(
+                    "tells no {part} of {} and perhaps others; --preserve sets none",
+                    show(from)
+                );
                 self.warn_once(warned, self.source.as_ref(), &what);
             }
         }

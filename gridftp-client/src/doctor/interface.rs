@@ -1,6 +1,7 @@
 //! The interface of this host on the way to an address, and its rate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use super::buffers::read;
 
@@ -16,20 +17,25 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// The interface on the way to `address`, where the kernel tells its rate: one that is not of
-    /// hardware may have none.
+    /// The interface on the way to `address`, where the kernel tells its rate: one without hardware has
+    /// none, or one that means nothing.
     pub(super) fn towards(address: IpAddr) -> Option<Self> {
         let name = match address.to_canonical() {
             IpAddr::V4(to) => via(&read("/proc/net/route")?, |words| v4(words, to)),
             IpAddr::V6(to) => via(&read("/proc/net/ipv6_route")?, |words| v6(words, to)),
         }?;
-        let megabits = read(&format!("/sys/class/net/{name}/speed"))?;
+        let folder = format!("/sys/class/net/{name}");
+        if !Path::new(&folder).join("device").exists() {
+            return None;
+        }
+        let megabits = read(&format!("{folder}/speed"))?;
+        // It is -1 where it is unknown, or that without a sign.
         let megabits = megabits.trim().parse::<u32>().ok()?;
         Some(Self {
             name,
             bits: u128::from(megabits) * 1_000_000,
         })
-        .filter(|interface| interface.bits > 0)
+        .filter(|_| (1..u32::MAX).contains(&megabits))
     }
 }
 

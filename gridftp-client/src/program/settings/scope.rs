@@ -10,18 +10,19 @@ pub const RULES: &str = "\
 Settings:
   Flags of a place are of the whole command, but for those of accounts,
   protection and stacks, which hold at its own server. Its user, and in copies
-  its cred, may be another than at the other end. The others (netrc, security,
-  protect, ca, cert, key, cred, src-cred, dst-cred, delegation, subject, names,
-  dcau, data-cred, remote-program, trust-pasv-address, stack, disk-stack) are an
-  error where a server takes part that is not of the place, unless the command
-  line has them too. backup-dir holds where the place is the destination.
+  its cred, may be another than at the other end; receipts are signed by --cred
+  alone. The others (netrc, security, protect, ca, cert, key, cred, src-cred,
+  dst-cred, delegation, subject, names, dcau, data-cred, remote-program,
+  trust-pasv-address, stack, disk-stack) are an error where another server takes
+  part, unless its place has the same, or the command line or a variable tells
+  them. backup-dir holds where the place is the destination.
   Flags that remove, or choose other work, come from the command line alone:
   --delete, --discard, --force, --length, --list, --offset, --partials,
   --symbolic, --time, and --recursive but for copies. A flag that needs another
   one, as --max-delete needs --delete, is left out without it. checksum is true
   or false for copies, and an algorithm for gridftp check. Of the commands of
   proxies, init takes settings for its flags but cert, key, out and verify,
-  destroy for dry-run, and all for json and quiet.
+  destroy for dry-run, and all for json and quiet. cat and head take no json.
 
 ";
 
