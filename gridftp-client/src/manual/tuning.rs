@@ -25,10 +25,11 @@
 //!   which tells it.
 //! - Commands ahead and the size of blocks follow from the path and the file, and are not searched. A
 //!   transfer is asked for ahead while a connection has less under way than twice the bytes of its path
-//!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: twice
-//!   as much ahead brings nothing, and a quarter takes up to twice as long, over 50 ms and 1 Gbit/s. A block of MODE E is a quarter of the share of
-//!   a connection, from 256 KiB to 4 MiB, and of a slow one the bytes of half a second: blocks of 64 KiB
-//!   to 16 MiB differ by a tenth in their rates on loopback, and not on a long path.
+//!   (the rate of the last period times the round trip), from 8 to 256 MiB and up to 256 transfers: over
+//!   50 ms and 1 Gbit/s twice as much ahead brings nothing, and a quarter takes up to twice as long. A
+//!   block of MODE E is a quarter of the share of a connection, from 256 KiB to 4 MiB, and of a slow one
+//!   the bytes of half a second: blocks of 64 KiB to 16 MiB differ by a tenth in their rates on loopback,
+//!   and not on a long path.
 //! - Files of at most 64 KiB of a directory share commands from and to servers of ours (`files` in the
 //!   lines `ERET` and `ESTO` of `FEAT`): up to 512 of them, 256 KiB in all, so that a command and a reply
 //!   cost many files as much as one. It is not so for copies with `--xattrs`, `--resume`, an
