@@ -71,16 +71,13 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
         lines.extend(has.then(|| line.to_owned()));
     }
     // It would tell strangers which servers are of one machine.
-    if let Some(boot) = settings.boot.filter(|_| logged_in) {
-        lines.push(format!("BOOT {boot:032x}"));
-    }
+    let boot = settings.boot.filter(|_| logged_in);
+    lines.extend(boot.map(|boot| format!("BOOT {boot:032x}")));
     if settings.udt && !settings.denies("SITE SETNETSTACK") {
         let adapts = if settings.adapts { "Congestion;" } else { "" };
         lines.push(format!("LOSS {adapts}UDT;"));
     }
-    if let Some(limits) = settings.memory {
-        lines.push(format!("MEMORY {limits}"));
-    }
+    lines.extend(settings.memory.map(|limits| format!("MEMORY {limits}")));
     if settings.tls {
         lines.extend(["AUTH TLS", "PBSZ", "PROT"].map(str::to_owned));
     }
