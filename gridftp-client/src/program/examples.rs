@@ -1,6 +1,8 @@
 //! Examples of command lines, for `--help` and the man pages.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{Arg, Command};
@@ -183,6 +185,87 @@ pub fn missing(
         commands.extend(command.get_subcommands());
     }
     Ok(missing)
+}
+
+/// A chapter of the manual: the commands of a program, and each option with its help and an example,
+/// once where several commands have it.
+///
+/// # Errors
+/// The mistake in an example that the program does not parse.
+pub fn chapter(program: &Command, own: &Table) -> Result<String, clap::Error> {
+    let mut lines = Vec::new();
+    for (name, examples) in own.iter().chain(SHARED) {
+        for (line, _) in *examples {
+            let given = given(program, line)?;
+            lines.extend(given.into_iter().map(|of| (*name, of, *line)));
+        }
+    }
+    let mut built = program.clone();
+    built.build();
+    let (mut text, mut told) = (String::new(), BTreeSet::new());
+    let mut commands = vec![(&built, built.get_name().to_owned())];
+    while let Some((command, name)) = commands.pop() {
+        text.push_str(&format!("\n# `{name}`\n\n"));
+        if let Some(about) = command.get_about() {
+            text.push_str(&format!("```text\n{about}\n"));
+        }
+        for option in options(command).filter(|option| !["help", "version"].contains(option)) {
+            let arg = command
+                .get_arguments()
+                .find(|arg| arg.get_long() == Some(option));
+            let Some(arg) = arg else { continue };
+            // Options that commands share need one example of any.
+            let of = |own: bool| {
+                lines.iter().find(|(row, (of, given), _)| {
+                    given == option && (!own || of == command.get_name() && row == of)
+                })
+            };
+            let example = of(true).or_else(|| of(false)).map(|(.., line)| *line);
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let head = format!("\n{arg}\n");
+            if told.insert(head.clone() + &help) {
+                text.push_str(&head);
+                text.push_str(&indented(&help));
+                text.push_str(&format!("    {}\n", example.unwrap_or_default()));
+            }
+        }
+        text.push_str("```\n");
+        let inner = command.get_subcommands();
+        let inner: Vec<_> = inner.filter(|inner| inner.get_name() != "help").collect();
+        let inner = inner.into_iter().rev();
+        commands.extend(inner.map(|inner| (inner, format!("{name} {}", inner.get_name()))));
+    }
+    Ok(text)
+}
+
+/// Words in indented lines.
+fn indented(text: &str) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split_whitespace() {
+        if line.len() + word.len() > 92 {
+            lines.push_str(&format!("   {line}\n"));
+            line.clear();
+        }
+        line.push_str(&format!(" {word}"));
+    }
+    lines + &format!("   {line}\n")
+}
+
+/// Compares a chapter with its file in the sources, or replaces that where `UPDATE_MANUAL` is set.
+///
+/// # Errors
+/// The way to update a file that differs, or the error of a file or an example.
+pub fn check_chapter(program: &Command, own: &Table) -> Result<(), Box<dyn Error>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/manual/options");
+    let file = Path::new(folder).join(format!("{}.md", program.get_name()));
+    let chapter = chapter(program, own)?;
+    if std::env::var_os("UPDATE_MANUAL").is_some() {
+        return Ok(std::fs::write(file, chapter)?);
+    }
+    match std::fs::read_to_string(&file)? == chapter {
+        true => Ok(()),
+        false => Err(format!("{}: out of date; set UPDATE_MANUAL=1", file.display()).into()),
+    }
 }
 
 /// The long names of the options that the help of a command shows.

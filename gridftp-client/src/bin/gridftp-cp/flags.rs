@@ -399,7 +399,7 @@ fn verify(text: &str) -> Result<Verify, String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
-    use gridftp_client::program::examples::missing;
+    use gridftp_client::program::examples::{check_chapter, missing};
 
     use super::*;
 
@@ -413,6 +413,7 @@ mod tests {
         let all = Flags::command();
         let missing = missing(&all, &[("gridftp-cp", EXAMPLES)], &all).unwrap();
         assert!(missing.is_empty(), "{missing:#?}");
+        check_chapter(&all, &[("gridftp-cp", EXAMPLES)]).unwrap();
     }
 
     #[test]

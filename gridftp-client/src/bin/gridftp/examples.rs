@@ -317,7 +317,7 @@ const TABLE: &Table = &[
 #[cfg(test)]
 mod tests {
     use clap::{Args as _, CommandFactory as _};
-    use gridftp_client::program::examples::missing;
+    use gridftp_client::program::examples::{check_chapter, missing};
 
     use super::*;
     use crate::flags::Flags;
@@ -328,5 +328,6 @@ mod tests {
         let common = Common::augment_args(Command::new("common"));
         let missing = missing(&Flags::command(), TABLE, &common).unwrap();
         assert!(missing.is_empty(), "{missing:#?}");
+        check_chapter(&Flags::command(), TABLE).unwrap();
     }
 }
