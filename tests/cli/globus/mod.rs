@@ -96,6 +96,7 @@ const HONOURED: &[&[&str]] = &[
     &["-ipv6"],
     &["-no-g2"],
     &["-nogridftp2"],
+    &["-nog2"],
     &["-g2"],
     &["-pp"],
     &["-pipeline", "-ppq", "20"],

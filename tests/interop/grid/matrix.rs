@@ -91,29 +91,52 @@ fn limit_tls(command: &mut Command, version: &str) {
     command.env("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", version);
 }
 
+/// The client of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Client {
+    Ours,
+    Globus,
+    /// Ours, with the command line of the Globus one.
+    DropIn,
+}
+
+impl Client {
+    fn program(self, lab: &Lab) -> Result<Option<Command>> {
+        match self {
+            Self::Ours => lab.client(Kind::Ours),
+            Self::Globus => lab.client(Kind::Globus),
+            Self::DropIn => {
+                let mut program = lab.client(Kind::Ours)?;
+                program.as_mut().map(|program| program.arg("--globus"));
+                Ok(program)
+            }
+        }
+    }
+}
+
 /// Copies a file up and down in every protection and mode.
-fn all_ways(client: Kind, version: &str) -> Result<()> {
+fn all_ways(client: Client, version: &str) -> Result<()> {
     let lab = Lab::new()?;
     let (far, near) = (Tree::new()?, Tree::new()?);
     let server = match client {
-        Kind::Ours => Kind::Globus,
-        Kind::Globus => Kind::Ours,
+        Client::Ours | Client::DropIn => Kind::Globus,
+        Client::Globus => Kind::Ours,
     };
     let Some(host) = lab.serve_limited(server, &far, version)? else {
         return Ok(());
     };
     near.file("file", 3_000_017, 10)?;
-    let subjects = (client == Kind::Ours).then_some(&SUBJECTS);
+    let subjects = (client == Client::Ours).then_some(&SUBJECTS);
     let subjects = subjects.into_iter().flatten();
     for protection in PROTECTIONS.iter().chain(&SESSIONS).chain(subjects) {
         for (mode, ours, globus) in MODES {
             let (flags, mode_flags) = match client {
-                Kind::Ours => (protection.ours, ours),
-                Kind::Globus => (protection.globus, globus),
+                Client::Ours => (protection.ours, ours),
+                Client::Globus | Client::DropIn => (protection.globus, globus),
             };
             let flags = [flags, mode_flags].concat();
             let one = |from: &str, to: &str| -> Result<bool> {
-                let Some(mut program) = lab.client(client)? else {
+                let Some(mut program) = client.program(&lab)? else {
                     return Ok(false);
                 };
                 limit_tls(&mut program, version);
@@ -136,12 +159,12 @@ fn all_ways(client: Kind, version: &str) -> Result<()> {
 
 #[test]
 fn globus_url_copy_to_our_server_under_tls_1_3() -> Result<()> {
-    all_ways(Kind::Globus, "TLS1_3_VERSION")
+    all_ways(Client::Globus, "TLS1_3_VERSION")
 }
 
 #[test]
 fn globus_url_copy_to_our_server_under_tls_1_2() -> Result<()> {
-    all_ways(Kind::Globus, "TLS1_2_VERSION")
+    all_ways(Client::Globus, "TLS1_2_VERSION")
 }
 
 /// The credentials of two servers.
@@ -155,19 +178,24 @@ enum Credentials {
     Session,
 }
 
-/// Two servers of the kinds exchange a file, led by `globus-url-copy`, under both versions of TLS
-/// where a Globus one takes part.
-fn third_party(kinds: [Kind; 2], credentials: Credentials) -> Result<()> {
+/// Two servers of the kinds exchange a file, led by a client with the command line of
+/// `globus-url-copy`, under both versions of TLS where a Globus server takes part.
+fn third_party(client: Client, kinds: [Kind; 2], credentials: Credentials) -> Result<()> {
     let versions = match kinds.contains(&Kind::Globus) {
         true => &["TLS1_3_VERSION", "TLS1_2_VERSION"][..],
         false => &["TLS1_3_VERSION"],
     };
     versions
         .iter()
-        .try_for_each(|version| third_party_under(kinds, version, credentials))
+        .try_for_each(|version| third_party_under(client, kinds, version, credentials))
 }
 
-fn third_party_under(kinds: [Kind; 2], version: &str, credentials: Credentials) -> Result<()> {
+fn third_party_under(
+    client: Client,
+    kinds: [Kind; 2],
+    version: &str,
+    credentials: Credentials,
+) -> Result<()> {
     let lab = Lab::new()?;
     let file = |path: std::path::PathBuf| path.display().to_string();
     let (alice, bob) = (
@@ -190,7 +218,7 @@ fn third_party_under(kinds: [Kind; 2], version: &str, credentials: Credentials) 
     from.file("file", 3_000_017, 11)?;
     for protection in &PROTECTIONS[1..] {
         for (mode, _, flags) in MODES {
-            let Some(mut program) = lab.client(Kind::Globus)? else {
+            let Some(mut program) = client.program(&lab)? else {
                 return Ok(());
             };
             let flags = [protection.globus, flags, more].concat();
@@ -217,41 +245,61 @@ fn third_party_under(kinds: [Kind; 2], version: &str, credentials: Credentials) 
 
 #[test]
 fn globus_url_copy_from_our_server_to_the_globus_one() -> Result<()> {
-    third_party([Kind::Ours, Kind::Globus], Credentials::One)
+    third_party(Client::Globus, [Kind::Ours, Kind::Globus], Credentials::One)
 }
 
 #[test]
 fn globus_url_copy_from_the_globus_server_to_ours() -> Result<()> {
-    third_party([Kind::Globus, Kind::Ours], Credentials::One)
+    third_party(Client::Globus, [Kind::Globus, Kind::Ours], Credentials::One)
 }
 
 #[test]
 fn globus_url_copy_between_our_servers() -> Result<()> {
-    third_party([Kind::Ours, Kind::Ours], Credentials::One)
+    third_party(Client::Globus, [Kind::Ours, Kind::Ours], Credentials::One)
 }
 
 #[test]
 fn globus_url_copy_gives_a_credential_for_the_data_connections() -> Result<()> {
-    third_party([Kind::Ours, Kind::Globus], Credentials::Session)?;
-    third_party([Kind::Globus, Kind::Ours], Credentials::Session)?;
-    third_party([Kind::Ours, Kind::Ours], Credentials::Session)
+    third_party(
+        Client::Globus,
+        [Kind::Ours, Kind::Globus],
+        Credentials::Session,
+    )?;
+    third_party(
+        Client::Globus,
+        [Kind::Globus, Kind::Ours],
+        Credentials::Session,
+    )?;
+    third_party(
+        Client::Globus,
+        [Kind::Ours, Kind::Ours],
+        Credentials::Session,
+    )
 }
 
 #[test]
 fn globus_url_copy_tells_each_server_the_identity_of_the_other() -> Result<()> {
-    third_party([Kind::Ours, Kind::Globus], Credentials::Two)?;
-    third_party([Kind::Globus, Kind::Ours], Credentials::Two)?;
-    third_party([Kind::Ours, Kind::Ours], Credentials::Two)
+    third_party(Client::Globus, [Kind::Ours, Kind::Globus], Credentials::Two)?;
+    third_party(Client::Globus, [Kind::Globus, Kind::Ours], Credentials::Two)?;
+    third_party(Client::Globus, [Kind::Ours, Kind::Ours], Credentials::Two)
+}
+
+#[test]
+fn our_client_protects_data_by_the_flags_of_globus_url_copy() -> Result<()> {
+    all_ways(Client::DropIn, "TLS1_3_VERSION")?;
+    let kinds = [Kind::Ours, Kind::Globus];
+    third_party(Client::DropIn, kinds, Credentials::Two)?;
+    third_party(Client::DropIn, kinds, Credentials::Session)
 }
 
 #[test]
 fn our_client_to_the_globus_server_under_tls_1_3() -> Result<()> {
-    all_ways(Kind::Ours, "TLS1_3_VERSION")
+    all_ways(Client::Ours, "TLS1_3_VERSION")
 }
 
 #[test]
 fn our_client_to_the_globus_server_under_tls_1_2() -> Result<()> {
-    all_ways(Kind::Ours, "TLS1_2_VERSION")
+    all_ways(Client::Ours, "TLS1_2_VERSION")
 }
 
 #[test]
