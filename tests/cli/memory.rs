@@ -26,7 +26,7 @@ pub(crate) fn peak(child: &Child) -> Result<u64> {
 fn peak_of(files: usize) -> Result<u64> {
     let server = ScriptedServer::usual()?;
     for n in 0..files {
-        server.file(&format!("/dir/a name of some length {n}"), "");
+        server.file(&format!("/dir/a-name-of-some-length-{n}"), "");
     }
     let tree = Tree::new()?;
     let args = ["--dry-run", "-r", &server.url("dir/"), "to/"];
@@ -34,7 +34,7 @@ fn peak_of(files: usize) -> Result<u64> {
     let lines = BufReader::new(child.stdout.take().context("piped")?).lines();
     let (mut told, mut most) = (0, 0);
     for line in lines {
-        told += usize::from(line?.contains("a name of some length"));
+        told += usize::from(line?.contains("a-name-of-some-length"));
         // The process may exit after the last file.
         if told % 1000 == 0 && told < files {
             most = peak(&child)?;
