@@ -150,8 +150,8 @@ pub struct Capabilities {
     pub exclusive: bool,
     /// Whether a finished file is on the medium, its name included, and outlives a power cut.
     pub durable: bool,
-    /// Identity of the boot of the machine in whose memory finished files wait to be written to the
-    /// medium; a restart gives it another.
+    /// Identity of the storage machine's boot, which changes at a restart: finished files may be in its
+    /// page cache only.
     pub boot: Option<u128>,
     /// Whether it tells its free space: [`Dsi::free_space`](crate::Dsi::free_space).
     pub tells_space: bool,
@@ -277,7 +277,7 @@ impl Capabilities {
         self
     }
 
-    /// Sets the boot of the machine in whose memory finished files wait.
+    /// Sets the identity of the storage machine's boot.
     #[must_use]
     pub fn with_boot(mut self, boot: Option<u128>) -> Self {
         self.boot = boot;

@@ -15,7 +15,7 @@ pub(crate) const COMMANDS: usize = 256;
 const BYTES: (u64, u64) = (8 << 20, 256 << 20);
 /// Multiple of the bytes that a path holds. A copy that its window limits doubles it each period.
 const AHEAD: f64 = 2.0;
-/// Bytes that many small files of one transfer count as: twice what they are at most.
+/// Share of the window of one transfer of many small files: twice their largest data.
 const OF_SMALL: u64 = 512 << 10;
 /// Small files that count as one transfer: their jobs cost memory, too.
 const SMALL: usize = 16;

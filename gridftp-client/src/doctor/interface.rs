@@ -56,7 +56,7 @@ fn hex(word: &str) -> Option<u32> {
     u32::from_str_radix(word, 16).ok()
 }
 
-/// A line of `/proc/net/route`, whose addresses are numbers in the order of this machine.
+/// Parses a line of `/proc/net/route`, with addresses in the byte order of this machine.
 fn v4<'a>(words: &[&'a str], to: Ipv4Addr) -> Option<Route<'a>> {
     let [name, dest, _, flags, _, _, metric, mask, ..] = words else {
         return None;
@@ -66,7 +66,7 @@ fn v4<'a>(words: &[&'a str], to: Ipv4Addr) -> Option<Route<'a>> {
     fits.then_some((mask.count_ones(), metric.parse().ok()?, *name))
 }
 
-/// A line of `/proc/net/ipv6_route`.
+/// Parses a line of `/proc/net/ipv6_route`.
 fn v6<'a>(words: &[&'a str], to: Ipv6Addr) -> Option<Route<'a>> {
     let [dest, prefix, _, _, _, metric, _, _, flags, name] = words else {
         return None;

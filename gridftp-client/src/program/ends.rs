@@ -35,12 +35,12 @@ pub(crate) fn pasted(end: &str) -> String {
     format!("file:{host}{}", encode(path.as_os_str().as_bytes(), b"/@"))
 }
 
-/// A line of what goes from one end to another, and a remark behind a blank.
+/// Formats a line for a file: source, destination, and a remark that begins with a blank.
 pub(super) fn moved(source: &str, destination: &str, remark: &str) -> String {
     format!("{} -> {}{remark}", pasted(source), pasted(destination))
 }
 
-/// A line of a link that goes from one end to another.
+/// Formats a line for a symbolic link: source, destination and target.
 pub(super) fn linked(source: &str, destination: &str, target: &str) -> String {
     moved(source, destination, &format!(" (link to {target})"))
 }

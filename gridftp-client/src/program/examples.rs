@@ -171,11 +171,11 @@ pub fn missing(
             }
         }
     }
-    let shared: BTreeSet<&str> = options(shared).collect();
+    let shared: BTreeSet<&str> = options(shared).map(|(_, option)| option).collect();
     let mut missing = Vec::new();
     let mut commands = vec![program];
     while let Some(command) = commands.pop() {
-        for option in options(command) {
+        for (_, option) in options(command) {
             let name = format!("{} --{option}", command.get_name());
             let is_shared = shared.contains(option) && of_any.contains(option);
             if !is_shared && !of_commands.contains(&name) {
@@ -192,7 +192,7 @@ pub fn missing(
 ///
 /// # Errors
 /// The mistake in an example that the program does not parse.
-pub fn chapter(program: &Command, own: &Table) -> Result<String, clap::Error> {
+fn chapter(program: &Command, own: &Table) -> Result<String, clap::Error> {
     let mut lines = Vec::new();
     for (name, examples) in own.iter().chain(SHARED) {
         for (line, _) in *examples {
@@ -205,15 +205,13 @@ pub fn chapter(program: &Command, own: &Table) -> Result<String, clap::Error> {
     let (mut text, mut told) = (String::new(), BTreeSet::new());
     let mut commands = vec![(&built, built.get_name().to_owned())];
     while let Some((command, name)) = commands.pop() {
-        text.push_str(&format!("\n# `{name}`\n\n"));
-        if let Some(about) = command.get_about() {
-            text.push_str(&format!("```text\n{about}\n"));
-        }
-        for option in options(command).filter(|option| !["help", "version"].contains(option)) {
-            let arg = command
-                .get_arguments()
-                .find(|arg| arg.get_long() == Some(option));
-            let Some(arg) = arg else { continue };
+        let about = command.get_about().map(ToString::to_string);
+        let about = about.unwrap_or_default();
+        text.push_str(&format!("\n# `{name}`\n\n```text\n{about}\n"));
+        for (arg, option) in options(command) {
+            if ["help", "version"].contains(&option) {
+                continue;
+            }
             // Options that commands share need one example of any.
             let of = |own: bool| {
                 lines.iter().find(|(row, (of, given), _)| {
@@ -238,7 +236,7 @@ pub fn chapter(program: &Command, own: &Table) -> Result<String, clap::Error> {
     Ok(text)
 }
 
-/// Words in indented lines.
+/// Wraps a text in lines with an indent.
 fn indented(text: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in text.split_whitespace() {
@@ -268,10 +266,10 @@ pub fn check_chapter(program: &Command, own: &Table) -> Result<(), Box<dyn Error
     }
 }
 
-/// The long names of the options that the help of a command shows.
-fn options(command: &Command) -> impl Iterator<Item = &str> {
+/// The options in the help of a command, with their long names.
+fn options(command: &Command) -> impl Iterator<Item = (&Arg, &str)> {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    shown.filter_map(Arg::get_long)
+    shown.filter_map(|arg| Some((arg, arg.get_long()?)))
 }
 
 /// The options that a line gives to commands of the program, by the names of both.

@@ -20,7 +20,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 use self::config::Values;
 pub use self::config::{Config, NamedPlace, SIBLING};
 pub use self::scope::{RULES, flags};
-use self::scope::{settable, suits};
+use self::scope::{is_copy, settable, suits};
 use super::exit::Status;
 use super::report::Report;
 use crate::url::show_text;
@@ -150,15 +150,15 @@ impl<'a> Settings<'a> {
     fn add(&mut self, origin: &str, all: &Values) -> anyhow::Result<()> {
         let (mut taken, mut on) = (Vec::new(), Vec::new());
         let is_taken = |id: &str| self.taken.contains(id);
-        // With --discard, -r removes what others have begun.
-        let lists_remains = ["discard", "partials"].iter().any(|id| is_taken(id));
+        // With --discard, -r removes the partial files of other users.
+        let is_copy = is_copy(self.command, is_taken);
         for (name, values) in all {
             let Some(arg) = settable(self.command, name).filter(|arg| suits(arg, values)) else {
                 continue;
             };
             let id = arg.get_id().as_str();
             let is_left_out = is_taken(id)
-                || id == "recursive" && lists_remains
+                || id == "recursive" && !is_copy
                 || lost_its_pair(name, all, is_taken)
                 || conflicts(self.command, arg, &self.on);
             if is_left_out {
@@ -201,7 +201,7 @@ impl<'a> Settings<'a> {
 /// Settings that are left out where another flag is not given, which clap does not tell.
 const NEEDS: [(&str, &str); 2] = [("max_delete", "delete"), ("key", "cert")];
 
-/// Returns whether a flag is the key of a certificate in whose stead another one is taken.
+/// Returns whether a flag is the private key of a certificate that another setting replaces.
 fn lost_its_pair(name: &str, values: &Values, is_taken: impl Fn(&str) -> bool) -> bool {
     name == "key" && values.contains_key("cert") && is_taken("cert")
 }

@@ -3,7 +3,8 @@
 use ftp_wire::waits::Waits;
 use gridftp_data::Watch;
 
-/// Least bytes of a connection whose times count: one with few of them is mostly done with its part.
+/// Least payload in bytes of a connection, for its idle time to count: one with less waits for the
+/// others most of the time.
 const MANY: u64 = 4 << 20;
 
 /// Where the time of a transfer has gone so far.

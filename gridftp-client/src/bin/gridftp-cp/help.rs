@@ -327,8 +327,8 @@ and both protect it alike (--relay).
 
 NAME:/PATH is a path below the URL of [place.NAME] in ~/.config/gridftp/config.toml, or in \
 $GRIDFTP_CONFIG. A flag that the command line leaves out is taken from its variable (--block-size \
-from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order, by the rules at the end of the long help; a local path of \
-that form is written as ./NAME:/PATH.
+from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order, by the rules at the end of the \
+long help; a local path of that form is written as ./NAME:/PATH.
 
 Started as globus-url-copy, or with --globus as the first word, it takes the options of that program \
 and writes its output; an option or a GLOBUS_ variable that cannot be honoured is an error.

@@ -101,7 +101,8 @@ fn values(arg: &Arg) -> Vec<String> {
         .collect()
 }
 
-/// The innermost command of a line, with what the line gives it and the number of words up to it.
+/// Parses a line: its innermost command, the matches of that, and the number of words before its
+/// arguments.
 fn parsed<'a>(
     program: &'a Command,
     line: &[OsString],

@@ -10,7 +10,7 @@ use clap::{Arg, ArgMatches, Command, ValueHint};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::config::{Config, NamedPlace, Values};
-use super::scope::{has, settable};
+use super::scope::{has, is_copy, settable};
 use super::{lost_its_pair, value_of};
 use crate::url::{Location, Site};
 
@@ -53,10 +53,8 @@ pub(super) fn expand(
     words: &mut [OsString],
     is_taken: impl Fn(&str) -> bool,
 ) -> anyhow::Result<Values> {
-    let is_copy = command.get_name() == "gridftp-cp"
-        && ["discard", "partials"]
-            .iter()
-            .all(|id| matches.value_source(id) != Some(ValueSource::CommandLine));
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let is_copy = is_copy(command, is_given);
     let mut ends = ends(config, command, matches, is_taken("user"));
     if let Some(last) = ends.last_mut().filter(|_| is_copy) {
         last.is_destination = true;

@@ -65,7 +65,7 @@ pub(super) fn settable<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> 
     })
 }
 
-/// Returns whether a flag means in a command what it means in a setting.
+/// Returns whether a flag has the same meaning in a command as in the settings.
 fn has_usual_meaning(command: &str, name: &str) -> bool {
     match command {
         _ if is_given_alone(name) => false,
@@ -77,9 +77,14 @@ fn has_usual_meaning(command: &str, name: &str) -> bool {
         "destroy" => has("dry-run json quiet", name),
         // They refuse it.
         "cat" | "head" => name != "json",
-        // Copies name what they make; others remove trees, or read all of them.
+        // Copies with it only add files; other commands remove whole trees, or read them.
         command => name != "recursive" || command == "gridftp-cp",
     }
+}
+
+/// Returns whether a command copies files, and does not list or remove partial ones.
+pub(super) fn is_copy(command: &Command, is_given: impl Fn(&str) -> bool) -> bool {
+    command.get_name() == "gridftp-cp" && !["discard", "partials"].iter().any(|id| is_given(id))
 }
 
 /// Returns whether values are for a flag of that kind: `--checksum` is a switch of copies, and names
