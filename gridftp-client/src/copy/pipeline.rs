@@ -154,8 +154,11 @@ impl<'a> Pipeline<'a> {
             let _over = over.clone().drop_guard();
             route.confirm(confirming, &broken).await
         };
-        let (moved, confirmed) = tokio::join!(moved, confirm);
-        moved.and(confirmed)
+        match tokio::join!(moved, confirm) {
+            // The confirmation may have found that the session serves no next channel either.
+            (Err(Stop::Channel), Err(stop)) => Err(stop),
+            (moved, confirmed) => moved.and(confirmed),
+        }
     }
 
     async fn feed<'p, R: Route>(
@@ -193,5 +196,65 @@ impl<'a> Pipeline<'a> {
         let fits = |width| self.shared.fits(item, width, self.path);
         // A transfer of its own comes before it.
         !item.is_due() && self.width.is_none_or(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::job::FileJob;
+
+    /// A channel that breaks with the second transfer, while one end says nothing of the first.
+    struct Breaks;
+
+    impl Route for Breaks {
+        type Asked = Taken;
+        type Passed = Taken;
+        type Asking = ();
+        type Passing = u32;
+
+        async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Taken>, Stop> {
+            Ok(Some(taken))
+        }
+
+        async fn pass(&self, number: &mut u32, asked: Taken) -> Result<Option<Taken>, Stop> {
+            *number += 1;
+            match number {
+                1 => Ok(Some(asked)),
+                _ => Err(Stop::Channel),
+            }
+        }
+
+        async fn confirm(
+            &self,
+            mut passed: mpsc::Receiver<Taken>,
+            _: &CancellationToken,
+        ) -> Result<(), Stop> {
+            while passed.recv().await.is_some() {}
+            Err(Stop::Replace)
+        }
+    }
+
+    /// The server still waits for the data of the first, so that it takes no next command.
+    #[tokio::test]
+    async fn a_session_that_owes_a_reply_is_replaced_though_its_channel_broke_first() {
+        let (shared, window) = (CopyState::plain(), Window::default());
+        for name in [b"/one", b"/two"] {
+            let job = FileJob::new(name.to_vec(), name.to_vec());
+            shared.queue.push(Item::File(Box::new(job)));
+        }
+        let first = shared.queue.next(|_| true).await.unwrap();
+        let path = PathFacts {
+            round_trip: std::time::Duration::ZERO,
+            may_stripe: false,
+            nodes: false,
+            parts: false,
+            connections: None,
+        };
+        let pipeline = Pipeline::new(&shared, &window, path);
+        let states = (&mut (), &mut 0);
+        let ended = pipeline.run(&Breaks, states, async { Ok(()) }, first);
+        let ended = ended.await;
+        assert!(matches!(ended, Err(Stop::Replace)), "{ended:?}");
     }
 }
