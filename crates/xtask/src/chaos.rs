@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use workspace_tests::{Noise, Profile, binaries};
 
 use self::plan::{Direction, End, Fault, Plan};
-use self::round::Round;
+use self::round::{Ended, Round};
 use self::server::Program;
 
 mod bound;
@@ -50,6 +50,8 @@ const LARGE: [(Program, Direction, End); 9] = [
 
 /// The first exit statuses of rounds, and their numbers.
 type Ends = BTreeMap<(Program, Fault, String), u64>;
+/// Bytes that rounds with a large file have sent again, by kind of round.
+type Resent = BTreeMap<(Program, Direction, End), Vec<u64>>;
 
 /// Runs rounds of random copies and faults; `--seed N` repeats a series, `--rounds N` sets its
 /// length, and `--with PROGRAM` has all rounds with these servers, without those with large files.
@@ -94,20 +96,35 @@ fn series(folder: &Path, rounds: u64, seed: u64, with: Option<Program>) -> Resul
             let panicked = |_| Err(anyhow!("a round with a large file panicked"));
             lane.join().unwrap_or_else(panicked)
         });
-        (small, ended.collect::<Result<()>>())
+        (small, ended.collect::<Result<Vec<_>>>())
     });
     match (small, large) {
         (Err(small), Err(large)) => Err(small.context(format!("{large:#}; and"))),
-        (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
-        (Ok(ends), Ok(())) => {
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        (Ok(ends), Ok(lanes)) => {
             for ((program, fault, end), count) in ends {
                 let fault = format!("{program:?} {fault:?}");
                 println!("  {count:>4} x {fault:<26} first copy: {end}");
+            }
+            for ((program, direction, end), resent) in lanes.into_iter().flatten() {
+                print_resent(&format!("{program:?} {direction:?} Kill({end:?})"), resent);
             }
             println!("chaos: no wrong file, no false success, nothing left behind, all completed");
             Ok(())
         }
     }
+}
+
+/// Prints the bytes that rounds of one kind have sent again.
+fn print_resent(kind: &str, mut resent: Vec<u64>) {
+    resent.sort_unstable();
+    let mib = |bytes: Option<&u64>| bytes.map_or(0, |bytes| bytes >> 20);
+    println!(
+        "  {:>4} x {kind:<36} large file: {} MiB sent again (median), {} at most",
+        resent.len(),
+        mib(resent.get(resent.len() / 2)),
+        mib(resent.last()),
+    );
 }
 
 /// Runs the rounds with small files and trees, until one of any kind has failed.
@@ -130,8 +147,8 @@ fn small(
         let program = program.filter(|program| here.contains(program));
         let plan = Plan::draw(&mut noise).with(program.unwrap_or(Program::Ours));
         let again = format!("--rounds 1 --seed {seed} --with {}", plan.program.name());
-        let end = one(folder, &plan, &mut noise, &again, has_failed)?;
-        *ends.entry((plan.program, plan.fault, end)).or_default() += 1;
+        let Ended { first, .. } = one(folder, &plan, &mut noise, &again, has_failed)?;
+        *ends.entry((plan.program, plan.fault, first)).or_default() += 1;
     }
     Ok(ends)
 }
@@ -143,32 +160,34 @@ fn large(
     lane: usize,
     here: &[Program],
     has_failed: &AtomicBool,
-) -> Result<()> {
+) -> Result<Resent> {
+    let mut resent = Resent::new();
     for series in (0..rounds.max(1)).step_by(SERIES) {
         let seed = seed.wrapping_add(series);
         for (number, round) in (0..).zip(LARGE).skip(lane).step_by(LANES) {
             if has_failed.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(resent);
             }
             if here.contains(&round.0) {
                 let mut noise = Noise::new(seed.wrapping_add(number));
                 let plan = Plan::large(round, &mut noise);
                 let again = format!("--rounds 0 --seed {seed}");
-                one(folder, &plan, &mut noise, &again, has_failed)?;
+                let ended = one(folder, &plan, &mut noise, &again, has_failed)?;
+                resent.entry(round).or_default().push(ended.resent);
             }
         }
     }
-    Ok(())
+    Ok(resent)
 }
 
-/// Runs one round, which the flags `again` repeat; gives the exit status of its first copy.
+/// Runs one round, which the flags `again` repeat.
 fn one(
     folder: &Path,
     plan: &Plan,
     noise: &mut Noise,
     again: &str,
     has_failed: &AtomicBool,
-) -> Result<String> {
+) -> Result<Ended> {
     let files = plan.files(noise);
     let end = Round::new(folder, plan, &files).and_then(Round::run);
     if end.is_err() {

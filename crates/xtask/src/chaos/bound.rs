@@ -5,52 +5,52 @@ use anyhow::{Result, ensure};
 use super::plan::{RATE, Shape};
 use super::round::Round;
 
-/// Bytes of a partial file without a record, which the next copy may send again: 64 MiB, and those
-/// that arrive until the next second begins and while the record waits for a slow disk.
-const UNRECORDED: u64 = (64 << 20) + 4 * RATE;
-/// Bytes on their way, which count for the copy that comes behind.
-const IN_FLIGHT: u64 = 16 << 20;
+/// Most bytes that a copy may send again: 64 MiB that no record tells of yet, those that arrive
+/// while a disk takes a second for them, and those on their way, which count for the copy behind.
+pub(super) const MOST: u64 = (64 << 20) + RATE + (16 << 20);
 
-/// The state at a kill.
+/// The bytes that a copy has yet to send at some moment.
 #[derive(Debug)]
-pub(super) struct Killed {
-    /// Payload bytes on their way or through.
+pub(super) struct Remaining {
+    /// Payload bytes on their way or through by then.
     pub(super) passed: u64,
-    /// Most bytes that may follow until the copy is complete.
-    pub(super) most: u64,
+    /// Bytes that the destination lacks.
+    pub(super) missing: u64,
 }
 
-impl Killed {
-    /// Checks the payload bytes of a copy that went on behind the kill, and is complete.
-    pub(super) fn check(&self, passed: u64) -> Result<()> {
-        let Self { passed: then, most } = self;
-        let sent = passed.saturating_sub(*then);
+impl Remaining {
+    /// Bytes that were at the destination and sent again, by the payload bytes that have passed
+    /// when the copy is complete; an error beyond the bound.
+    pub(super) fn resent(&self, passed: u64) -> Result<u64> {
+        let missing = self.missing;
+        let sent = passed.saturating_sub(self.passed);
+        let again = sent.saturating_sub(missing);
         ensure!(
-            sent <= *most,
-            "{sent} bytes were sent behind the kill, {most} at most were missing"
+            again <= MOST,
+            "{sent} bytes were sent where {missing} were missing; {MOST} more at most may be"
         );
-        Ok(())
+        Ok(again)
     }
 }
 
 impl Round<'_> {
-    /// Most bytes that the next copy may send: all but those of large partial files, and of these
-    /// the ones that no record tells of. A single file that is complete is sent as a whole.
-    pub(super) fn most_again(&self, is_complete: bool) -> Result<u64> {
-        let sizes = self.sizes()?;
-        let safe = match is_complete {
+    /// The bytes that the next copy has to send: all but those of the largest partial file, and all
+    /// of a file that is complete.
+    pub(super) fn left(&self, is_complete: bool) -> Result<Remaining> {
+        let stored = match is_complete {
             true => 0,
-            false => self.partial()?.saturating_sub(UNRECORDED),
+            false => self.partial()?,
         };
         let is_large = self.plan.shape == Shape::Large;
-        ensure!(safe > 0 || is_complete || !is_large, "no bytes are safe");
-        Ok(most(sizes, safe))
+        ensure!(
+            is_complete || !is_large || stored > MOST,
+            "{stored} bytes alone are left of the copy"
+        );
+        Ok(Remaining {
+            passed: self.relay.passed(),
+            missing: self.sizes()?.saturating_sub(stored),
+        })
     }
-}
-
-/// Most bytes that a copy of `all` bytes may send while `safe` ones are at the destination.
-fn most(all: u64, safe: u64) -> u64 {
-    (all + IN_FLIGHT).saturating_sub(safe)
 }
 
 #[cfg(test)]
@@ -60,19 +60,23 @@ mod tests {
 
     #[test]
     fn a_copy_that_begins_a_large_file_anew_is_beyond_the_bound() {
-        assert!(most(LARGE, STORED - UNRECORDED) < LARGE);
-        assert_eq!(most(1000, 0), 1000 + IN_FLIGHT);
-        assert_eq!(most(1000, u64::MAX), 0);
+        let left = Remaining {
+            passed: 0,
+            missing: LARGE - STORED,
+        };
+        assert!(left.resent(LARGE).is_err());
     }
 
     #[test]
     fn bytes_before_a_kill_do_not_count() {
-        let killed = Killed {
+        let left = Remaining {
             passed: 100,
-            most: 10,
+            missing: 10,
         };
-        assert!(killed.check(110).is_ok());
-        let error = killed.check(111).unwrap_err().to_string();
-        assert!(error.contains("11 bytes were sent"), "{error}");
+        assert_eq!(left.resent(105).unwrap(), 0);
+        assert_eq!(left.resent(115).unwrap(), 5);
+        assert_eq!(left.resent(110 + MOST).unwrap(), MOST);
+        let error = left.resent(111 + MOST).unwrap_err().to_string();
+        assert!(error.contains("where 10 were missing"), "{error}");
     }
 }

@@ -35,7 +35,7 @@ const ODD: [&str; 8] = [
 ];
 
 /// The direction of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Direction {
     Up,
     Down,
