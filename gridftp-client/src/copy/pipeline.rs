@@ -155,7 +155,8 @@ impl<'a> Pipeline<'a> {
             route.confirm(confirming, &broken).await
         };
         match tokio::join!(moved, confirm) {
-            // The confirmation may have found that the session serves no next channel either.
+            // The confirmation may have found that the session serves no next channel either. A channel
+            // that was never ready has passed nothing on.
             (Err(Stop::Channel), Err(stop)) => Err(stop),
             (moved, confirmed) => moved.and(confirmed),
         }

@@ -38,6 +38,7 @@ use crate::names;
 use crate::transfer::{Failure, SessionState};
 
 mod begin;
+mod check;
 mod confirm;
 mod growth;
 mod protect;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::Retrieve;
-use super::confirm::Copied;
+use super::check::Copied;
 use super::{Asked, Pair};
 use crate::client::Client;
 use crate::control::Control;
@@ -259,8 +259,7 @@ impl Relay<'_> {
                     passed,
                     _under_way: file.under_way,
                 };
-                self.pair.settle(copied, &CancellationToken::new()).await;
-                Ok(())
+                self.pair.settle(copied, &CancellationToken::new()).await
             }
             Err(failure) => {
                 let (error, announced) = (failure.error, file.announced.as_ref());
