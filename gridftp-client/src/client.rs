@@ -163,6 +163,7 @@ impl Client {
         options: Arc<ConnectOptions>,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, ConnectError> {
+        let options = site.options(options);
         let name: Arc<str> = site.to_string().into();
         let stack = stacks::of_data(&options)?;
         let limit = options.connect_within;

@@ -38,7 +38,7 @@ const SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GridOptions {
-    /// File of the credential of sites that name none; `None` seeks it in the places of the Globus
+    /// File of the credential; `None` seeks it in the places of the Globus
     /// programs: the files in variables, then the proxy, the user's own, the host's.
     pub credential: Option<PathBuf>,
     /// The rights that servers get.
@@ -181,11 +181,7 @@ impl Grid {
             layer: None,
         };
         if site.scheme == Scheme::Grid {
-            let path = site
-                .credential
-                .as_ref()
-                .or(choices.credential.as_ref())
-                .cloned();
+            let path = choices.credential.clone();
             let credential = match &choices.given {
                 Some(given) => given.as_ref().clone(),
                 None => blocking(move || read(path))

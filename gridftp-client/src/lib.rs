@@ -101,7 +101,7 @@
 //! # Grid security
 //!
 //! `gsiftp://` asks for `AUTH GSSAPI` and shows the server a certificate: that of
-//! [`Site::credential`](url::Site::credential) or of [`options::GridOptions`], or else of the
+//! [`Site::access`](url::Site::access) or of [`options::GridOptions`], or else of the
 //! environment: the files of `X509_USER_PROXY`, or of `X509_USER_CERT` and `X509_USER_KEY`, then the
 //! proxy `/tmp/x509up_u<uid>`, the user's own, the host's. The server must have a certificate of an
 //! authority in `X509_CERT_DIR` for the host of the URL, or the subject that was asked for; before
@@ -192,6 +192,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abilities;
+mod access;
 pub mod blocking;
 pub mod choice;
 pub mod client;

@@ -28,6 +28,7 @@ pub use gsi::host::Names;
 pub use xio::tls::{Identity, Roots};
 pub use xio_core::PortRange;
 
+pub use crate::access::Access;
 pub use crate::choice::Choice;
 pub use crate::grid::{DataCredential, GridOptions};
 pub use crate::links::Links;

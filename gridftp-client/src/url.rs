@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ftp_wire::command::Secret;
 use percent_encoding::percent_decode_str;
+
+use crate::options::{Access, ConnectOptions};
 
 mod fault;
 mod shown;
@@ -127,8 +130,8 @@ pub struct Site {
     pub user: Option<String>,
     /// Password named in the URL.
     pub password: Option<Secret>,
-    /// File of the credential for Grid security, where it is not that of the options.
-    pub credential: Option<PathBuf>,
+    /// Protection, trust and credentials here, where they are not those of the options.
+    pub access: Option<Arc<Access>>,
 }
 
 impl Location {
@@ -310,7 +313,7 @@ impl Remote {
                 port,
                 user,
                 password,
-                credential: None,
+                access: None,
             },
             path,
             pattern,
@@ -327,7 +330,7 @@ impl Site {
             port,
             user: None,
             password: None,
-            credential: None,
+            access: None,
         }
     }
 
@@ -341,6 +344,14 @@ impl Site {
 }
 
 impl Site {
+    /// The options of a session here, where those of sessions are `options`.
+    pub(crate) fn options(&self, options: Arc<ConnectOptions>) -> Arc<ConnectOptions> {
+        match &self.access {
+            Some(access) => Arc::new(access.over(&options)),
+            None => options,
+        }
+    }
+
     /// The URL of `path` here, which can be typed in again: all that a shell, a terminal or
     /// [`Location::parse`] might take for something else is percent-encoded. It names the account
     /// and never its password.

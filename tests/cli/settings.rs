@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Finished, ScriptedServer, Tree, run};
 
 use crate::sibling::gridftp_command;
@@ -298,26 +298,32 @@ fn each_place_has_its_own_user_and_protection() -> Result<()> {
         );
     }
     // Without protection at one end, there is none silently at the other.
-    let none = "security = 'none'\n";
-    configure(
-        &tree,
-        &(place("here", &here, none) + &place("there", &there, "")),
-    )?;
-    let told = "security of [place.here] would also hold at ";
-    fails(&cp(&tree, &[], &copy)?, 2, &[told, "write --security"])?;
-    fails(
-        &cp(&tree, &[], &["here:from", &there.url("to")])?,
-        2,
-        &[told],
-    )?;
-    fails(
-        &gridftp(&tree, &[], &["check", "here:", "there:"])?,
-        2,
-        &[told],
-    )?;
+    let (none, tls) = ("security = 'none'\n", "security = 'tls'\n");
+    let two = place("here", &here, none) + &place("there", &there, tls);
+    configure(&tree, &two)?;
+    for line in [
+        &["gridftp-cp", "--relay", "never", "here:from", "there:to"][..],
+        &["gridftp-cp", "there:to", "here:from"],
+        &["gridftp", "check", "here:", "there:"],
+    ] {
+        let (program, words) = line.split_first().context("no program")?;
+        let run = if *program == "gridftp" { gridftp } else { cp };
+        fails(
+            &run(&tree, &[], words)?,
+            4,
+            &["AUTH TLS", "nothing else was sent"],
+        )?;
+    }
+    ensure!(here.count("AUTH") == 0, "{:?}", here.commands());
     ensure!(there.count("USER") == 1, "{:?}", there.commands());
     cp(&tree, &[], &[&["--security", "none"], &copy[..]].concat())?.ok()?;
-    Ok(())
+    // Data between both has one protection.
+    configure(
+        &tree,
+        &(place("here", &here, "protect = 'clear'\n") + &place("there", &there, "")),
+    )?;
+    let told = "protect of [place.here] would also hold at ";
+    fails(&cp(&tree, &[], &copy)?, 2, &[told, "write --protect"])
 }
 
 #[test]

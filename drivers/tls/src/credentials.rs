@@ -107,6 +107,15 @@ impl Clone for Identity {
     }
 }
 
+/// Two are equal where they present the same certificates.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain == other.chain
+    }
+}
+
+impl Eq for Identity {}
+
 /// Prints the length of the chain, and nothing of the key.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,8 +123,8 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// The trusted authorities.
-#[derive(Debug, Clone)]
+/// The trusted authorities. Those that were read are equal to their clones alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots(Source);
 
 #[derive(Debug, Clone)]
@@ -123,6 +132,18 @@ enum Source {
     System,
     Given(Arc<RootCertStore>),
 }
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::System, Self::System) => true,
+            (Self::Given(one), Self::Given(two)) => Arc::ptr_eq(one, two),
+            (Self::System | Self::Given(_), _) => false,
+        }
+    }
+}
+
+impl Eq for Source {}
 
 impl Roots {
     /// Those of this system; read on first use.

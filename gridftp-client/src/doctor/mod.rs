@@ -47,7 +47,7 @@ pub async fn examine(
     let mut visit = Visit {
         site: &remote.site,
         limit: options.connect_within,
-        options: Arc::new(options),
+        options: remote.site.options(Arc::new(options)),
         recorder: Arc::new(Recorder::new(observer)),
         now: UnixTime::now(),
         tell,

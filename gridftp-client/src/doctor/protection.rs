@@ -21,12 +21,7 @@ impl Visit<'_> {
     pub(super) fn credential(&mut self) -> Option<()> {
         let environment = Environment::of_process();
         let choices = &self.options.grid;
-        let given = self
-            .site
-            .credential
-            .as_ref()
-            .or(choices.credential.as_ref());
-        let found = match given {
+        let found = match &choices.credential {
             Some(path) => {
                 let files = CredentialFiles::one(path);
                 let read = files.read_of_any_age(environment.uid());

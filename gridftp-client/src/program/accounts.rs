@@ -1,9 +1,12 @@
 //! Fills in accounts that the URLs leave out: from `--user`, a `.netrc`, or a prompt.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::netrc;
+use crate::options::Access;
 use crate::url::{Location, Scheme, Site};
 use anyhow::{Context as _, bail};
 use ftp_proto::security::is_anonymous;
@@ -11,10 +14,19 @@ use ftp_wire::command::Secret;
 
 use crate::program::connection::ConnectionFlags;
 
+/// The access to the server of a place, by the settings of that.
+#[derive(Debug)]
+pub struct PlaceAccess {
+    /// The URLs on the command line that name the server.
+    pub urls: Vec<OsString>,
+    pub access: Arc<Access>,
+}
+
 /// Accounts asked for once, by server and name.
 #[derive(Debug)]
 pub struct Accounts<'a> {
     flags: &'a ConnectionFlags,
+    places: &'a [PlaceAccess],
     prompted: HashMap<(String, String), Secret>,
     /// Whether a password may be asked for.
     asks: bool,
@@ -24,9 +36,16 @@ impl<'a> Accounts<'a> {
     pub fn new(flags: &'a ConnectionFlags) -> Self {
         Self {
             flags,
+            places: &[],
             prompted: HashMap::new(),
             asks: true,
         }
+    }
+
+    /// Takes the access to the servers of places from the settings.
+    #[must_use]
+    pub fn with_places(self, places: &'a [PlaceAccess]) -> Self {
+        Self { places, ..self }
     }
 
     /// Asks for no password: one that is nowhere else is missing.
@@ -37,9 +56,13 @@ impl<'a> Accounts<'a> {
         }
     }
 
-    /// Completes the account of a location.
-    pub fn complete(&mut self, location: &mut Location) -> anyhow::Result<()> {
+    /// Completes the account of a location that was written as `text`, and the access to the server
+    /// of its place.
+    pub fn complete(&mut self, location: &mut Location, text: &OsStr) -> anyhow::Result<()> {
         if let Location::Remote(remote) = location {
+            let mut places = self.places.iter();
+            let place = places.find(|place| place.urls.iter().any(|url| url == text));
+            remote.site.access = place.map(|place| Arc::clone(&place.access));
             self.complete_site(&mut remote.site)?;
         }
         Ok(())
@@ -82,7 +105,8 @@ impl<'a> Accounts<'a> {
         let prompt = format!("Password of {} at {site}: ", user.escape_default());
         let Ok(typed) = rpassword::prompt_password(prompt) else {
             // The certificate may log in by itself.
-            if self.flags.cert.is_some() {
+            let own = site.access.as_ref().and_then(|at| at.identity.as_ref());
+            if self.flags.cert.is_some() || own.is_some() {
                 return Ok(());
             }
             bail!("login: {user} at {site}: no password and no terminal to ask on; use --netrc");
@@ -132,7 +156,7 @@ mod tests {
             ("https://ann@h/x", Err("login: ann at h:443: no password")),
         ] {
             let mut location = Location::parse_os(url.as_ref()).unwrap();
-            let done = accounts.complete(&mut location);
+            let done = accounts.complete(&mut location, url.as_ref());
             let done = done.map_err(|error| error.to_string());
             assert_eq!(done, complete.map_err(str::to_owned), "{url}");
         }

@@ -94,7 +94,8 @@ pub fn words(
     };
     let names = parse(&word.dir).and_then(|(flags, url)| {
         let mut location = Location::parse_os(&url).ok()?;
-        Accounts::silent(&flags).complete(&mut location).ok()?;
+        let mut accounts = Accounts::silent(&flags);
+        accounts.complete(&mut location, &url).ok()?;
         let Location::Remote(remote) = location else {
             return None;
         };

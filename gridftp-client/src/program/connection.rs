@@ -113,27 +113,12 @@ impl ConnectionFlags {
             options.reply_within = timeout;
             options.stall = timeout;
         }
-        options.trust_pasv = self.trust_pasv_address;
-        options.remote_program.clone_from(&self.remote_program);
-        options.security = match self.security {
-            SecurityFlag::Auto => Security::Auto,
-            SecurityFlag::None => Security::None,
-            SecurityFlag::Tls => Security::Tls,
-            SecurityFlag::Implicit => Security::Implicit,
-        };
+        self.choose_access(&mut options)?;
         options.protect = self.protect.map(|level| match level {
             ProtectFlag::Clear => Level::Clear,
             ProtectFlag::Safe => Level::Integrity,
             ProtectFlag::Private => Level::Private,
         });
-        if let Some(path) = &self.ca {
-            options.roots = Roots::pem_path(path)?;
-        }
-        if let Some(cert) = &self.cert {
-            let key = self.key.as_ref().unwrap_or(cert);
-            options.identity = Some(Identity::pem_files(cert, key)?);
-        }
-        self.grid.choose(&mut options.grid);
         options.family = match (self.ipv4, self.ipv6) {
             (true, _) => Some(Family::V4),
             (false, true) => Some(Family::V6),
@@ -153,6 +138,27 @@ impl ConnectionFlags {
             None => globus()?,
         };
         Ok(options)
+    }
+
+    /// Sets the choices that may be others at each server; reads the certificates.
+    pub fn choose_access(&self, options: &mut ConnectOptions) -> anyhow::Result<()> {
+        options.trust_pasv = self.trust_pasv_address;
+        options.remote_program.clone_from(&self.remote_program);
+        options.security = match self.security {
+            SecurityFlag::Auto => Security::Auto,
+            SecurityFlag::None => Security::None,
+            SecurityFlag::Tls => Security::Tls,
+            SecurityFlag::Implicit => Security::Implicit,
+        };
+        if let Some(path) = &self.ca {
+            options.roots = Roots::pem_path(path)?;
+        }
+        if let Some(cert) = &self.cert {
+            let key = self.key.as_ref().unwrap_or(cert);
+            options.identity = Some(Identity::pem_files(cert, key)?);
+        }
+        self.grid.choose(&mut options.grid);
+        Ok(())
     }
 }
 

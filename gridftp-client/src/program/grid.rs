@@ -1,6 +1,7 @@
 //! `GridFlags`: the part of the command line that chooses Grid security.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::Location;
 use crate::options::{DataCredential, Dcau, Delegation, GridOptions, Names};
@@ -110,8 +111,12 @@ pub fn without_ends(arg: Arg) -> Arg {
 }
 
 fn with_credential(mut location: Location, credential: Option<&Path>) -> Location {
-    if let Location::Remote(remote) = &mut location {
-        remote.site.credential = credential.map(Path::to_owned);
+    if let Location::Remote(remote) = &mut location
+        && let Some(path) = credential
+    {
+        let access = Arc::make_mut(remote.site.access.get_or_insert_default());
+        // That of its place goes before.
+        access.credential.get_or_insert_with(|| path.to_owned());
     }
     location
 }

@@ -104,7 +104,7 @@ pub fn locate(
             "the password in the URL shows in the list of processes; use --netrc, or be asked",
         );
     }
-    accounts.complete(&mut location)?;
+    accounts.complete(&mut location, text)?;
     Ok(location)
 }
 

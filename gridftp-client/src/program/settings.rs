@@ -2,6 +2,7 @@
 
 pub mod audit;
 mod config;
+mod own;
 mod places;
 mod scope;
 
@@ -11,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use clap::error::ErrorKind;
@@ -19,8 +21,10 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
 use self::config::Values;
 pub use self::config::{Config, NamedPlace, SIBLING};
+use self::places::OwnFlags;
 pub use self::scope::{RULES, flags};
 use self::scope::{is_copy, settable, suits};
+use super::accounts::PlaceAccess;
 use super::exit::Status;
 use super::report::Report;
 use crate::url::show_text;
@@ -32,22 +36,24 @@ struct Words {
     all: Vec<OsString>,
     /// Words that are settings, each with its origin.
     settings: Vec<String>,
+    /// Flags of places that hold at their own servers, each with its origin.
+    own: Vec<(String, OwnFlags)>,
 }
 
-/// Parses the command line of a program with the settings that it leaves open, and prints
-/// mistakes.
+/// Parses the command line of a program with the settings that it leaves open, and those of places
+/// that hold at their own servers; prints mistakes.
 ///
 /// # Errors
 /// The exit status, and the kind of a mistake in the command line.
-pub fn parse<F: Parser>(program: &'static str) -> Result<F, (Status, Option<ErrorKind>)> {
-    let words = match words(&F::command(), std::env::args_os().collect()) {
-        Ok(words) => words,
-        Err(error) => {
-            Report::of_lines(program, false, false).fatal(&format!("{error:#}"), None);
-            return Err((Status::Usage, None));
-        }
+pub fn parse<F: Parser>(
+    program: &'static str,
+) -> Result<(F, Vec<PlaceAccess>), (Status, Option<ErrorKind>)> {
+    let wrong = |error: anyhow::Error| {
+        Report::of_lines(program, false, false).fatal(&format!("{error:#}"), None);
+        (Status::Usage, None)
     };
-    F::try_parse_from(&words.all).map_err(|error| {
+    let words = words(&F::command(), std::env::args_os().collect()).map_err(wrong)?;
+    let flags = F::try_parse_from(&words.all).map_err(|error| {
         // Nobody is left to tell when standard error is closed.
         let _gone = error.print();
         let status = match error.use_stderr() {
@@ -59,7 +65,16 @@ pub fn parse<F: Parser>(program: &'static str) -> Result<F, (Status, Option<Erro
             let _gone = writeln!(std::io::stderr(), "\nSettings in use:\n  {all}");
         }
         (status, Some(error.kind()))
-    })
+    })?;
+    let own = words
+        .own
+        .into_iter()
+        .map(|(origin, OwnFlags { urls, flags, .. })| {
+            let access = Arc::new(own::access(&flags).context(origin)?);
+            Ok(PlaceAccess { urls, access })
+        });
+    let own = own.collect::<anyhow::Result<_>>().map_err(wrong)?;
+    Ok((flags, own))
 }
 
 /// Parses the words of a command line with its settings, without a word about mistakes.
@@ -84,6 +99,7 @@ fn words_of(
     let mut words = Words {
         all: given,
         settings: Vec::new(),
+        own: Vec::new(),
     };
     let lenient = command.clone().ignore_errors(true);
     // Help, the version and an empty command line need no settings.
@@ -111,7 +127,10 @@ fn words_of(
     settings.add("environment", &variables)?;
     let is_taken = |id: &str| settings.taken.contains(id);
     let named = places::expand(&config, inner, matched, &mut words.all, is_taken)?;
-    settings.add(&format!("{path}: [place]"), &named)?;
+    let origin = |own: &OwnFlags| format!("{path}: [place.{}]", own.place);
+    let own = named.own.into_iter();
+    words.own = own.map(|own| (origin(&own), own)).collect();
+    settings.add(&format!("{path}: [place]"), &named.all)?;
     settings.add(&format!("{path}: [defaults]"), &config.defaults)?;
     let added = settings.complete();
     words.settings = (added.iter())

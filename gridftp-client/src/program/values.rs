@@ -44,6 +44,14 @@ fn in_unit(seconds: u64) -> String {
     )
 }
 
+/// The mistake in the words of a command line, in one line.
+pub fn mistake(error: &clap::Error) -> anyhow::Error {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim);
+    let told: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    anyhow::anyhow!("{}", told.join(" ").trim_start_matches("error: "))
+}
+
 /// Reads the name of an algorithm.
 pub fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
     ChecksumAlgorithm::from_name(text.as_bytes()).ok_or_else(|| {

@@ -74,6 +74,8 @@ async fn follow(
     options: &ConnectOptions,
 ) -> Result<Answer, TransferError> {
     let own = request.site;
+    let over = own.access.as_ref().map(|access| access.over(options));
+    let options = over.as_ref().unwrap_or(options);
     let mut at = Place {
         site: own.clone(),
         target: request.target.to_vec(),

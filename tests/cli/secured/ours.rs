@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{GridLab, Host, Tree, binary, run, same_file, same_tree};
 use xio_testkit::Authority;
 
+use crate::sibling::gridftp_in;
 use crate::{LIMIT, cp_in, fails};
 
 /// Our server over the second tree, whose certificate the authority in the first one has issued.
@@ -106,6 +107,40 @@ fn two_servers_leave_the_data_between_them_clear_or_have_it_pass_this_machine() 
         clear.report()
     );
     same_file(&there.path("file"), &there.path("copy"))
+}
+
+/// Each server has its own authority, which the other end of the copy must not be judged by.
+#[test]
+fn the_servers_of_two_places_have_their_own_authorities() -> Result<()> {
+    let ((local, from, one), (elsewhere, to, two)) = (ours(&[])?, ours(&[])?);
+    from.file("file", 100_001, 1)?;
+    let place = |name: &str, server: &Host, ca: &Tree| {
+        let url = server.url("").replace("ftp://", "ftps://");
+        let ca = ca.path("ca.pem");
+        format!("[place.{name}]\nurl = '{url}'\nca = '{}'\n", ca.display())
+    };
+    local.dir(".config/gridftp")?;
+    let config = local.path(".config/gridftp/config.toml");
+    std::fs::write(
+        &config,
+        place("one", &one, &local) + &place("two", &two, &elsewhere),
+    )?;
+    for flags in [&["--protect", "clear", "--relay", "never"][..], &[]] {
+        let ends = ["--retries", "0", "one:file", "two:copy"];
+        cp_in(&local, &[flags, &ends].concat())?.ok()?;
+        same_file(&from.path("file"), &to.path("copy"))?;
+        std::fs::remove_file(to.path("copy"))?;
+    }
+    cp_in(&local, &["one:file", "two:file"])?.ok()?;
+    gridftp_in(&local, &["check", "one:", "two:"])?.ok()?;
+    gridftp_in(&local, &["ls", "one:", "two:", "one:file"])?.ok()?;
+    std::fs::write(
+        &config,
+        place("one", &one, &local) + &place("two", &two, &local),
+    )?;
+    let refused = cp_in(&local, &["--retries", "0", "one:file", "two:again"])?;
+    let at_two = format!("{}: tls: connect: the peer's certificate", two.addr());
+    fails(&refused, 3, &[&at_two])
 }
 
 /// The server waits for TLS, and the client for a greeting: for half a minute, if nothing is done.

@@ -22,7 +22,7 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use gridftp_client::error::TransferError;
 use gridftp_client::options::RateLimit;
-use gridftp_client::program::accounts::Accounts;
+use gridftp_client::program::accounts::{Accounts, PlaceAccess};
 use gridftp_client::program::complete;
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::exit::Status;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         words.iter().for_each(|word| report.out(word));
         return Status::Done.into();
     }
-    let flags = match settings::parse::<Flags>(PROGRAM) {
+    let (flags, places) = match settings::parse::<Flags>(PROGRAM) {
         Ok(flags) => flags,
         Err((status, kind)) => {
             if kind == Some(ErrorKind::InvalidSubcommand) {
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
             .with_explanation(flags.explain)
             .with_stats(flags.stats),
     });
-    let status = wait_for(run(&flags, &report), &report);
+    let status = wait_for(run(&flags, &places, &report), &report);
     ended(status, &report)
 }
 
@@ -117,9 +117,13 @@ fn lines(flags: &Flags) -> Report {
     Report::of_lines(PROGRAM, flags.json, flags.quiet).with_debug(flags.debug)
 }
 
-async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
+async fn run(
+    flags: &Flags,
+    places: &[PlaceAccess],
+    report: &Arc<Report>,
+) -> anyhow::Result<Status> {
     flags.check()?;
-    let mut accounts = Accounts::new(&flags.connection);
+    let mut accounts = Accounts::new(&flags.connection).with_places(places);
     let mut parse = |text: &OsStr| locate(text, &mut accounts, report);
     if let Some(url) = &flags.list {
         let location = parse(url.as_ref())?;

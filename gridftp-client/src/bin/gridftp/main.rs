@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory as _;
+use gridftp_client::program::accounts::PlaceAccess;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{
@@ -37,8 +38,8 @@ const PROGRAM: &str = "gridftp";
 
 fn main() -> ExitCode {
     gridftp_data::forbid_core_dumps();
-    let flags = match settings::parse::<Flags>(PROGRAM) {
-        Ok(flags) => flags,
+    let (flags, places) = match settings::parse::<Flags>(PROGRAM) {
+        Ok(parsed) => parsed,
         Err((status, _)) => return status.into(),
     };
     let plain = Report::of_lines(PROGRAM, false, false);
@@ -57,27 +58,55 @@ fn main() -> ExitCode {
             let report = args.report(PROGRAM);
             ended(args.run(&report), &report)
         }
-        Command::Ls(args) => run(&args.common, async |work| list::ls(args, work).await),
-        Command::Stat(args) => run(&args.common, async |work| list::stat(args, work).await),
-        Command::Tree(args) => run(&args.common, async |work| list::tree(args, work).await),
-        Command::Cat(args) => run(&args.common, async |work| bytes::cat(args, work).await),
-        Command::Head(args) => run(&args.common, async |work| bytes::head(args, work).await),
-        Command::Mkdir(args) => run(&args.common, async |work| change::mkdir(args, work).await),
-        Command::Rm(args) => run(&args.common, async |work| {
+        Command::Ls(args) => run((&args.common, &places), async |work| {
+            list::ls(args, work).await
+        }),
+        Command::Stat(args) => run((&args.common, &places), async |work| {
+            list::stat(args, work).await
+        }),
+        Command::Tree(args) => run((&args.common, &places), async |work| {
+            list::tree(args, work).await
+        }),
+        Command::Cat(args) => run((&args.common, &places), async |work| {
+            bytes::cat(args, work).await
+        }),
+        Command::Head(args) => run((&args.common, &places), async |work| {
+            bytes::head(args, work).await
+        }),
+        Command::Mkdir(args) => run((&args.common, &places), async |work| {
+            change::mkdir(args, work).await
+        }),
+        Command::Rm(args) => run((&args.common, &places), async |work| {
             // It walks trees: the others are smaller.
             Box::pin(change::rm(args, work)).await
         }),
-        Command::Mv(args) => run(&args.common, async |work| change::mv(args, work).await),
-        Command::Ln(args) => run(&args.common, async |work| change::ln(args, work).await),
-        Command::Chmod(args) => run(&args.common, async |work| change::chmod(args, work).await),
-        Command::Touch(args) => run(&args.common, async |work| change::touch(args, work).await),
-        Command::Du(args) => run(&args.common, async |work| size::du(args, work).await),
-        Command::Df(args) => run(&args.common, async |work| size::df(args, work).await),
-        Command::Sum(args) => run(&args.common, async |work| sum::sum(args, work).await),
-        Command::Check(args) => run(&args.common, async |work| check::check(args, work).await),
-        Command::CheckReceipt(args) => {
-            run(&args.common, async |work| receipts::check(args, work).await)
-        }
+        Command::Mv(args) => run((&args.common, &places), async |work| {
+            change::mv(args, work).await
+        }),
+        Command::Ln(args) => run((&args.common, &places), async |work| {
+            change::ln(args, work).await
+        }),
+        Command::Chmod(args) => run((&args.common, &places), async |work| {
+            change::chmod(args, work).await
+        }),
+        Command::Touch(args) => run((&args.common, &places), async |work| {
+            change::touch(args, work).await
+        }),
+        Command::Du(args) => run((&args.common, &places), async |work| {
+            size::du(args, work).await
+        }),
+        Command::Df(args) => run((&args.common, &places), async |work| {
+            size::df(args, work).await
+        }),
+        Command::Sum(args) => run((&args.common, &places), async |work| {
+            sum::sum(args, work).await
+        }),
+        Command::Check(args) => run((&args.common, &places), async |work| {
+            check::check(args, work).await
+        }),
+        Command::CheckReceipt(args) => run((&args.common, &places), async |work| {
+            receipts::check(args, work).await
+        }),
         Command::Speed(args) => speed::run(args),
         Command::Places(args) => places::run(args),
     }
@@ -85,12 +114,12 @@ fn main() -> ExitCode {
 
 /// Runs a command until it is done or a signal asks to stop.
 fn run(
-    common: &Common,
+    (common, places): (&Common, &[PlaceAccess]),
     command: impl AsyncFnOnce(&mut Work<'_>) -> anyhow::Result<()>,
 ) -> ExitCode {
     let report = Arc::new(common.report());
     let work = async {
-        let mut work = Work::new(common, &report)?;
+        let mut work = Work::new(common, &report)?.with_places(places);
         let done = stopped_by_signal(Box::pin(command(&mut work))).await;
         match done {
             Some(done) => done?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gridftp_client::error::TransferError;
 use gridftp_client::options::ConnectOptions;
-use gridftp_client::program::accounts::Accounts;
+use gridftp_client::program::accounts::{Accounts, PlaceAccess};
 use gridftp_client::program::connection::ConnectionFlags;
 use gridftp_client::program::exit::Status;
 use gridftp_client::program::grid::without_ends;
@@ -85,6 +85,12 @@ impl<'a> Work<'a> {
             end: End::Local,
             status: Status::Done,
         })
+    }
+
+    /// Takes the access to the servers of places from the settings.
+    pub(crate) fn with_places(mut self, places: &'a [PlaceAccess]) -> Self {
+        self.accounts = self.accounts.with_places(places);
+        self
     }
 
     /// Reads the text of a place.

@@ -141,7 +141,7 @@ impl NamedPlace {
         let Some(Value::String(url)) = table.remove("url") else {
             bail!("no url; write url = \"gsiftp://HOST/\"");
         };
-        let Location::Remote(remote) = Location::parse(&url).context("url")? else {
+        let Location::Remote(remote) = Location::parse(&url)? else {
             bail!("url: {url}: no server in it");
         };
         ensure!(

@@ -14,9 +14,13 @@ use super::scope::{has, is_copy, settable};
 use super::{lost_its_pair, value_of};
 use crate::url::{Location, Site};
 
-/// Flags of accounts, protection and stacks, which belong to the server of their place.
-pub(super) const OF_SERVER: &str = "netrc security protect ca cert key cred src-cred dst-cred delegation subject \
-    names dcau data-cred remote-program trust-pasv-address stack disk-stack";
+/// Flags that hold at the server of their place alone.
+pub(super) const OF_SERVER: &str =
+    "security ca cert key cred delegation subject names remote-program trust-pasv-address";
+
+/// Flags of accounts and of data between two servers, which a place may not set for another server.
+pub(super) const NOT_FOR_OTHERS: &str =
+    "netrc protect src-cred dst-cred dcau data-cred stack disk-stack";
 
 /// A location on the command line.
 struct End<'a> {
@@ -42,6 +46,50 @@ impl End<'_> {
     fn values(&self, flag: &str) -> Option<&Vec<OsString>> {
         self.place.and_then(|(_, place)| place.flags.get(flag))
     }
+
+    /// The first of other servers for which its place would say something else by a flag.
+    fn other<'a>(&self, ends: &'a [Self], flag: &str) -> Option<&'a Site> {
+        let mut others = ends.iter().filter(|other| !other.is_with(self));
+        others.find_map(|other| {
+            let site = other.site.as_ref()?;
+            (other.values(flag) != self.values(flag)).then_some(site)
+        })
+    }
+
+    /// Whether its place, if it has one, says nothing of its server.
+    fn is_bare(&self) -> bool {
+        OF_SERVER.split(' ').all(|flag| self.values(flag).is_none())
+    }
+
+    /// The flags of its place that hold at its server alone.
+    fn own(&self, is_left_out: impl Fn(&Self, &str) -> bool) -> Values {
+        let flags = self.place.into_iter().flat_map(|(_, place)| &place.flags);
+        let own = flags.filter(|(flag, _)| has(OF_SERVER, flag) && !is_left_out(self, flag));
+        let mut own: Values = own.map(|(flag, all)| (flag.clone(), all.clone())).collect();
+        if !own.contains_key("cert") {
+            // It is of another certificate.
+            own.remove("key");
+        }
+        own
+    }
+}
+
+/// The flags of a place that hold at its own server, and at no other one of a command.
+#[derive(Debug)]
+pub(super) struct OwnFlags {
+    pub(super) place: String,
+    /// The URLs that name the server.
+    pub(super) urls: Vec<OsString>,
+    pub(super) flags: Values,
+}
+
+/// Flags of the places in a command line.
+#[derive(Debug)]
+pub(super) struct PlaceFlags {
+    /// Those of the whole command.
+    pub(super) all: Values,
+    /// Those of single servers.
+    pub(super) own: Vec<OwnFlags>,
 }
 
 /// Replaces places by their URLs, with their users, and returns their other flags. Those that
@@ -52,10 +100,10 @@ pub(super) fn expand(
     matches: &ArgMatches,
     words: &mut [OsString],
     is_taken: impl Fn(&str) -> bool,
-) -> anyhow::Result<Values> {
+) -> anyhow::Result<PlaceFlags> {
     let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-    let is_copy = is_copy(command, is_given);
     let mut ends = ends(config, command, matches, is_taken("user"));
+    let is_copy = is_copy(command, is_given);
     if let Some(last) = ends.last_mut().filter(|_| is_copy) {
         last.is_destination = true;
     }
@@ -66,26 +114,37 @@ pub(super) fn expand(
         }
     }
     let path = config.path.display();
+    let is_left_out = |end: &End<'_>, flag: &str| {
+        let of_end = if end.is_destination {
+            "dst_cred"
+        } else {
+            "src_cred"
+        };
+        settable(command, flag).is_none_or(|arg| is_taken(arg.get_id().as_str()))
+            || end
+                .place
+                .is_some_and(|(_, place)| lost_its_pair(flag, &place.flags, &is_taken))
+            || is_copy && flag == "cred" && is_taken(of_end)
+            || flag == "backup-dir" && !end.is_destination
+    };
+    let own = own_flags(&ends, is_left_out).map_err(|error| error.context(path.to_string()))?;
     let mut named: BTreeMap<&str, (&str, &Vec<OsString>)> = BTreeMap::new();
     for end in &ends {
         let Some((name, place)) = end.place else {
             continue;
         };
         for (flag, values) in &place.flags {
-            let left_out = settable(command, flag)
-                .is_none_or(|arg| is_taken(arg.get_id().as_str()))
-                || lost_its_pair(flag, &place.flags, &is_taken)
-                || flag == "backup-dir" && !end.is_destination;
-            if left_out {
+            let is_own = |own: &OwnFlags| own.place == name && own.flags.contains_key(flag);
+            if own.iter().any(is_own) || is_left_out(end, flag) {
                 continue;
             }
-            let flag = match of_end(end, &ends, flag, is_copy) {
-                Ok(flag) => flag,
-                Err(site) => bail!(
+            let stays = has(NOT_FOR_OTHERS, flag) || has(OF_SERVER, flag);
+            if let Some(site) = end.other(&ends, flag).filter(|_| stays) {
+                bail!(
                     "{path}: {flag} of [place.{name}] would also hold at {site}; write --{flag} to \
                      say so for both"
-                ),
-            };
+                );
+            }
             let (other, before) = *named.entry(flag).or_insert((name, values));
             ensure!(
                 before == values,
@@ -94,7 +153,58 @@ pub(super) fn expand(
         }
     }
     let owned = |(flag, (_, values)): (&str, (_, &Vec<_>))| (flag.to_owned(), values.clone());
-    Ok(named.into_iter().map(owned).collect())
+    Ok(PlaceFlags {
+        all: named.into_iter().map(owned).collect(),
+        own,
+    })
+}
+
+/// The flags that hold at single servers; none where all servers of the command have the same ones.
+/// A URL whose place says nothing of its server has what another place says of it.
+fn own_flags(
+    ends: &[End<'_>],
+    is_left_out: impl Fn(&End<'_>, &str) -> bool,
+) -> anyhow::Result<Vec<OwnFlags>> {
+    let sites = ends.iter().filter(|end| end.site.is_some());
+    let sites: Vec<_> = sites.map(|end| (end, end.own(&is_left_out))).collect();
+    let mut holding = Vec::new();
+    for (end, _) in &sites {
+        let mut places = sites.iter().filter(|(other, own)| {
+            let is_its = end.is_bare() && other.is_with(end) || other.url == end.url;
+            is_its && !own.is_empty()
+        });
+        let first = places.next();
+        let other = first.and_then(|(_, own)| places.find(|(_, other)| own != other));
+        if let (Some((one, _)), Some((two, _))) = (first, other) {
+            let [one, two] = [one, two].map(|end| end.place.map_or("", |(name, _)| name));
+            let url = end.url.display();
+            bail!(
+                "[place.{one}] and [place.{two}] differ for {url}; give each a command of its own"
+            );
+        }
+        holding.push((end, first));
+    }
+    let flags = |(_, place): &(_, Option<&(&End<'_>, Values)>)| place.map(|(_, own)| own.clone());
+    let is_one = holding
+        .windows(2)
+        .all(|two| matches!(two, [a, b] if flags(a) == flags(b)));
+    let mut found: Vec<OwnFlags> = Vec::new();
+    for (end, place) in holding.into_iter().filter(|_| !is_one) {
+        let Some((of, own)) = place else { continue };
+        let name = of.place.map_or("", |(name, _)| name);
+        let known = found
+            .iter_mut()
+            .find(|it| it.place == name && it.flags == *own);
+        match known {
+            Some(known) => known.urls.push(end.url.clone()),
+            None => found.push(OwnFlags {
+                place: name.to_owned(),
+                urls: vec![end.url.clone()],
+                flags: own.clone(),
+            }),
+        }
+    }
+    Ok(found)
 }
 
 /// The locations of a command line, those of its commands in their order.
@@ -131,40 +241,6 @@ fn ends<'a>(
             }
         })
         .collect()
-}
-
-/// The flag of the command by which a flag of a place holds at its own server.
-///
-/// # Errors
-/// Another server, where it would hold too.
-fn of_end<'a>(
-    end: &End<'_>,
-    ends: &[End<'_>],
-    flag: &'a str,
-    is_copy: bool,
-) -> Result<&'a str, String> {
-    if !has(OF_SERVER, flag) {
-        return Ok(flag);
-    }
-    let is_credential = flag == "cred" && is_copy;
-    let others = ends.iter().filter_map(|other| {
-        let site = other.site.as_ref()?;
-        let of_other = other.values(flag);
-        let is_apart = !other.is_with(end) || is_credential && of_other.is_some();
-        (is_apart && of_other != end.values(flag)).then_some((other.is_destination, site))
-    });
-    let others: Vec<_> = others.collect();
-    let flag_of_end = match (is_credential, end.is_destination) {
-        _ if others.is_empty() => Some(flag),
-        (true, true) => Some("dst-cred"),
-        (true, false) => others
-            .iter()
-            .all(|(is_last, _)| *is_last)
-            .then_some("src-cred"),
-        (false, _) => None,
-    };
-    let named = || others.first().map(|(_, site)| site.to_string());
-    flag_of_end.ok_or_else(|| named().unwrap_or_default())
 }
 
 /// Names the account in a URL of a server that names none.

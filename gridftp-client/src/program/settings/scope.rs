@@ -8,14 +8,14 @@ use clap::{Arg, ArgAction, Command};
 /// The rules of settings, for `--help` and the man page.
 pub const RULES: &str = "\
 Settings:
-  Flags of a place are of the whole command, but for those of accounts,
-  protection and stacks, which hold at its own server. Its user, and in copies
-  its cred, may be another than at the other end; receipts are signed by --cred
-  alone. The others (netrc, security, protect, ca, cert, key, cred, src-cred,
-  dst-cred, delegation, subject, names, dcau, data-cred, remote-program,
-  trust-pasv-address, stack, disk-stack) are an error where another server takes
-  part, unless its place has the same, or the command line or a variable tells
-  them. backup-dir holds where the place is the destination.
+  Flags of a place are of the whole command, but for those of its server. The
+  user, security, ca, cert, key, cred, delegation, subject, names,
+  remote-program and trust-pasv-address of a place hold at its own server, for
+  URLs there, too; receipts are signed by --cred alone. Those of accounts and of data between two
+  servers (netrc, protect, src-cred, dst-cred, dcau, data-cred, stack,
+  disk-stack) are an error where another server takes part, unless its place has
+  the same, or the command line or a variable tells them. backup-dir holds where
+  the place is the destination.
   Flags that remove, or choose other work, come from the command line alone:
   --delete, --discard, --force, --length, --list, --offset, --partials,
   --symbolic, --time, and --recursive but for copies. A flag that needs another
@@ -103,13 +103,14 @@ pub(super) fn has(names: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::OF_SERVER;
+    use super::super::places::{NOT_FOR_OTHERS, OF_SERVER};
     use super::*;
 
     #[test]
     fn the_rules_name_all_flags() {
         let alone = GIVEN_ALONE.split(' ').map(|name| format!("--{name}"));
-        for name in alone.chain(OF_SERVER.split_whitespace().map(str::to_owned)) {
+        let of_places = OF_SERVER.split(' ').chain(NOT_FOR_OTHERS.split(' '));
+        for name in alone.chain(of_places.map(str::to_owned)) {
             let word = |text: &str| text.trim_matches(['(', ')', ',', ':']) == name;
             assert!(RULES.split_whitespace().any(word), "{name}");
         }

@@ -20,7 +20,8 @@ fn program() -> Command {
     ConnectionFlags::augment_args(program)
 }
 
-/// The words between the name of the program and those of a line, or the mistake.
+/// The words of the settings and of a line, and behind bars the URLs and the flags of places that
+/// hold at their own servers; or the mistake.
 fn settings(file: &str, variables: &[(&str, &str)], line: &str) -> Result<String, String> {
     let config = || Config::parse(file);
     let given = format!("gridftp-cp {line}");
@@ -32,8 +33,18 @@ fn settings(file: &str, variables: &[(&str, &str)], line: &str) -> Result<String
     let words = words_of(&program(), given, config, &read).map_err(|error| format!("{error:#}"))?;
     let parsed = program().try_get_matches_from(&words.all);
     parsed.map_err(|error| error.to_string())?;
-    let words = words.all.iter().skip(1).map(|word| word.to_str().unwrap());
-    Ok(words.collect::<Vec<_>>().join(" "))
+    let told = words.all.iter().skip(1).map(|word| word.to_str().unwrap());
+    let mut told: Vec<_> = told.map(ToOwned::to_owned).collect();
+    for (_, own) in &words.own {
+        let urls = own.urls.iter().map(|url| url.to_str().unwrap().to_owned());
+        let flags = own.flags.iter().map(|(flag, values)| {
+            let value = values.first().unwrap().to_str().unwrap();
+            format!("--{flag}={value}")
+        });
+        told.push("|".to_owned());
+        told.extend(urls.chain(flags));
+    }
+    Ok(told.join(" "))
 }
 
 /// As [`settings`], with flags of the places one and two.
@@ -51,7 +62,7 @@ fn one(flag: &str, line: &str) -> Result<String, String> {
 }
 
 #[test]
-fn users_and_credentials_of_places_hold_at_their_own_servers() {
+fn users_of_places_hold_at_their_own_servers() {
     let users = ("user = 'ann'", "user = 'b@b'");
     for (told, expected) in [
         // Users are in the URLs.
@@ -67,33 +78,149 @@ fn users_and_credentials_of_places_hold_at_their_own_servers() {
             one("user = 'ann'", "-u bob one:x b"),
             "-u bob ftp://h1/a/x b",
         ),
-        // Credentials are of the sources or the destination.
+    ] {
+        assert_eq!(told.as_deref(), Ok(expected));
+    }
+}
+
+#[test]
+fn flags_of_its_server_hold_there_alone() {
+    for (told, expected) in [
         (
             one("cred = 'c'", "one:x here"),
             "--cred=c ftp://h1/a/x here",
         ),
         (
             one("cred = 'c'", "one:x two:"),
-            "--src-cred=c ftp://h1/a/x ftp://h2/b",
+            "ftp://h1/a/x ftp://h2/b | ftp://h1/a/x --cred=c",
         ),
         (
             one("cred = 'c'", "two:x one:"),
-            "--dst-cred=c ftp://h2/b/x ftp://h1/a",
+            "ftp://h2/b/x ftp://h1/a | ftp://h1/a --cred=c",
         ),
         (
             one("cred = 'c'", "one:x same:"),
             "--cred=c ftp://h1/a/x ftp://H1",
         ),
         (
+            one("cred = 'c'", "one:x ftp://h1/y"),
+            "--cred=c ftp://h1/a/x ftp://h1/y",
+        ),
+        (
             both("cred = 'c'", "cred = 'd'", "one:x one:y two:"),
-            "--dst-cred=d --src-cred=c ftp://h1/a/x ftp://h1/a/y ftp://h2/b",
+            "ftp://h1/a/x ftp://h1/a/y ftp://h2/b \
+             | ftp://h1/a/x ftp://h1/a/y --cred=c | ftp://h2/b --cred=d",
+        ),
+        (
+            both("cred = 'c'", "", "--cred=d one:x two:"),
+            "--cred=d ftp://h1/a/x ftp://h2/b",
+        ),
+        (
+            both(
+                "security = 'none'\ntimeout = 7",
+                "security = 'tls'\nca = 'd'",
+                "one:x two:",
+            ),
+            "--timeout=7 ftp://h1/a/x ftp://h2/b \
+             | ftp://h1/a/x --security=none | ftp://h2/b --ca=d --security=tls",
+        ),
+        (
+            both("security = 'none'", "security = 'none'", "one:x two:"),
+            "--security=none ftp://h1/a/x ftp://h2/b",
+        ),
+        (
+            one("security = 'none'", "--security=tls one:x two:"),
+            "--security=tls ftp://h1/a/x ftp://h2/b",
+        ),
+        (
+            one("cert = 'c'\nkey = 'k'", "one:x two:"),
+            "ftp://h1/a/x ftp://h2/b | ftp://h1/a/x --cert=c --key=k",
+        ),
+        (
+            one("cert = 'c'\nkey = 'k'", "--cert d one:x two:"),
+            "--cert d ftp://h1/a/x ftp://h2/b",
         ),
     ] {
         assert_eq!(told.as_deref(), Ok(expected));
     }
-    let told = both("cred = 'c'", "", "one:x two:y here").unwrap_err();
+}
+
+#[test]
+fn flags_of_a_server_have_their_urls_and_their_rank() {
+    for (told, expected) in [
+        // URLs at the server of a place have its flags, whatever servers take part.
+        (
+            one("cred = 'c'", "one:x ftp://h1/y two:"),
+            "ftp://h1/a/x ftp://h1/y ftp://h2/b | ftp://h1/a/x ftp://h1/y --cred=c",
+        ),
+        (
+            one("cred = 'c'", "one:x same:y two:"),
+            "ftp://h1/a/x ftp://H1/y ftp://h2/b | ftp://h1/a/x ftp://H1/y --cred=c",
+        ),
+        // The command line goes before the place, and that before the defaults.
+        (
+            one("cred = 'c'", "--src-cred d one:x two:"),
+            "--src-cred d ftp://h1/a/x ftp://h2/b",
+        ),
+        (
+            one("cred = 'c'", "--dst-cred d one:x two:"),
+            "--dst-cred d ftp://h1/a/x ftp://h2/b | ftp://h1/a/x --cred=c",
+        ),
+        // A flag that is turned off at one server.
+        (
+            one(
+                "trust-pasv-address = false\n[defaults]\ntrust-pasv-address = true",
+                "one:x two:",
+            ),
+            "--trust-pasv-address ftp://h1/a/x ftp://h2/b | ftp://h1/a/x --trust-pasv-address=false",
+        ),
+    ] {
+        assert_eq!(told.as_deref(), Ok(expected));
+    }
+}
+
+#[test]
+fn each_flag_of_a_server_is_of_its_access() {
+    for name in places::OF_SERVER.split(' ') {
+        let value = if name == "trust-pasv-address" {
+            "true"
+        } else {
+            "'none'"
+        };
+        let cert = if name == "key" { "cert = 'c'\n" } else { "" };
+        let told = one(&format!("{cert}{name} = {value}"), "one:x two:").unwrap();
+        let (all, own) = told.split_once(" | ").unwrap();
+        assert_eq!(all, "ftp://h1/a/x ftp://h2/b", "{name}");
+        assert!(own.contains(&format!(" --{name}")), "{own}");
+    }
+    let off = [("trust-pasv-address".to_owned(), vec!["false".into()])];
+    let access = own::access(&off.into()).unwrap();
+    assert_eq!(access.trust_pasv, Some(false));
+    assert_eq!(access.security, None);
+}
+
+#[test]
+fn flags_of_a_server_that_differ_are_refused() {
+    let places = |rest: &str| {
+        format!(
+            "[place.a]\nurl = 'ftp://h/'\nsecurity = 'none'\n\
+             [place.b]\nurl = 'ftp://h/'\nsecurity = 'tls'\n{rest}"
+        )
+    };
+    for line in ["a: b: c", "a:x ftp://h/y b:z c", "ftp://h/y a:x b:z c"] {
+        let told = settings(&places(""), &[], line).unwrap_err();
+        let expected = "[place.a] and [place.b] differ for ftp://h/";
+        assert!(told.contains(expected), "{line}: {told}");
+    }
+    let told = settings(&places(""), &[], "a:x b:y").unwrap();
+    assert_eq!(
+        told,
+        "ftp://h/x ftp://h/y | ftp://h/x --security=none | ftp://h/y --security=tls"
+    );
+    // The certificate of the key is in the defaults, of both servers.
+    let told = one("key = 'k'", "--cert d one:x two:").unwrap_err();
     assert!(
-        told.contains("cred of [place.one] would also hold at h2:21"),
+        told.contains("key of [place.one] would also hold at h2"),
         "{told}"
     );
 }
@@ -106,16 +233,16 @@ fn other_flags_of_places_hold_where_all_servers_have_them() {
             "--security=none ftp://h1/a/x here",
         ),
         (
-            one("security = 'none'", "one:x same:"),
-            "--security=none ftp://h1/a/x ftp://H1",
+            one("protect = 'clear'", "one:x same:"),
+            "--protect=clear ftp://h1/a/x ftp://H1",
         ),
         (
-            both("security = 'none'", "security = 'none'", "one:x two:"),
-            "--security=none ftp://h1/a/x ftp://h2/b",
+            both("protect = 'clear'", "protect = 'clear'", "one:x two:"),
+            "--protect=clear ftp://h1/a/x ftp://h2/b",
         ),
         (
-            one("security = 'none'", "--security=tls one:x two:"),
-            "--security=tls ftp://h1/a/x ftp://h2/b",
+            one("protect = 'clear'", "--protect=safe one:x two:"),
+            "--protect=safe ftp://h1/a/x ftp://h2/b",
         ),
         (
             one("timeout = 7", "one:x two:"),
@@ -136,16 +263,11 @@ fn other_flags_of_places_hold_where_all_servers_have_them() {
         assert_eq!(told.as_deref(), Ok(expected));
     }
     for flag in [
-        "security = 'none'",
         "protect = 'clear'",
-        "cert = 'c'",
-        "ca = 'c'",
         "stack = 'udt'",
-        "delegation = 'full'",
         "dcau = 'none'",
-        "trust-pasv-address = true",
         "netrc = true",
-        "subject = '/CN=x'",
+        "src-cred = 'c'",
     ] {
         let (name, _) = flag.split_once(" = ").unwrap();
         for line in ["one:x two:", "ftp://h2/ one:"] {

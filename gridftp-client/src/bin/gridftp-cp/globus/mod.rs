@@ -26,6 +26,7 @@ use gridftp_client::program::exit::Status;
 use gridftp_client::program::grid::GridFlags;
 use gridftp_client::program::report::Report;
 use gridftp_client::program::run::{ended, stopped_by_signal, wait_for};
+use gridftp_client::program::values::mistake;
 use gridftp_client::{Location, Totals, copy};
 
 use self::environment::Environment;
@@ -192,7 +193,7 @@ async fn work(wanted: &Options, report: &Arc<Report>) -> anyhow::Result<Status> 
 /// program have no other place for it. The help tells where it shows.
 fn locate(text: &OsStr, accounts: &mut Accounts<'_>) -> anyhow::Result<Location> {
     let mut location = Location::parse_os(text)?;
-    accounts.complete(&mut location)?;
+    accounts.complete(&mut location, text)?;
     Ok(location)
 }
 
@@ -354,11 +355,7 @@ fn flags_of(
         .args_override_self(true)
         .try_get_matches_from(words);
     let flags = found.and_then(|found| Flags::from_arg_matches(&found));
-    let flags = flags.map_err(|error| {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        anyhow::anyhow!("{}", first.trim_start_matches("error: "))
-    })?;
+    let flags = flags.map_err(|error| mistake(&error))?;
     flags.check()?;
     let mut bounds = pairs.iter().filter_map(|pair| pair.part.map(Part::bounds));
     if flags.disk_stack.is_some() && bounds.any(|bounds| bounds != (None, None)) {
