@@ -54,6 +54,7 @@ mod terminal;
 mod third;
 mod trailed;
 mod uploads;
+mod usage;
 mod verified;
 mod web;
 mod widening;

@@ -96,6 +96,26 @@ fn a_receipt_tells_and_proves_each_file() -> Result<()> {
 }
 
 #[test]
+fn a_signature_that_is_no_such_is_told() -> Result<()> {
+    let no_chain = |text: String| {
+        let start = text.rfind("\"certificates\":[").unwrap_or(0) + "\"certificates\":[".len();
+        let end = text[start..].find(']').unwrap_or(0) + start;
+        [&text[..start], &text[end..]].concat()
+    };
+    let no_base64 = |text: String| text.replace("\"signature\":\"", "\"signature\":\"!");
+    let cases: [(&str, &dyn Fn(String) -> String); 2] = [
+        ("a chain of 0 certificates", &no_chain),
+        ("no Base64", &no_base64),
+    ];
+    for (told, change) in cases {
+        let signed = Signed::new()?;
+        signed.change(change)?;
+        fails(&signed.check(&[])?, 5, &[told])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_false_receipt_is_found() -> Result<()> {
     let taken_out = |text: String| {
         let lines = text.split_inclusive('\n').enumerate();

@@ -1,0 +1,537 @@
+//! Mistakes on command lines and in the settings, by their messages: the exit status and the words, of
+//! `gridftp-cp` and of `gridftp`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use workspace_tests::{ScriptedServer, Tree, run};
+
+use crate::sibling::gridftp_command;
+use crate::{LIMIT, command, cp_in, fails};
+
+/// One command line behind variables of Globus programs, with `URL` for a server and `URL2` for
+/// another: the exit status and words of the message.
+type Row = (&'static str, i32, &'static [&'static str]);
+
+const COPIES: &[Row] = &[
+    ("", 2, &["Usage: gridftp-cp "]),
+    ("--bogus x y", 2, &["unexpected argument '--bogus'"]),
+    ("x", 2, &["no destination; write SOURCE... DEST"]),
+    ("--list x", 2, &["--list needs an ftp://"]),
+    ("--list", 2, &["a value is required for '--list <URL>'"]),
+    (
+        "--parallel 0 x y",
+        2,
+        &["--parallel <N>", "0 is not in 1..=256"],
+    ),
+    (
+        "--concurrency 65 x y",
+        2,
+        &["--concurrency <N>", "65 is not in 1..=64"],
+    ),
+    (
+        "--max-parallel=2 --parallel=4 x y",
+        2,
+        &[
+            "more than --max-parallel 2 allows; write",
+            ", or a larger --max-parallel",
+        ],
+    ),
+    (
+        "--max-depth 0 x y",
+        2,
+        &["--max-depth <N>", "0 is not in 1.."],
+    ),
+    (
+        "--stripes 0 x y",
+        2,
+        &["write a number from 1 to 256, or off"],
+    ),
+    (
+        "--stripe-block 0 x y",
+        2,
+        &["a block has one byte at least"],
+    ),
+    (
+        "--stripe-layout partitioned --stripe-block 1M x y",
+        2,
+        &["--stripe-block: is of blocks"],
+    ),
+    (
+        "--stripe-layout round x y",
+        2,
+        &["[possible values: blocked, partitioned]"],
+    ),
+    (
+        "--block-size 4Q x y",
+        2,
+        &["write a number of bytes, such as 65536"],
+    ),
+    (
+        "--offset -1 x y",
+        2,
+        &["--offset <BYTES>", "write a number of bytes"],
+    ),
+    (
+        "--mode block x y",
+        2,
+        &["--mode <MODE>", "possible values: "],
+    ),
+    (
+        "--bwlimit 0 x y",
+        2,
+        &["a rate of 0 moves nothing; write off for none"],
+    ),
+    (
+        "--bwlimit 25:00,1M x y",
+        2,
+        &["25:00: write hours and minutes, such as 18:00"],
+    ),
+    ("--bwlimit= x y", 2, &["write a rate, or one for each time"]),
+    (
+        "--timeout 0 x y",
+        2,
+        &["write whole seconds, or a time with a unit, from 1s to 1d"],
+    ),
+    ("--retry-for soon x y", 2, &["from 0s to 10000d"]),
+    (
+        "--data-ports 9-1 x y",
+        2,
+        &["write a range of ports, such as 50000-51000"],
+    ),
+    ("--dcau bogus x y", 2, &["write self, none, or a subject"]),
+    ("--verify=sha0 x y", 2, &["unknown algorithm; known are"]),
+    (
+        "--verify sha256 y",
+        2,
+        &["sha256: is no source here; write --verify=sha256"],
+    ),
+    (
+        "--verify --no-verify x y",
+        2,
+        &["'--verify[=<ALG>]' cannot be used with '--no-verify'"],
+    ),
+    (
+        "--resume --no-resume x y",
+        2,
+        &["'--resume' cannot be used with '--no-resume'"],
+    ),
+    ("--delete x y", 2, &["not provided", "--recursive"]),
+    ("-r --max-delete 3 x y", 2, &["not provided", "--delete"]),
+    ("--key k x y", 2, &["not provided", "--cert <FILE>"]),
+    ("-4 -6 x y", 2, &["'--ipv4' cannot be used with '--ipv6'"]),
+    ("-q -v x y", 2, &["cannot be used with '--verbose"]),
+    ("--discard", 2, &["not provided"]),
+    (
+        "--filter-from - --files-from - x y",
+        2,
+        &["standard input is one list"],
+    ),
+    ("--filter-from none x y", 2, &["none: read: No such file"]),
+    ("--filter-from x x y", 2, &["--filter-from: x: line 1: "]),
+    ("-r --include [ x y", 2, &["usage: --include [: "]),
+    ("--files-from none x y", 2, &["none: read: No such file"]),
+    (
+        "--failed-list l d/one x y",
+        2,
+        &["and these sources have none in common"],
+    ),
+    ("--failed-list none/l x y", 2, &["--failed-list: none/l: "]),
+    ("--log-file none/l x y", 2, &["--log-file: none/l: "]),
+    ("--receipt none/l x y", 2, &["--receipt: none/l: write: "]),
+    ("--completions basic", 2, &["possible values: "]),
+    (
+        "ftp://u@localhost:1/x y",
+        2,
+        &["no password and no terminal to ask on; use --netrc"],
+    ),
+    (
+        "--globus -fsstack file,count -f pairs",
+        1,
+        &["-fsstack : cannot be honoured: parts of files have no layers"],
+    ),
+    (
+        "--globus -ss /CN=a -ds /CN=b URL/x URL2/y",
+        1,
+        &["-ss, -ds : cannot be honoured: both servers have one subject, see -s"],
+    ),
+    (
+        "GLOBUS_FTP_CLIENT_SOURCE_PASV=1 --globus x URL/x",
+        1,
+        &["GLOBUS_FTP_CLIENT_SOURCE_PASV: cannot be honoured: a source listens for downloads"],
+    ),
+    (
+        "GLOBUS_FTP_CLIENT_NO_SERVER_PASV=1 --globus URL/x file:///y",
+        1,
+        &["GLOBUS_FTP_CLIENT_NO_SERVER_PASV: cannot be honoured: servers connect to this end"],
+    ),
+    ("--globus -list -", 1, &["-: has no names"]),
+    ("none y", 1, &["local: ", "none", "No such file"]),
+    ("doctor", 2, &["<URL>"]),
+    ("doctor x", 2, &["doctor needs an ftp://"]),
+    ("proxy init --cert none --key none", 1, &["none: "]),
+    (
+        "proxy init",
+        1,
+        &["no such user certificate: name it with --cert and --key"],
+    ),
+    (
+        "proxy init --valid 12",
+        2,
+        &["write hours and minutes, such as 12:00"],
+    ),
+    (
+        "proxy init --hours 0",
+        2,
+        &["--hours <N>", "0 is not in 1.."],
+    ),
+    ("proxy init --bits 512", 2, &["possible values: 2048"]),
+    ("proxy destroy x", 1, &["it holds no proxy"]),
+    ("proxy info --file none", 1, &["none: "]),
+];
+
+const OTHERS: &[Row] = &[
+    ("", 2, &["Usage: gridftp"]),
+    ("bogus", 2, &["unrecognized subcommand 'bogus'"]),
+    ("ls", 2, &["not provided", "<PLACE>..."]),
+    ("ls none", 1, &["none: ", "No such file"]),
+    ("ls URL/none", 1, &["none: "]),
+    ("ls URL/no*", 1, &["no name there matches", "%2A"]),
+    ("ls -", 2, &["-: is no file of a server"]),
+    ("tree -L 0 d", 2, &["--depth <N>", "0 is not in 1.."]),
+    ("stat none", 1, &["none: "]),
+    (
+        "cat --json x",
+        2,
+        &["cat and head write the bytes of files, and no objects"],
+    ),
+    ("cat d", 1, &["d: "]),
+    ("head -n 1 -c 1 x", 2, &["cannot be used with"]),
+    ("head -c 1Q x", 2, &["write a number of bytes"]),
+    ("mkdir d", 2, &["d: is no URL of a server"]),
+    (
+        "mkdir URL/d",
+        1,
+        &["it is there already", "-p takes it as it is"],
+    ),
+    ("rm URL/none", 1, &["none: "]),
+    (
+        "mv URL/x URL2/x",
+        2,
+        &["mv renames at one server; copy to another with gridftp-cp"],
+    ),
+    (
+        "mv -n URL/x URL/d/one",
+        1,
+        &["it is there already", "leave out -n to replace it"],
+    ),
+    ("chmod 9 URL/x", 2, &["write an octal number up to 7777"]),
+    (
+        "touch --time now URL/x",
+        2,
+        &["write a time in UTC such as 20261123104500"],
+    ),
+    ("df URL/d", 1, &["does not tell its free space", "AVBL"]),
+    (
+        "sum --algorithm sha0 x",
+        2,
+        &["unknown algorithm; known are"],
+    ),
+    (
+        "sum d",
+        1,
+        &["d: is a directory", "-r takes the files below it"],
+    ),
+    ("check URL/no* d", 2, &["a pattern is no tree"]),
+    ("check none d", 1, &["none: "]),
+    ("check-receipt none", 2, &["none: open: No such file"]),
+    ("speed x", 2, &["x: is no URL of a server"]),
+    ("speed --seconds 0 URL/d", 2, &["from 1s to 1h"]),
+    ("speed --size 1Q URL/d", 2, &["write a number of bytes"]),
+    ("speed --parallel 0 URL/d", 2, &["0 is not in 1..=256"]),
+    (
+        "speed URL/x",
+        1,
+        &["is no directory", "name the one it is in"],
+    ),
+    ("doctor x", 2, &["doctor needs an ftp://"]),
+];
+
+/// A file of settings, a command line of `gridftp-cp`, and words of the message; the exit status
+/// is 2.
+type Settings = (&'static str, &'static str, &'static [&'static str]);
+
+const SETTINGS: &[Settings] = &[
+    ("[defaults", "x y", &["config.toml: "]),
+    (
+        "bogus = 1",
+        "x y",
+        &["bogus: unknown; write [defaults] or [place.NAME]"],
+    ),
+    (
+        "[defaults]\nbogus = 1",
+        "x y",
+        &[
+            "[defaults]: bogus: ",
+            "has no flag --bogus, and neither has gridftp",
+        ],
+    ),
+    (
+        "[defaults]\ndelete = true",
+        "x y",
+        &["--delete comes from the command line alone; leave it out here"],
+    ),
+    (
+        "[defaults]\nparallel = 1979-05-27",
+        "x y",
+        &["parallel: write a text, a number, true, false, or a list of them"],
+    ),
+    ("[defaults]\nparallel = 0", "x y", &["0 is not in 1..=256"]),
+    (
+        "[place]\na = 1",
+        "x y",
+        &[
+            "[place.a]: ",
+            "no table; write url = \"gsiftp://HOST/\" in it",
+        ],
+    ),
+    (
+        "[place.'a b']\nurl = 'ftp://h/'",
+        "x y",
+        &["a name has letters, digits, '-', '_' and '.'"],
+    ),
+    (
+        "[place.a]\n",
+        "x y",
+        &["[place.a]: no url; write url = \"gsiftp://HOST/\""],
+    ),
+    (
+        "[place.a]\nurl = '/d'",
+        "x y",
+        &["url: /d: no server in it"],
+    ),
+    (
+        "[place.a]\nurl = 'gopher://h/'",
+        "x y",
+        &["[place.a]: url: scheme gopher: unknown"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://u:p@h/'",
+        "x y",
+        &["url: has a password; use a .netrc"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://h/'\nuser = ['u', 'v']",
+        "x y",
+        &["user: write one name"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://h/'\nca = 'x'\n[place.b]\nurl = 'ftp://h/'\nca = 'y'",
+        "a: b: y",
+        &["[place.a] and [place.b] differ for ftp://h/; give each a command of its own"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://h/'\nsecurity = 'bogus'",
+        "a:/x ftp://g/y",
+        &["[place.a]: invalid value 'bogus' for '--security <HOW>'"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://h/'\nca = 'none'",
+        "a:/x ftp://g/y",
+        &["[place.a]: ", "none: ", "No such file"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://h/'\nprotect = 'clear'",
+        "a:/x ftp://g/y",
+        &["protect of [place.a] would also hold at"],
+    ),
+    (
+        "[place.a]\nurl = 'ftp://h/'\nparallel = 1\n[place.b]\nurl = 'ftp://g/'\nparallel = 2",
+        "a:/x b:/y",
+        &["parallel differs between [place.a] and [place.b]; write --parallel"],
+    ),
+];
+
+/// Fragments of the messages that other tests of these programs provoke.
+const ELSEWHERE: &[&str] = &[
+    "GLOBUS_TCP_PORT_RANGE:",
+    "a chain of 0 certificates",
+    "are not those that",
+    "has a file there",
+    "its value is not UTF-8",
+    "larger than 1 MiB",
+    "no Base64",
+    "there is no regular file",
+];
+
+/// Fragments of the messages that take a broken host or another caller: those of the completion of
+/// names, which tells none, and of checks that the parser of arguments makes before.
+const NOT_BY_A_COMMAND_LINE: &[&str] = &[
+    ": no password",
+    "a local path is no URL of a server",
+    "cannot be computed here",
+    "more than 64 MiB of receipts",
+    "no home directory to look for",
+    "no source and destination",
+];
+
+/// Length of the shortest fragment that stands for a message.
+const TELLING: usize = 8;
+
+/// Makes the command of a program in a tree.
+type Program = fn(&Tree, &[&str]) -> Result<Command>;
+
+fn bed() -> Result<Tree> {
+    let tree = Tree::new()?;
+    tree.file("d/one", 3, 1)?;
+    fs::write(tree.path("x"), "abc")?;
+    fs::write(tree.path("pairs"), "file:///x file:///y 1,2\n")?;
+    Ok(tree)
+}
+
+#[test]
+fn a_mistake_on_a_command_line_has_its_status_and_its_words() -> Result<()> {
+    let tree = bed()?;
+    let servers = [ScriptedServer::usual()?, ScriptedServer::usual()?];
+    for server in &servers {
+        server.file("/x", "abc");
+        server.file("/d/one", "abc");
+    }
+    let [here, there] = servers.each_ref().map(|server| server.url(""));
+    let mut wrong = Vec::new();
+    let programs: [(Program, _); 2] = [(command, COPIES), (gridftp_command, OTHERS)];
+    for (program, rows) in programs {
+        for (words, status, needles) in rows {
+            let line = words.replace("URL2/", &there).replace("URL/", &here);
+            let is_variable = |word: &&str| word.starts_with("GLOBUS_");
+            let (set, line): (Vec<_>, Vec<_>) = line.split_whitespace().partition(is_variable);
+            let set = set.iter().filter_map(|word| word.split_once('='));
+            let finished = run(program(&tree, &line)?.envs(set), LIMIT)?;
+            let told = finished.stdout.clone() + &finished.stderr;
+            let is_told = needles.iter().all(|needle| told.contains(needle));
+            if finished.status.code() != Some(*status) || !is_told {
+                wrong.push(format!("{words:?}: {}", finished.report()));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_mistake_in_the_settings_has_its_words() -> Result<()> {
+    let mut wrong = Vec::new();
+    for (text, words, needles) in SETTINGS {
+        let tree = bed()?;
+        tree.dir(".config/gridftp")?;
+        fs::write(tree.path(".config/gridftp/config.toml"), text)?;
+        let words: Vec<_> = words.split_whitespace().collect();
+        if let Err(error) = fails(&cp_in(&tree, &words)?, 2, needles) {
+            wrong.push(format!("{text:?}: {error:#}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// The text of all source files below a folder of the repository.
+fn sources(folder: &str) -> Result<Vec<(PathBuf, String)>> {
+    let mut folders = vec![
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(folder),
+    ];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = fs::read_to_string(&path)?;
+                found.push((path, text));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The messages in the text of a source file: the literals of `bail!`, `ensure!` and `anyhow!`, and
+/// those that begin as the messages of values do. The longest piece without a value stands for each.
+fn messages(text: &str) -> Vec<String> {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code = code.collect::<Vec<_>>().join("\n");
+    let code = code.replace("\\\"", "\u{1}").replace("'\"'", "'\u{1}'");
+    let mut pieces = code.split('"');
+    let mut found = Vec::new();
+    while let (Some(before), Some(literal)) = (pieces.next(), pieces.next()) {
+        let statement = before.rsplit(';').next().unwrap_or(before);
+        let is_told = ["bail!(", "ensure!(", "anyhow!("];
+        let is_message = is_told.iter().any(|told| statement.contains(told))
+            || ["usage: ", "write "]
+                .iter()
+                .any(|start| literal.starts_with(start));
+        let lines = literal.split("\\\n").map(str::trim_start);
+        let literal = lines.collect::<String>();
+        let fixed = literal
+            .split('{')
+            .map(|piece| piece.rsplit('}').next().unwrap_or(piece));
+        let piece = fixed.max_by_key(|piece| piece.len()).unwrap_or_default();
+        if is_message && piece.len() > 4 {
+            found.push(piece.trim().replace('\u{1}', "\""));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_message_of_a_macro_or_a_value_lacks_a_row() -> Result<()> {
+    let rows = COPIES.iter().chain(OTHERS);
+    let rows = rows.flat_map(|(.., needles)| *needles);
+    let settings = SETTINGS.iter().flat_map(|(.., needles)| *needles);
+    let others = ELSEWHERE.iter().chain(NOT_BY_A_COMMAND_LINE);
+    // Shorter ones are in many messages.
+    let needles = rows
+        .chain(settings)
+        .chain(others)
+        .filter(|needle| needle.len() >= TELLING);
+    let needles: Vec<_> = needles.collect();
+    let (mut missing, mut all) = (BTreeSet::new(), Vec::new());
+    for folder in ["gridftp-client/src/bin", "gridftp-client/src/program"] {
+        for (path, text) in sources(folder)? {
+            // It rewrites messages.
+            if path.ends_with("globus/words.rs") {
+                continue;
+            }
+            let found = messages(&text);
+            all.extend(found.iter().cloned());
+            for message in found {
+                let tells = |needle: &str| needle.contains(&message) || message.contains(needle);
+                if !needles.iter().any(|needle| tells(needle)) {
+                    missing.insert(format!("{}: {message}", path.display()));
+                }
+            }
+        }
+    }
+    ensure!(missing.is_empty(), "{missing:#?}");
+    let stale = NOT_BY_A_COMMAND_LINE.iter();
+    let stale: Vec<_> = stale
+        .filter(|fragment| !all.iter().any(|message| message.contains(**fragment)))
+        .collect();
+    ensure!(stale.is_empty(), "no message has {stale:?}");
+    let tests = sources("tests/cli")?;
+    let tests = tests.iter().filter(|(path, _)| !path.ends_with("usage.rs"));
+    let tests: String = tests.map(|(_, text)| text.as_str()).collect();
+    let lost = ELSEWHERE
+        .iter()
+        .filter(|fragment| !tests.contains(**fragment));
+    let lost: Vec<_> = lost.collect();
+    ensure!(lost.is_empty(), "no test looks for {lost:?}");
+    Ok(())
+}
