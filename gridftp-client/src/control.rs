@@ -3,7 +3,7 @@
 mod driver;
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use xio_core::{BoxStream, Info};
 
-use self::driver::{Answer, Driver, Request, Upgrade};
+use self::driver::{Answer, Driver, Request, Upgrade, Waiter};
 use crate::error::ControlError;
 use crate::guard::Guard;
 use crate::progress::Observer;
@@ -38,6 +38,8 @@ pub(crate) struct Control {
     requests: mpsc::UnboundedSender<Request>,
     /// The reason for the close of the connection, once it is closed.
     ended: Arc<OnceLock<Arc<str>>>,
+    /// Number of commands whose last replies are due.
+    due: Arc<AtomicUsize>,
     site: Arc<str>,
     local: IpAddr,
     peer: IpAddr,
@@ -110,7 +112,8 @@ impl Control {
         };
         let (requests, incoming) = mpsc::unbounded_channel();
         let (banner, answers) = mpsc::unbounded_channel();
-        let ended = Arc::default();
+        let (ended, due) = (Arc::default(), Arc::default());
+        let banner = Waiter::new(banner, &due);
         let spoken = observer
             .wants_control()
             .then_some((observer, Arc::clone(&site)));
@@ -126,6 +129,7 @@ impl Control {
         let control = Self {
             requests,
             ended,
+            due,
             site,
             local: local.ip(),
             peer: peer.ip().to_canonical(),
@@ -142,11 +146,11 @@ impl Control {
     pub(crate) fn send(&self, command: Command) -> Replies {
         let (answer, answers) = mpsc::unbounded_channel();
         let shown = show_text(command.to_string().as_bytes());
-        let request = Request::Command(command, answer);
-        if let Err(SendError(Request::Command(_, answer))) = self.requests.send(request) {
+        let request = Request::Command(command, Waiter::new(answer, &self.due));
+        if let Err(SendError(Request::Command(_, waiter))) = self.requests.send(request) {
             let why = self.ended.get().cloned();
             let why = why.unwrap_or_else(|| CLOSED.into());
-            let _lost = answer.send(Answer::Lost(why));
+            waiter.tell(Answer::Lost(why));
         }
         Replies {
             answers,
@@ -155,6 +159,11 @@ impl Control {
             command: shown,
             begun: false,
         }
+    }
+
+    /// The number of commands whose last replies are due.
+    pub(crate) fn due(&self) -> usize {
+        self.due.load(Ordering::Relaxed)
     }
 
     /// Waits until all commands that were given are on their way, or none will be.
@@ -362,6 +371,11 @@ impl Replies {
     /// Says whether the server had accepted the command: old ones say so only at its end.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    /// Whether the last reply is due.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.answers.is_closed()
     }
 
     /// The error of a reply that makes no sense.

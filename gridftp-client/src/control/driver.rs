@@ -1,6 +1,7 @@
 //! `Driver`: the task of a control connection, which moves its bytes, requests and replies.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) enum Request {
-    Command(Command, mpsc::UnboundedSender<Answer>),
+    Command(Command, Waiter),
     /// A caller waits until all commands so far are on their way.
     Flush(oneshot::Sender<()>),
     /// Data has moved, so a transfer that is silent here is alive.
@@ -41,6 +42,32 @@ pub(super) enum Answer {
     Preliminary(Reply),
     Final(Reply),
     Lost(Arc<str>),
+}
+
+/// The one who waits for the replies to a command; counted until its end.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    answers: mpsc::UnboundedSender<Answer>,
+    due: Arc<AtomicUsize>,
+}
+
+impl Waiter {
+    pub(super) fn new(answers: mpsc::UnboundedSender<Answer>, due: &Arc<AtomicUsize>) -> Self {
+        due.fetch_add(1, Ordering::Relaxed);
+        let due = Arc::clone(due);
+        Self { answers, due }
+    }
+
+    pub(super) fn tell(&self, answer: Answer) {
+        // It may wait no more.
+        let _gone = self.answers.send(answer);
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.due.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A handshake on the control connection.
@@ -84,7 +111,7 @@ fn joined(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
 /// The state of the task behind a [`Control`](super::Control).
 pub(super) struct Driver {
     session: ClientSession,
-    waiting: VecDeque<(Ticket, mpsc::UnboundedSender<Answer>)>,
+    waiting: VecDeque<(Ticket, Waiter)>,
     /// Bytes for the server, which may be a password or a key.
     out: Zeroizing<Vec<u8>>,
     flushing: Vec<oneshot::Sender<()>>,
@@ -101,7 +128,7 @@ impl Driver {
     /// Drives `session`; the greeting goes to `banner`, the conversation to `spoken`.
     pub(super) fn new(
         session: ClientSession,
-        banner: mpsc::UnboundedSender<Answer>,
+        banner: Waiter,
         spoken: Option<(Arc<dyn Observer>, Arc<str>)>,
         ended: Arc<OnceLock<Arc<str>>>,
     ) -> Self {
@@ -183,7 +210,7 @@ impl Driver {
         self.lose_all(why);
         while let Ok(request) = requests.try_recv() {
             if let Request::Command(_, answer) = request {
-                let _gone = answer.send(Answer::Lost(Arc::clone(why)));
+                answer.tell(Answer::Lost(Arc::clone(why)));
             }
         }
     }
@@ -201,8 +228,9 @@ impl Driver {
     /// while it writes it.
     fn quit(&mut self) {
         if !self.quit {
-            let (answer, _) = mpsc::unbounded_channel();
-            self.request(Request::Command(Command::Quit, answer));
+            let (answers, _) = mpsc::unbounded_channel();
+            let waiter = Waiter::new(answers, &Arc::default());
+            self.request(Request::Command(Command::Quit, waiter));
         }
     }
 
@@ -227,7 +255,7 @@ impl Driver {
                     self.waiting.push_back((ticket, answer));
                 }
                 Err(misuse) => {
-                    let _gone = answer.send(Answer::Lost(misuse.to_string().into()));
+                    answer.tell(Answer::Lost(misuse.to_string().into()));
                 }
             },
         }
@@ -269,7 +297,7 @@ impl Driver {
                 Output::Preliminary(ticket, reply) => {
                     self.tell_reply(&reply);
                     if let Some((_, answer)) = self.waiting.iter().find(|(t, _)| *t == ticket) {
-                        let _gone = answer.send(Answer::Preliminary(reply));
+                        answer.tell(Answer::Preliminary(reply));
                     }
                 }
                 Output::Reply(ticket, reply) => {
@@ -295,13 +323,13 @@ impl Driver {
         if let Some(at) = self.waiting.iter().position(|(t, _)| *t == ticket)
             && let Some((_, waiter)) = self.waiting.remove(at)
         {
-            let _gone = waiter.send(answer);
+            waiter.tell(answer);
         }
     }
 
     fn lose_all(&mut self, why: &Arc<str>) {
         for (_, answer) in self.waiting.drain(..) {
-            let _gone = answer.send(Answer::Lost(Arc::clone(why)));
+            answer.tell(Answer::Lost(Arc::clone(why)));
         }
     }
 }

@@ -124,13 +124,18 @@ impl Pair<'_> {
         self.fail(file.taken, failure).map(|()| None)
     }
 
-    /// Has the source stop sending to a destination that does not read; says whether it has.
+    /// Has the source stop sending to a destination that does not read; says whether it has. A Globus
+    /// server answers neither `ABOR` nor a digest that it is asked for besides, so that its session
+    /// is given up then.
     async fn stop_source(&self, retrieve: &mut Replies) -> bool {
         // The destination gives up the port, and with it the connections that nobody took.
         drop(self.destination.send(match self.destination.peer() {
             IpAddr::V4(_) => Command::Pasv,
             IpAddr::V6(_) => Command::Epsv(Epsv::Any),
         }));
+        if !self.abilities.0.held && self.source.due() > usize::from(retrieve.is_due()) {
+            return false;
+        }
         drop(self.source.abort_on_drop());
         let ended = timeout(ACCOUNT, retrieve.finish()).await;
         matches!(ended, Ok(Ok(_) | Err(ControlError::Refused { .. })))

@@ -389,6 +389,40 @@ async fn a_check_over_which_a_session_ends_is_made_again() {
     assert!(back.file().words.is_some() && back.file().failures == 1);
 }
 
+/// A Globus server that computes a digest answers neither it nor `ABOR`.
+#[tokio::test(start_paused = true)]
+async fn a_source_with_other_commands_is_replaced_behind_a_refusal_and_not_told_to_stop() {
+    for (asks, is_ended) in [(false, false), (true, false), (true, true)] {
+        let mut bed = Bed::new().await;
+        let (pair, mut far) = bed.pair();
+        let file = moving(&pair, None).await;
+        let _digest = asks.then(|| pair.source.send(Command::Noop));
+        let servers = async {
+            asked(&mut far).await;
+            let [from, to] = far;
+            let told: &[u8] = match is_ended {
+                true => b"150 it begins\r\n226 it is sent\r\n",
+                false => b"150 it begins\r\n",
+            };
+            from.write_all(told).await.unwrap();
+            to.write_all(b"500 Is a directory\r\n").await.unwrap();
+            let mut lines = BufReader::new(from).lines();
+            let mut heard = Vec::new();
+            while let Ok(Ok(Some(line))) =
+                tokio::time::timeout(Duration::from_secs(9), lines.next_line()).await
+            {
+                heard.push(line);
+            }
+            heard
+        };
+        let (ended, heard) = tokio::join!(pair.begin(file), servers);
+        assert_eq!(heard.contains(&"ABOR".to_owned()), !asks, "{heard:?}");
+        if asks {
+            assert!(matches!(ended, Err(Stop::Replace)), "{asks} {is_ended}");
+        }
+    }
+}
+
 /// The destination waits for a connection when the source has lost its own.
 #[tokio::test(start_paused = true)]
 async fn a_destination_that_waits_is_stopped_and_tells_the_host_that_it_refused() {
