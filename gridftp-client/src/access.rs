@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::options::{ConnectOptions, Delegation, Identity, Names, Roots, Security};
 
-/// Protection, trust and credentials at one server; what is `None` is as [`ConnectOptions`] have own.
+/// Protection, trust and credentials at one server; a field of `None` leaves that of
+/// [`ConnectOptions`].
 ///
 /// ```
 /// use gridftp_client::Location;

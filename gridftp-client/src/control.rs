@@ -38,7 +38,7 @@ pub(crate) struct Control {
     requests: mpsc::UnboundedSender<Request>,
     /// The reason for the close of the connection, once it is closed.
     ended: Arc<OnceLock<Arc<str>>>,
-    /// Number of commands whose last replies are due.
+    /// Number of commands that await their last reply.
     due: Arc<AtomicUsize>,
     site: Arc<str>,
     local: IpAddr,
@@ -161,7 +161,7 @@ impl Control {
         }
     }
 
-    /// The number of commands whose last replies are due.
+    /// The number of commands that await their last reply.
     pub(crate) fn due(&self) -> usize {
         self.due.load(Ordering::Relaxed)
     }

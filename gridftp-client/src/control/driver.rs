@@ -44,29 +44,34 @@ pub(super) enum Answer {
     Lost(Arc<str>),
 }
 
-/// The one who waits for the replies to a command; counted until its end.
+/// The way of replies to a command, counted until the last one.
 #[derive(Debug)]
 pub(super) struct Waiter {
     answers: mpsc::UnboundedSender<Answer>,
-    due: Arc<AtomicUsize>,
+    /// Dropped behind `answers`: an ended command may still count, and no other is left out.
+    _due: Due,
 }
+
+/// A count that includes one command.
+#[derive(Debug)]
+struct Due(Arc<AtomicUsize>);
 
 impl Waiter {
     pub(super) fn new(answers: mpsc::UnboundedSender<Answer>, due: &Arc<AtomicUsize>) -> Self {
         due.fetch_add(1, Ordering::Relaxed);
-        let due = Arc::clone(due);
-        Self { answers, due }
+        let _due = Due(Arc::clone(due));
+        Self { answers, _due }
     }
 
     pub(super) fn tell(&self, answer: Answer) {
-        // It may wait no more.
+        // The caller may be gone.
         let _gone = self.answers.send(answer);
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Due {
     fn drop(&mut self) {
-        self.due.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -56,7 +56,7 @@ impl End<'_> {
         })
     }
 
-    /// Whether its place, if it has one, says nothing of its server.
+    /// Whether it has no place, or one without flags of its server.
     fn is_bare(&self) -> bool {
         OF_SERVER.split(' ').all(|flag| self.values(flag).is_none())
     }
@@ -160,7 +160,7 @@ pub(super) fn expand(
 }
 
 /// The flags that hold at single servers; none where all servers of the command have the same ones.
-/// A URL whose place says nothing of its server has what another place says of it.
+/// A URL without such flags has those of a place at its server.
 fn own_flags(
     ends: &[End<'_>],
     is_left_out: impl Fn(&End<'_>, &str) -> bool,

@@ -148,7 +148,7 @@ fn flags_of_its_server_hold_there_alone() {
 #[test]
 fn flags_of_a_server_have_their_urls_and_their_rank() {
     for (told, expected) in [
-        // URLs at the server of a place have its flags, whatever servers take part.
+        // URLs at the server of a place have its flags, beside other servers too.
         (
             one("cred = 'c'", "one:x ftp://h1/y two:"),
             "ftp://h1/a/x ftp://h1/y ftp://h2/b | ftp://h1/a/x ftp://h1/y --cred=c",
