@@ -6,7 +6,9 @@ mod lists;
 mod rates;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
 
@@ -247,6 +249,14 @@ fn each_option_is_honoured_or_refused() -> Result<()> {
     }
     let told = globus(&bed.here, &["-frob", &from, &to])?;
     fails(&told, 1, &["argument #1 (-frob) : unknown option"])
+}
+
+#[test]
+fn a_value_of_other_bytes_than_utf_8_is_refused() -> Result<()> {
+    let here = Tree::new()?;
+    let mut command = command(&here, &["--globus", "-dcstack"])?;
+    let told = run(command.arg(OsStr::from_bytes(b"\xff")), LIMIT)?;
+    fails(&told, 1, &["argument #1 (-dcstack) : it is no text"])
 }
 
 #[test]
