@@ -319,7 +319,13 @@ fn standard_input_and_output_need_no_server() -> Result<()> {
     // It would have no end.
     let end = File::options().append(true).open(&text)?;
     let mut appends = command(&here, &["--length", "99", "text", "-"])?;
-    ensure!(!appends.stdout(end).status()?.success());
+    let said = appends.stdout(end).stderr(Stdio::piped()).output()?;
+    let told = String::from_utf8_lossy(&said.stderr);
+    ensure!(said.status.code() == Some(1), "{told}");
+    ensure!(
+        told.contains("is standard output itself; write to another file"),
+        "{told}"
+    );
     ensure!(fs::read(&text)? == b"some words\n");
     Ok(())
 }

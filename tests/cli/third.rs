@@ -23,6 +23,26 @@ fn copy(source: &ScriptedServer, destination: &ScriptedServer, flags: &[&str]) -
 }
 
 #[test]
+fn servers_without_an_algorithm_in_common_are_told_before_the_copy() -> Result<()> {
+    let server = |features: &'static str| {
+        ScriptedServer::start(move |line| match line {
+            "FEAT" => Reaction::say(features),
+            _ => Reaction::Usual,
+        })
+    };
+    let source = server("211-\r\n CKSM MD5:10;\r\n211 end")?;
+    let destination = server("211-\r\n CKSM SHA256:10;\r\n211 end")?;
+    let finished = copy(&source, &destination, &["--verify"])?;
+    fails(
+        &finished,
+        2,
+        &["have no checksum algorithm in common", "without --verify"],
+    )?;
+    ensure!(destination.bytes("/to/0").is_none(), "it was copied");
+    Ok(())
+}
+
+#[test]
 fn stor_is_sent_before_retr() -> Result<()> {
     let destination = ScriptedServer::usual()?;
     let other = destination.clone();

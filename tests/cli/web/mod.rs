@@ -121,6 +121,8 @@ fn redirections_are_followed_and_no_account_goes_with_them() -> Result<()> {
         "/f" => Answer::status(302).with("Location", "/g"),
         "/loop" => Answer::status(302).with("Location", "/loop"),
         "/dir" => Answer::status(301).with("Location", "/dir/"),
+        "/nowhere" => Answer::status(301).with("Location", ""),
+        "/other" => Answer::status(301).with("Location", "ftp://localhost/f"),
         _ => Answer::status(307).with("Location", to.clone()),
     })?;
     let with_account = |target: &str| near.url(target).replace("http://", "http://ann:pw@");
@@ -133,10 +135,22 @@ fn redirections_are_followed_and_no_account_goes_with_them() -> Result<()> {
     for request in far.gets() {
         ensure!(request.headers.get("Authorization").is_none());
     }
-    let refused = cp_in(&here, &[&near.url("/loop"), "g"])?;
-    fails(&refused, 1, &["/loop: it leads from place to place"])?;
-    let refused = cp_in(&here, &[&near.url("/dir"), "g"])?;
-    fails(&refused, 1, &["/dir: it leads to a directory"])
+    for (target, needle) in [
+        ("/loop", "/loop: it leads from place to place"),
+        (
+            "/dir",
+            "it leads to a directory, and web servers have no listings",
+        ),
+        ("/nowhere", "it leads nowhere: its field Location is empty"),
+        (
+            "/other",
+            "it leads to something that is no URL of a web server",
+        ),
+    ] {
+        let refused = cp_in(&here, &[&near.url(target), "g"])?;
+        fails(&refused, 1, &[needle])?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,22 +1,10 @@
-//! Mistakes on command lines and in the settings, by their messages: the exit status and the words, of
-//! `gridftp-cp` and of `gridftp`.
+//! Mistakes on command lines and in the settings, each with its exit status and words of its message.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use workspace_tests::{ScriptedServer, Tree, run};
-
-use crate::sibling::gridftp_command;
-use crate::{LIMIT, command, cp_in, fails};
-
-/// One command line behind variables of Globus programs, with `URL` for a server and `URL2` for
+/// One command line behind variables, with `URL` for a server and `URL2` for
 /// another: the exit status and words of the message.
-type Row = (&'static str, i32, &'static [&'static str]);
+pub(super) type Row = (&'static str, i32, &'static [&'static str]);
 
-const COPIES: &[Row] = &[
+pub(super) const COPIES: &[Row] = &[
     ("", 2, &["Usage: gridftp-cp "]),
     ("--bogus x y", 2, &["unexpected argument '--bogus'"]),
     ("x", 2, &["no destination; write SOURCE... DEST"]),
@@ -131,8 +119,97 @@ const COPIES: &[Row] = &[
         &["standard input is one list"],
     ),
     ("--filter-from none x y", 2, &["none: read: No such file"]),
-    ("--filter-from x x y", 2, &["--filter-from: x: line 1: "]),
+    (
+        "--filter-from x x y",
+        2,
+        &["--filter-from: x: line 1: write + PATTERN or - PATTERN"],
+    ),
     ("-r --include [ x y", 2, &["usage: --include [: "]),
+    (
+        "-r --include \\ d y",
+        2,
+        &["usage: --include \\: nothing follows its last backslash"],
+    ),
+    (
+        "-r --include / d y",
+        2,
+        &["usage: --include /: the pattern names nothing"],
+    ),
+    (
+        "--files-from x - y",
+        2,
+        &["usage: the names of --files-from are of one source directory"],
+    ),
+    (
+        "--backup-dir .. -r d y",
+        2,
+        &["usage: --backup-dir: no name of a directory without . and .."],
+    ),
+    (
+        "x d/one -",
+        2,
+        &["usage: standard input or output takes exactly one source"],
+    ),
+    (
+        "URL/x* -",
+        2,
+        &["usage: standard output takes one file, not a pattern"],
+    ),
+    (
+        "--verify x -",
+        2,
+        &["usage: --verify: nobody tells a digest of standard output; leave it out"],
+    ),
+    (
+        "--partials -",
+        2,
+        &["usage: -: standard output keeps nothing; name a directory, a file or a URL"],
+    ),
+    (
+        "--security none ftps://localhost:1/x y",
+        2,
+        &["security: none contradicts ftps://; write ftp:// for clear text"],
+    ),
+    (
+        "--security none --protect private URL/x y",
+        2,
+        &["security: none leaves nothing to protect data or to show a certificate"],
+    ),
+    (
+        "--security tls gsiftp://localhost:1/x y",
+        2,
+        &["security: gsiftp:// has Grid security"],
+    ),
+    (
+        "--security tls sshftp://localhost:1/x y",
+        2,
+        &["security: sshftp:// has the protection of ssh"],
+    ),
+    (
+        "--dcau none --protect private gsiftp://localhost:1/x y",
+        2,
+        &["dcau: none leaves nothing to protect data with; leave out --dcau none"],
+    ),
+    (
+        "--dcau /CN=x sshftp://localhost:1/x y",
+        2,
+        &["dcau: data behind ssh has a credential of the session, and no subject"],
+    ),
+    (
+        "--delegation none --dcau self gsiftp://localhost:1/x y",
+        2,
+        &["delegation: without it the server has no credential for data connections"],
+    ),
+    (
+        "http_proxy=socks5://localhost:1 http://localhost:1/x y",
+        2,
+        &["proxy: http_proxy: socks5:// proxies are not supported"],
+    ),
+    (
+        "http_proxy=localhost:port http://localhost:1/x y",
+        2,
+        &["proxy: http_proxy: it is no URL of a proxy"],
+    ),
     ("--files-from none x y", 2, &["none: read: No such file"]),
     (
         "--failed-list l d/one x y",
@@ -262,7 +339,7 @@ const COPIES: &[Row] = &[
     ("proxy info --file none", 1, &["none: "]),
 ];
 
-const OTHERS: &[Row] = &[
+pub(super) const OTHERS: &[Row] = &[
     ("", 2, &["Usage: gridftp"]),
     ("bogus", 2, &["unrecognized subcommand 'bogus'"]),
     ("ls", 2, &["not provided", "<PLACE>..."]),
@@ -270,6 +347,14 @@ const OTHERS: &[Row] = &[
     ("ls URL/none", 1, &["none: "]),
     ("ls URL/no*", 1, &["no name there matches", "%2A"]),
     ("ls -", 2, &["-: is no file of a server"]),
+    (
+        "ls http://localhost:1/",
+        2,
+        &[
+            "http: web servers have no sessions",
+            "write gsiftp://, ftp://, ftps:// or sshftp://",
+        ],
+    ),
     ("tree -L 0 d", 2, &["--depth <N>", "0 is not in 1.."]),
     ("stat none", 1, &["none: "]),
     (
@@ -287,6 +372,11 @@ const OTHERS: &[Row] = &[
         &["it is there already", "-p takes it as it is"],
     ),
     ("rm URL/none", 1, &["none: "]),
+    (
+        "rm -r URL/",
+        2,
+        &["usage: \"/\" is not removed; name what is in it"],
+    ),
     (
         "mv URL/x URL2/x",
         2,
@@ -348,9 +438,9 @@ const OTHERS: &[Row] = &[
 
 /// A file of settings, a command line of `gridftp-cp`, and words of the message; the exit status
 /// is 2.
-type Settings = (&'static str, &'static str, &'static [&'static str]);
+pub(super) type Settings = (&'static str, &'static str, &'static [&'static str]);
 
-const SETTINGS: &[Settings] = &[
+pub(super) const SETTINGS: &[Settings] = &[
     ("[defaults", "x y", &["config.toml: "]),
     (
         "bogus = 1",
@@ -442,230 +532,8 @@ const SETTINGS: &[Settings] = &[
 ];
 
 /// Receipts that are no receipts of gridftp-cp.
-const RECEIPTS: &str = r#"{"receipt":"bogus"}
+pub(super) const RECEIPTS: &str = r#"{"receipt":"bogus"}
 {"receipt":"file","destination":"\\q"}
 {"receipt":"file","destination":"x"}
 {"receipt":"file","destination":"x","checksum":{"algorithm":"sha0","digest":""}}
 "#;
-
-/// Fragments of the messages that other tests of these programs provoke.
-const ELSEWHERE: &[&str] = &[
-    "GLOBUS_TCP_PORT_RANGE:",
-    "a chain of 0 certificates",
-    "are not those that",
-    "has a file there",
-    "it is no text",
-    "it tells no time of",
-    "its value is not UTF-8",
-    "larger than 1 MiB",
-    "no Base64",
-    "there is no regular file",
-];
-
-/// Fragments of the messages that take a broken host or another caller: those of the completion of
-/// names, which tells none, and of checks that the parser of arguments makes before.
-const NOT_BY_A_COMMAND_LINE: &[&str] = &[
-    ": no password",
-    "a local path is no URL of a server",
-    "cannot be computed here",
-    "it has no address",
-    "looked up in vain",
-    "more than 64 MiB of receipts",
-    "no certificate",
-    "no home directory to look for",
-    "no home directory; name the file",
-    "no source and destination",
-    "no such command",
-    "overwrite",
-    "standard input: read",
-];
-
-/// Files with messages for tests alone, and one that rewrites those of other files.
-const LEFT_OUT: [&str; 3] = [
-    "globus/words.rs",
-    "program/examples.rs",
-    "settings/audit.rs",
-];
-
-/// Length in bytes of the shortest fragment that stands for a message; shorter ones are in many.
-const TELLING: usize = 8;
-
-/// Makes the command of a program in a tree.
-type Program = fn(&Tree, &[&str]) -> Result<Command>;
-
-fn bed() -> Result<Tree> {
-    let tree = Tree::new()?;
-    tree.file("d/one", 3, 1)?;
-    fs::write(tree.path("x"), "abc")?;
-    fs::write(tree.path("pairs"), "file:///x file:///y 1,2\n")?;
-    fs::write(tree.path("parts"), "file:///x file:///y 1;2\n")?;
-    fs::write(tree.path("receipts"), RECEIPTS)?;
-    Ok(tree)
-}
-
-#[test]
-fn a_mistake_on_a_command_line_has_its_status_and_its_words() -> Result<()> {
-    let tree = bed()?;
-    let servers = [ScriptedServer::usual()?, ScriptedServer::usual()?];
-    for server in &servers {
-        server.file("/x", "abc");
-        server.file("/d/one", "abc");
-    }
-    let [here, there] = servers.each_ref().map(|server| server.url(""));
-    let mut wrong = Vec::new();
-    let programs: [(Program, _); 2] = [(command, COPIES), (gridftp_command, OTHERS)];
-    for (program, rows) in programs {
-        for (words, status, needles) in rows {
-            let line = words.replace("URL2/", &there).replace("URL/", &here);
-            let is_variable = |word: &&str| word.starts_with("GLOBUS_") || word.starts_with("GUC_");
-            let (set, line): (Vec<_>, Vec<_>) = line.split_whitespace().partition(is_variable);
-            let set = set.iter().filter_map(|word| word.split_once('='));
-            let finished = run(program(&tree, &line)?.envs(set), LIMIT)?;
-            let told = finished.stdout.clone() + &finished.stderr;
-            let is_told = needles.iter().all(|needle| told.contains(needle));
-            if finished.status.code() != Some(*status) || !is_told {
-                wrong.push(format!("{words:?}: {}", finished.report()));
-            }
-        }
-    }
-    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
-}
-
-#[test]
-fn a_mistake_in_the_settings_has_its_words() -> Result<()> {
-    let mut wrong = Vec::new();
-    for (text, words, needles) in SETTINGS {
-        let tree = bed()?;
-        tree.dir(".config/gridftp")?;
-        fs::write(tree.path(".config/gridftp/config.toml"), text)?;
-        let words: Vec<_> = words.split_whitespace().collect();
-        if let Err(error) = fails(&cp_in(&tree, &words)?, 2, needles) {
-            wrong.push(format!("{text:?}: {error:#}"));
-        }
-    }
-    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
-}
-
-/// The text of all source files below a folder of the repository.
-fn sources(folder: &str) -> Result<Vec<(PathBuf, String)>> {
-    let mut folders = vec![
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("..")
-            .join(folder),
-    ];
-    let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let text = fs::read_to_string(&path)?;
-                found.push((path, text));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Beginnings of the statements that make messages.
-const STATEMENTS: [&str; 3] = ["bail!(", "ensure!(", "anyhow!("];
-
-/// Code in front of a literal that is a message, without its spaces.
-const BEFORE_A_MESSAGE: [&str; 11] = [
-    "context(",
-    "context(||format!(",
-    "failed(",
-    "source(place,",
-    "Err(",
-    "Err(format!(",
-    "ok_or(",
-    "ok_or_else(||",
-    "ok_or_else(||format!(",
-    "what:",
-    "what:format!(",
-];
-
-/// The messages in the text of a source file: literals of [`STATEMENTS`], those behind
-/// [`BEFORE_A_MESSAGE`], and those that begin as the messages of values do. The longest piece without
-/// a value stands for each.
-fn messages(text: &str) -> Vec<String> {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    let code = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
-    let code = code.collect::<Vec<_>>().join("\n");
-    let code = code.replace("\\\"", "\u{1}").replace("'\"'", "'\u{1}'");
-    let mut pieces = code.split('"');
-    let mut statement = String::new();
-    let mut found = Vec::new();
-    while let (Some(before), Some(literal)) = (pieces.next(), pieces.next()) {
-        statement.extend(before.split_whitespace());
-        if let Some(end) = statement.rfind(';') {
-            statement.drain(..=end);
-        }
-        let is_message = STATEMENTS.iter().any(|told| statement.contains(told))
-            || BEFORE_A_MESSAGE
-                .iter()
-                .any(|code| statement.ends_with(code))
-            || ["usage: ", "write "]
-                .iter()
-                .any(|start| literal.starts_with(start));
-        let lines = literal.split("\\\n").map(str::trim_start);
-        let literal = lines.collect::<String>();
-        let fixed = literal
-            .split('{')
-            .map(|piece| piece.rsplit('}').next().unwrap_or(piece));
-        let piece = fixed.max_by_key(|piece| piece.len()).unwrap_or_default();
-        if is_message && piece.len() >= TELLING {
-            found.push(piece.trim().replace('\u{1}', "\""));
-        }
-    }
-    found
-}
-
-#[test]
-fn no_message_of_a_macro_or_a_value_lacks_a_row() -> Result<()> {
-    let rows = COPIES.iter().chain(OTHERS);
-    let rows = rows.flat_map(|(.., needles)| *needles);
-    let settings = SETTINGS.iter().flat_map(|(.., needles)| *needles);
-    let others = ELSEWHERE.iter().chain(NOT_BY_A_COMMAND_LINE);
-    let needles = rows
-        .chain(settings)
-        .chain(others)
-        .filter(|needle| needle.len() >= TELLING);
-    let needles: Vec<_> = needles.collect();
-    let (mut missing, mut all) = (BTreeSet::new(), Vec::new());
-    for folder in ["gridftp-client/src/bin", "gridftp-client/src/program"] {
-        for (path, text) in sources(folder)? {
-            if LEFT_OUT.iter().any(|file| path.ends_with(file)) {
-                continue;
-            }
-            let found = messages(&text);
-            all.extend(found.iter().cloned());
-            for message in found {
-                let tells = |needle: &str| needle.contains(&message) || message.contains(needle);
-                if !needles.iter().any(|needle| tells(needle)) {
-                    missing.insert(format!("{}: {message}", path.display()));
-                }
-            }
-        }
-    }
-    ensure!(missing.is_empty(), "{missing:#?}");
-    let stale = NOT_BY_A_COMMAND_LINE.iter();
-    let stale: Vec<_> = stale
-        .filter(|fragment| !all.iter().any(|message| message.contains(**fragment)))
-        .collect();
-    ensure!(stale.is_empty(), "no message has {stale:?}");
-    let tests = sources("tests/cli")?;
-    let tests = tests.iter().filter(|(path, _)| !path.ends_with("usage.rs"));
-    let tests: String = tests.map(|(_, text)| text.as_str()).collect();
-    let lost = ELSEWHERE
-        .iter()
-        .filter(|fragment| !tests.contains(**fragment));
-    let lost: Vec<_> = lost.collect();
-    ensure!(lost.is_empty(), "no test looks for {lost:?}");
-    Ok(())
-}
