@@ -374,7 +374,7 @@ fn mistakes_in_a_command_have_status_two() -> Result<()> {
     for (args, told) in [
         (
             &["mv", "ftp://h/x", "ftp://i/y"][..],
-            "mv renames at one server",
+            "mv renames in one session",
         ),
         (&["mv", "ftp://h/x", "y"], "y: is no URL of a server"),
         (&["check", "ftp://h/a*", "d"], "a pattern is no tree"),

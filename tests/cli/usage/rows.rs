@@ -380,7 +380,7 @@ pub(super) const OTHERS: &[Row] = &[
     (
         "mv URL/x URL2/x",
         2,
-        &["mv renames at one server; copy to another with gridftp-cp"],
+        &["mv renames in one session: name one server, user and place, or copy with gridftp-cp"],
     ),
     (
         "mv -n URL/x URL/d/one",
@@ -507,7 +507,7 @@ pub(super) const SETTINGS: &[Settings] = &[
     (
         "[place.a]\nurl = 'ftp://h/'\nca = 'x'\n[place.b]\nurl = 'ftp://h/'\nca = 'y'",
         "a: b: y",
-        &["[place.a] and [place.b] differ for ftp://h/; give each a command of its own"],
+        &["[place.a] and [place.b] differ for ftp://h/; name it by one of them"],
     ),
     (
         "[place.a]\nurl = 'ftp://h/'\nsecurity = 'bogus'",

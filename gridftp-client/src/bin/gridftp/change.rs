@@ -156,7 +156,7 @@ pub(crate) async fn mv(args: &MvArgs, work: &mut Work<'_>) -> anyhow::Result<()>
     };
     anyhow::ensure!(
         same,
-        "usage: mv renames at one server; copy to another with gridftp-cp"
+        "usage: mv renames in one session: name one server, user and place, or copy with gridftp-cp"
     );
     work.each(vec![from], async |work, from| {
         let at = work.at(&to).await;

@@ -178,9 +178,7 @@ fn own_flags(
         if let (Some((one, _)), Some((two, _))) = (first, other) {
             let [one, two] = [one, two].map(|end| end.place.map_or("", |(name, _)| name));
             let url = end.url.display();
-            bail!(
-                "[place.{one}] and [place.{two}] differ for {url}; give each a command of its own"
-            );
+            bail!("[place.{one}] and [place.{two}] differ for {url}; name it by one of them");
         }
         holding.push((end, first));
     }
