@@ -28,7 +28,7 @@ pub struct Access {
     pub roots: Option<Roots>,
     /// The certificate that it gets where it asks for one.
     pub identity: Option<Identity>,
-    /// File of the credential for Grid security.
+    /// File of the credential for Grid security, also where the options have one in memory.
     pub credential: Option<PathBuf>,
     /// The rights that the server gets.
     pub delegation: Option<Delegation>,
@@ -52,7 +52,9 @@ impl Access {
         set(&mut options.identity, own.identity.map(Some));
         set(&mut options.remote_program, own.remote_program.map(Some));
         set(&mut options.trust_pasv, own.trust_pasv);
-        set(&mut grid.credential, own.credential.map(Some));
+        if let Some(path) = own.credential {
+            grid.use_file(path);
+        }
         set(&mut grid.delegation, own.delegation);
         set(&mut grid.subject, own.subject.map(Some));
         set(&mut grid.names, own.names);

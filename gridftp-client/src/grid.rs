@@ -335,6 +335,11 @@ impl GridOptions {
         Ok(())
     }
 
+    /// Uses the credential in a file, in place of one in memory.
+    pub(crate) fn use_file(&mut self, path: PathBuf) {
+        (self.credential, self.given) = (Some(path), None);
+    }
+
     /// The authorities, read once for all sessions.
     async fn trust(&self) -> Result<Arc<TrustDirectory>, Cause> {
         let open = async {
@@ -396,4 +401,24 @@ pub(crate) fn read(path: Option<PathBuf>) -> Result<Credential, xio::gsi::NoCred
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Access;
+
+    #[test]
+    fn the_file_of_one_server_replaces_a_credential_in_memory() {
+        let own = xio_testkit::Authority::new("test authority").issue("ann", &[]);
+        let mut options = ConnectOptions::default();
+        let pem = format!("{}{}", own.certificate, own.key);
+        options.grid.use_pem(pem.as_bytes()).unwrap();
+        let mut access = Access::default();
+        assert!(access.over(&options).grid.given.is_some());
+        access.credential = Some("proxy".into());
+        let at_server = access.over(&options).grid;
+        assert!(at_server.given.is_none());
+        assert_eq!(at_server.credential, Some("proxy".into()));
+    }
 }

@@ -131,7 +131,12 @@ fn words_of(
     let own = named.own.into_iter();
     words.own = own.map(|own| (origin(&own), own)).collect();
     settings.add(&format!("{path}: [place]"), &named.all)?;
-    settings.add(&format!("{path}: [defaults]"), &config.defaults)?;
+    let mut defaults = config.defaults.clone();
+    if named.all.contains_key("cred") {
+        // The place goes before them.
+        defaults.retain(|flag, _| flag != "src-cred" && flag != "dst-cred");
+    }
+    settings.add(&format!("{path}: [defaults]"), &defaults)?;
     let added = settings.complete();
     words.settings = (added.iter())
         .map(|(word, origin)| format!("{} ({origin})", show_text(word.as_bytes())))

@@ -30,9 +30,11 @@ struct End<'a> {
     url: OsString,
     site: Option<Site>,
     is_destination: bool,
+    /// The place whose flags hold at the server, and those of them that hold there alone.
+    held: Option<(&'a str, Values)>,
 }
 
-impl End<'_> {
+impl<'a> End<'a> {
     /// Returns whether both are of one server.
     fn is_with(&self, other: &Self) -> bool {
         let server = |end: &Self| {
@@ -43,12 +45,18 @@ impl End<'_> {
     }
 
     /// The values of a flag of its place.
-    fn values(&self, flag: &str) -> Option<&Vec<OsString>> {
+    fn named(&self, flag: &str) -> Option<&Vec<OsString>> {
         self.place.and_then(|(_, place)| place.flags.get(flag))
     }
 
+    /// The values of a flag at its server.
+    fn values(&self, flag: &str) -> Option<&Vec<OsString>> {
+        let held = self.held.as_ref().and_then(|(_, held)| held.get(flag));
+        held.or_else(|| self.named(flag))
+    }
+
     /// The first of other servers for which its place would say something else by a flag.
-    fn other<'a>(&self, ends: &'a [Self], flag: &str) -> Option<&'a Site> {
+    fn other<'b>(&self, ends: &'b [Self], flag: &str) -> Option<&'b Site> {
         let mut others = ends.iter().filter(|other| !other.is_with(self));
         others.find_map(|other| {
             let site = other.site.as_ref()?;
@@ -58,19 +66,24 @@ impl End<'_> {
 
     /// Whether it has no place, or one without flags of its server.
     fn is_bare(&self) -> bool {
-        OF_SERVER.split(' ').all(|flag| self.values(flag).is_none())
+        OF_SERVER.split(' ').all(|flag| self.named(flag).is_none())
     }
 
-    /// The flags of its place that hold at its server alone.
-    fn own(&self, is_left_out: impl Fn(&Self, &str) -> bool) -> Values {
-        let flags = self.place.into_iter().flat_map(|(_, place)| &place.flags);
-        let own = flags.filter(|(flag, _)| has(OF_SERVER, flag) && !is_left_out(self, flag));
+    /// Its place, and those of its flags that hold at the server of `at` alone.
+    fn own(
+        &self,
+        at: &Self,
+        is_left_out: impl Fn(&NamedPlace, &Self, &str) -> bool,
+    ) -> Option<(&'a str, Values)> {
+        let (name, place) = self.place?;
+        let is_own = |flag: &str| has(OF_SERVER, flag) && !is_left_out(place, at, flag);
+        let own = place.flags.iter().filter(|(flag, _)| is_own(flag));
         let mut own: Values = own.map(|(flag, all)| (flag.clone(), all.clone())).collect();
         if !own.contains_key("cert") {
             // It is of another certificate.
             own.remove("key");
         }
-        own
+        (!own.is_empty()).then_some((name, own))
     }
 }
 
@@ -114,20 +127,19 @@ pub(super) fn expand(
         }
     }
     let path = config.path.display();
-    let is_left_out = |end: &End<'_>, flag: &str| {
-        let of_end = if end.is_destination {
+    let is_left_out = |place: &NamedPlace, at: &End<'_>, flag: &str| {
+        let of_end = if at.is_destination {
             "dst_cred"
         } else {
             "src_cred"
         };
         settable(command, flag).is_none_or(|arg| is_taken(arg.get_id().as_str()))
-            || end
-                .place
-                .is_some_and(|(_, place)| lost_its_pair(flag, &place.flags, &is_taken))
+            || lost_its_pair(flag, &place.flags, &is_taken)
             || is_copy && flag == "cred" && is_taken(of_end)
-            || flag == "backup-dir" && !end.is_destination
+            || flag == "backup-dir" && !at.is_destination
     };
-    let own = own_flags(&ends, is_left_out).map_err(|error| error.context(path.to_string()))?;
+    hold(&mut ends, is_left_out).map_err(|error| error.context(path.to_string()))?;
+    let own = own_flags(&ends);
     let mut named: BTreeMap<&str, (&str, &Vec<OsString>)> = BTreeMap::new();
     for end in &ends {
         let Some((name, place)) = end.place else {
@@ -135,7 +147,7 @@ pub(super) fn expand(
         };
         for (flag, values) in &place.flags {
             let is_own = |own: &OwnFlags| own.place == name && own.flags.contains_key(flag);
-            if own.iter().any(is_own) || is_left_out(end, flag) {
+            if own.iter().any(is_own) || is_left_out(place, end, flag) {
                 continue;
             }
             let stays = has(NOT_FOR_OTHERS, flag) || has(OF_SERVER, flag);
@@ -159,50 +171,66 @@ pub(super) fn expand(
     })
 }
 
-/// The flags that hold at single servers; none where all servers of the command have the same ones.
-/// A URL without such flags has those of a place at its server.
-fn own_flags(
-    ends: &[End<'_>],
-    is_left_out: impl Fn(&End<'_>, &str) -> bool,
-) -> anyhow::Result<Vec<OwnFlags>> {
-    let sites = ends.iter().filter(|end| end.site.is_some());
-    let sites: Vec<_> = sites.map(|end| (end, end.own(&is_left_out))).collect();
-    let mut holding = Vec::new();
-    for (end, _) in &sites {
-        let mut places = sites.iter().filter(|(other, own)| {
+/// Gives each URL of a server the flags of its place that hold there alone. One without such flags
+/// has those of a place at its server.
+///
+/// # Errors
+/// Two places differ in such a flag for one URL.
+fn hold<'a>(
+    ends: &mut [End<'a>],
+    is_left_out: impl Fn(&NamedPlace, &End<'a>, &str) -> bool,
+) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for end in &*ends {
+        let places = ends.iter().filter(|other| {
             let is_its = end.is_bare() && other.is_with(end) || other.url == end.url;
-            is_its && !own.is_empty()
+            end.site.is_some() && is_its
         });
-        let first = places.next();
-        let other = first.and_then(|(_, own)| places.find(|(_, other)| own != other));
-        if let (Some((one, _)), Some((two, _))) = (first, other) {
-            let [one, two] = [one, two].map(|end| end.place.map_or("", |(name, _)| name));
-            let url = end.url.display();
-            bail!("[place.{one}] and [place.{two}] differ for {url}; name it by one of them");
+        let mut found = places.filter_map(|other| other.own(end, &is_left_out));
+        let first = found.next();
+        if let Some((one, own)) = &first
+            && let Some((two, other)) = found.find(|(_, other)| own != other)
+        {
+            let mut flags = own.keys().chain(other.keys());
+            let flag = flags.find(|flag| own.get(*flag) != other.get(*flag));
+            let (flag, url) = (flag.map_or("", String::as_str), end.url.display());
+            bail!(
+                "{flag} differs between [place.{one}] and [place.{two}] for {url}; write --{flag}"
+            );
         }
-        holding.push((end, first));
+        all.push(first);
     }
-    let flags = |(_, place): &(_, Option<&(&End<'_>, Values)>)| place.map(|(_, own)| own.clone());
-    let is_one = holding
+    for (end, held) in ends.iter_mut().zip(all) {
+        end.held = held;
+    }
+    Ok(())
+}
+
+/// The flags that hold at single servers; none where all servers of the command have the same ones.
+fn own_flags(ends: &[End<'_>]) -> Vec<OwnFlags> {
+    let sites: Vec<_> = ends.iter().filter(|end| end.site.is_some()).collect();
+    let flags = |end: &End<'_>| end.held.as_ref().map(|(_, flags)| flags.clone());
+    let is_one = sites
         .windows(2)
         .all(|two| matches!(two, [a, b] if flags(a) == flags(b)));
     let mut found: Vec<OwnFlags> = Vec::new();
-    for (end, place) in holding.into_iter().filter(|_| !is_one) {
-        let Some((of, own)) = place else { continue };
-        let name = of.place.map_or("", |(name, _)| name);
+    for end in sites.into_iter().filter(|_| !is_one) {
+        let Some((name, own)) = &end.held else {
+            continue;
+        };
         let known = found
             .iter_mut()
-            .find(|it| it.place == name && it.flags == *own);
+            .find(|it| it.place == *name && it.flags == *own);
         match known {
             Some(known) => known.urls.push(end.url.clone()),
             None => found.push(OwnFlags {
-                place: name.to_owned(),
+                place: (*name).to_owned(),
                 urls: vec![end.url.clone()],
                 flags: own.clone(),
             }),
         }
     }
-    Ok(found)
+    found
 }
 
 /// The locations of a command line, those of its commands in their order.
@@ -236,6 +264,7 @@ fn ends<'a>(
                 url,
                 site,
                 is_destination: false,
+                held: None,
             }
         })
         .collect()

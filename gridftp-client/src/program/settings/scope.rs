@@ -8,14 +8,15 @@ use clap::{Arg, ArgAction, Command};
 /// The rules of settings, for `--help` and the man page.
 pub const RULES: &str = "\
 Settings:
-  Flags of a place are of the whole command, but for those of its server. The
-  user, security, ca, cert, key, cred, delegation, subject, names,
-  remote-program and trust-pasv-address of a place hold at its own server, for
-  URLs there, too; receipts are signed by --cred alone. Those of accounts and of data between two
-  servers (netrc, protect, src-cred, dst-cred, dcau, data-cred, stack,
-  disk-stack) are an error where another server takes part, unless its place has
-  the same, or the command line or a variable tells them. backup-dir holds where
-  the place is the destination.
+  Flags of a place are of the whole command, but for those of its server: user,
+  security, ca, cert, key, cred, delegation, subject, names, remote-program and
+  trust-pasv-address hold at the server of the place, also for URLs that name
+  that server. Receipts are signed by --cred, or else by the credential of the
+  user; the cred of a place signs them where no other server takes part. Flags
+  of accounts and of data between two servers (netrc, protect, src-cred,
+  dst-cred, dcau, data-cred, stack, disk-stack) are an error where another
+  server takes part, unless its place has the same, or the command line or a
+  variable tells them. backup-dir holds where the place is the destination.
   Flags that remove, or choose other work, come from the command line alone:
   --delete, --discard, --force, --length, --list, --offset, --partials,
   --symbolic, --time, and --recursive but for copies. A flag that needs another
@@ -114,5 +115,6 @@ mod tests {
             let word = |text: &str| text.trim_matches(['(', ')', ',', ':']) == name;
             assert!(RULES.split_whitespace().any(word), "{name}");
         }
+        assert!(RULES.lines().all(|line| line.len() <= 80));
     }
 }

@@ -166,6 +166,26 @@ fn flags_of_a_server_have_their_urls_and_their_rank() {
             one("cred = 'c'", "--dst-cred d one:x two:"),
             "--dst-cred d ftp://h1/a/x ftp://h2/b | ftp://h1/a/x --cred=c",
         ),
+        (
+            one("cred = 'c'", "--dst-cred d one:x two:y ftp://h1/z"),
+            "--dst-cred d ftp://h1/a/x ftp://h2/b/y ftp://h1/z | ftp://h1/a/x --cred=c",
+        ),
+        (
+            one("cred = 'c'", "--src-cred d ftp://h1/y two:x one:z"),
+            "--src-cred d ftp://h1/y ftp://h2/b/x ftp://h1/a/z | ftp://h1/a/z --cred=c",
+        ),
+        (
+            one(
+                "cred = 'c'\n[defaults]\nsrc-cred = 'd'\ndst-cred = 'd'",
+                "one:x here",
+            ),
+            "--cred=c ftp://h1/a/x here",
+        ),
+        // All servers have that flag, one of them by its place.
+        (
+            both("cred = 'c'", "cred = 'c'", "one:x two:y ftp://h2/z here"),
+            "--cred=c ftp://h1/a/x ftp://h2/b/y ftp://h2/z here",
+        ),
         // A flag that is turned off at one server.
         (
             one(
@@ -209,7 +229,7 @@ fn flags_of_a_server_that_differ_are_refused() {
     };
     for line in ["a: b: c", "a:x ftp://h/y b:z c", "ftp://h/y a:x b:z c"] {
         let told = settings(&places(""), &[], line).unwrap_err();
-        let expected = "[place.a] and [place.b] differ for ftp://h/";
+        let expected = "security differs between [place.a] and [place.b] for ftp://h/";
         assert!(told.contains(expected), "{line}: {told}");
     }
     let told = settings(&places(""), &[], "a:x b:y").unwrap();
