@@ -44,11 +44,12 @@ pub(super) enum Answer {
     Lost(Arc<str>),
 }
 
-/// The way of replies to a command, counted until the last one.
+/// Sender of the replies to one command, which counts as due until it is dropped.
 #[derive(Debug)]
 pub(super) struct Waiter {
     answers: mpsc::UnboundedSender<Answer>,
-    /// Dropped behind `answers`: an ended command may still count, and no other is left out.
+    /// Dropped after `answers`: the count may include a command that has just ended, and never misses
+    /// one that has not.
     _due: Due,
 }
 

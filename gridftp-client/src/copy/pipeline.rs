@@ -155,8 +155,8 @@ impl<'a> Pipeline<'a> {
             route.confirm(confirming, &broken).await
         };
         match tokio::join!(moved, confirm) {
-            // The confirmation may have found that the session serves no next channel either. A channel
-            // that was never ready has passed nothing on.
+            // The confirmation may have found that the session serves no next channel either. Where no
+            // channel was ready, it had nothing to confirm.
             (Err(Stop::Channel), Err(stop)) => Err(stop),
             (moved, confirmed) => moved.and(confirmed),
         }

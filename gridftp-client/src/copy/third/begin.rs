@@ -124,9 +124,9 @@ impl Pair<'_> {
         self.fail(file.taken, failure).map(|()| None)
     }
 
-    /// Has the source stop sending to a destination that does not read; says whether it has. A Globus
-    /// server answers neither `ABOR` nor a digest that it is asked for besides, so that its session
-    /// is given up then.
+    /// Has the source stop sending to a destination that does not read; says whether it has. Servers
+    /// other than ours may answer neither `ABOR` nor the digest that they are asked for beside the
+    /// transfer, as a Globus server does, so that their session is given up then.
     async fn stop_source(&self, retrieve: &mut Replies) -> bool {
         // The destination gives up the port, and with it the connections that nobody took.
         drop(self.destination.send(match self.destination.peer() {

@@ -99,6 +99,7 @@ impl Pair<'_> {
                 hidden.publish(self.destination, shared, taken).await
             }
         };
+        let is_gone = published.is_none() && self.destination.gone().is_some();
         match (published, set) {
             (Some(taken), Ok(there)) => {
                 let success = Success {
@@ -112,7 +113,7 @@ impl Pair<'_> {
             (Some(taken), Err(error)) => shared.fail(taken, &error),
             (None, _) => {}
         }
-        Ok(())
+        if is_gone { Err(Stop::Replace) } else { Ok(()) }
     }
 
     /// Compares the digests of both files where one is needed or to be had, else the sizes, and has
