@@ -185,7 +185,7 @@ fn a_download_continues_after_an_outage() -> Result<()> {
     ensure!(
         finished
             .stderr
-            .contains("trying again for 10:00 (--retry-for)"),
+            .contains("connection lost, trying again for 10:00 (--retry-for): "),
         "{}",
         finished.report()
     );
@@ -206,7 +206,7 @@ fn a_lasting_outage_ends_the_copy_after_retry_for() -> Result<()> {
         (["--retries", "0", "--retry-for", "600"], ""),
         (
             ["--retries", "1", "--retry-for", "2"],
-            "; trying again for 0:0",
+            "connection lost, trying again for 0:0",
         ),
     ] {
         let tree = Tree::new()?;

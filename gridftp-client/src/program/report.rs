@@ -286,7 +286,7 @@ impl Report {
     fn line_of(&self, event: &Event<'_>) {
         match event {
             Event::Gone { error, within } if !self.quiet => self.warned(&format!(
-                "{error}; trying again for {} (--retry-for)",
+                "connection lost, trying again for {} (--retry-for): {error}",
                 minutes(*within)
             )),
             Event::Continuing {

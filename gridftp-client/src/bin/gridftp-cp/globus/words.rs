@@ -128,8 +128,8 @@ mod tests {
                 "login as joe: 530 no; check the account, or name one in the URL, as USER:PASSWORD@HOST",
             ),
             (
-                "h:21: gone; trying again for 1:00 (--retry-for)",
-                "h:21: gone; trying again for 1:00 (-rst-timeout)",
+                "connection lost, trying again for 1:00 (--retry-for): h:21: gone",
+                "connection lost, trying again for 1:00 (-rst-timeout): h:21: gone",
             ),
             (
                 "--offset 9 and --length=3, with a smaller --concurrency",
