@@ -4,12 +4,12 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use workspace_tests::{Break, Relay, Tree, bytes_read, kill_once, wait_for_files};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use workspace_tests::{Break, Host, Relay, Tree, binary, bytes_read, kill_once, wait_for_files};
 
 use crate::{Bed, LIMIT, command};
 
@@ -162,6 +162,76 @@ fn flipped_bits_of_a_partial_file_are_found() -> Result<()> {
     let (_, said) = reads(&bed, &args)?;
     ensure!(said.contains("BLAKE3"), "{said}");
     bed.same("file", "file")
+}
+
+/// Has the partial file in `dir` as after a power cut: all bytes that its durable record does not name
+/// are others. Returns how many it names, which were synced before.
+fn cut_power(dir: &Tree, record: &Path) -> Result<u64> {
+    let held = dir.path(".file.gridftp-held");
+    if held != record {
+        // One of this boot of the machine.
+        std::fs::remove_file(held)?;
+    }
+    let record = std::fs::read_to_string(record)?;
+    ensure!(record.contains("\nlifetime durable\n"), "{record}");
+    let held = record.lines().find_map(|line| line.strip_prefix("held "));
+    let held = held.context("no ranges")?;
+    let partial = File::options().write(true).open(dir.path(PARTIAL))?;
+    let lose = |from: u64, to: u64| -> Result<()> {
+        let len = usize::try_from(to.saturating_sub(from))?;
+        Ok(partial.write_all_at(&vec![0xee; len], from)?)
+    };
+    let (mut end, mut all) = (0, 0);
+    for range in held.split(',') {
+        let (from, to) = range.split_once('-').context("no range")?;
+        let (from, to): (u64, u64) = (from.parse()?, to.parse()?);
+        lose(end, from)?;
+        (end, all) = (to, all + to - from);
+    }
+    lose(end, partial.metadata()?.len())?;
+    Ok(all)
+}
+
+#[test]
+fn a_copy_goes_on_behind_the_synced_bytes_after_a_power_cut() -> Result<()> {
+    for is_upload in [false, true] {
+        let mut bed = Bed::new()?;
+        let (from, to) = match is_upload {
+            true => (&bed.here, &bed.there),
+            false => (&bed.there, &bed.here),
+        };
+        from.file("file", SIZE, 7)?;
+        let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        let args = match is_upload {
+            true => ["-p", "4", "file", &url],
+            false => ["-p", "4", &url, "file"],
+        };
+        // Our server syncs beside the transfer, unless --sync-writes has it wait for that.
+        let record = to.path(match is_upload {
+            true => ".file.gridftp-sync",
+            false => ".file.gridftp-held",
+        });
+        kill_midway(&bed.here, &args, to.root(), || record.exists())?;
+        bed.server.signal(Signal::KILL)?;
+        let held = cut_power(to, &record)?;
+        ensure!(held >= 32 << 20, "{held} bytes are recorded");
+        let port = bed.server.addr().port().to_string();
+        let mut again = Command::new(binary("gridftp-server")?);
+        again.args(["--bind", "127.0.0.1", "--port", &port, "--anonymous", "rw"]);
+        let again = again.arg("--root").arg(bed.there.root());
+        bed.server = Host::ours_from(again, bed.there.root())?;
+        let before = relay.passed();
+        let (_, said) = reads(&bed, &args)?;
+        ensure!(said.contains("file: continuing at"), "{said}");
+        let again = relay.passed() - before;
+        ensure!(
+            again <= SIZE - held + FEW,
+            "{again} bytes pass, and {held} were recorded: {said}"
+        );
+        bed.same("file", "file")?;
+    }
+    Ok(())
 }
 
 /// The folder of the notes of uploads.
