@@ -146,7 +146,12 @@ fn a_false_receipt_is_found() -> Result<()> {
         let signed = Signed::new()?;
         signed.change(change)?;
         let said = signed.check(&[])?;
-        fails(&said, 5, &["are not those that", "has signed"]).context(what)?;
+        fails(
+            &said,
+            5,
+            &["the receipts before it are not those that", "has signed"],
+        )
+        .context(what)?;
         ensure!(said.stdout.is_empty(), "{what}: {}", said.report());
     }
     Ok(())
@@ -266,4 +271,18 @@ fn without_a_credential_receipts_are_not_signed() -> Result<()> {
     ensure!(text.lines().count() == 2, "{text}");
     let failed = bed.cp(&["--cred", "none", "--receipt", "receipts", "a", &to])?;
     fails(&failed, 2, &["none"])
+}
+
+/// Receipts are kept until their signature is compared.
+#[test]
+fn receipts_of_more_than_64_mib_before_one_signature_are_not_compared() -> Result<()> {
+    let bed = Bed::new()?;
+    let name = "n".repeat(1 << 19);
+    let line = format!("{{\"receipt\":\"file\",\"destination\":\"{name}\"}}\n");
+    fs::write(bed.here.path("receipts"), line.repeat(129))?;
+    let mut check = Command::new(binary("gridftp")?);
+    check.current_dir(bed.here.root());
+    check.args(["check-receipt", "--compare", "receipts"]);
+    let needle = "more than 64 MiB of receipts come before one signature: they are not compared";
+    fails(&run(&mut check, LIMIT)?, 5, &[needle, "are not signed"])
 }

@@ -383,7 +383,7 @@ fn a_link_in_the_place_of_a_proxy_is_replaced_and_not_followed() -> Result<()> {
     fails(
         &home.proxy(&["init"])?,
         1,
-        &["px: there is no regular file"],
+        &["px: there is no regular file there: name another one with --out"],
     )?;
     fs::remove_dir(&place)?;
     if is_root() {
@@ -396,7 +396,7 @@ fn a_link_in_the_place_of_a_proxy_is_replaced_and_not_followed() -> Result<()> {
             fails(
                 &home.proxy(&["init"])?,
                 1,
-                &["px: user 54321 has a file there", "--out"],
+                &["px: user 54321 has a file there: remove it, or name another one with --out"],
             )?;
             ensure!(fs::read_to_string(&victim)? == "mine");
             fs::remove_file(&place)?;

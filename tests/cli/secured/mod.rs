@@ -303,7 +303,11 @@ fn a_certificate_needs_no_terminal_to_ask_for_a_password() -> Result<()> {
     let ann = Authority::new("clients").issue("ann", &[]);
     drop(ann.write(bed.tree.root(), "ann"));
     let url = bed.server.url("ftps://ann@127.0.0.1");
-    fails(&detached(&bed, &[&url])?, 2, &["no terminal to ask on"])?;
+    fails(
+        &detached(&bed, &[&url])?,
+        2,
+        &["no password and no terminal to ask on; use --netrc"],
+    )?;
     detached(&bed, &["--cert", "ann.pem", &url])?.ok().map(drop)
 }
 

@@ -1,10 +1,8 @@
-//! Mistakes on command lines and in the settings, each with its exit status and words of its message.
+//! Command lines of `gridftp-cp`.
 
-/// One command line behind variables, with `URL` for a server and `URL2` for
-/// another: the exit status and words of the message.
-pub(super) type Row = (&'static str, i32, &'static [&'static str]);
+use super::Row;
 
-pub(super) const COPIES: &[Row] = &[
+pub(in crate::usage) const COPIES: &[Row] = &[
     ("", 2, &["Usage: gridftp-cp "]),
     ("--bogus x y", 2, &["unexpected argument '--bogus'"]),
     ("x", 2, &["no destination; write SOURCE... DEST"]),
@@ -214,17 +212,12 @@ pub(super) const COPIES: &[Row] = &[
     (
         "--failed-list l d/one x y",
         2,
-        &["and these sources have none in common"],
+        &["and these sources have none in common; give each a run and a list of its own"],
     ),
     ("--failed-list none/l x y", 2, &["--failed-list: none/l: "]),
     ("--log-file none/l x y", 2, &["--log-file: none/l: "]),
     ("--receipt none/l x y", 2, &["--receipt: none/l: write: "]),
     ("--completions basic", 2, &["possible values: "]),
-    (
-        "ftp://u@localhost:1/x y",
-        2,
-        &["no password and no terminal to ask on; use --netrc"],
-    ),
     (
         "--globus -fsstack file,count -f pairs",
         1,
@@ -335,205 +328,10 @@ pub(super) const COPIES: &[Row] = &[
         &["--hours <N>", "0 is not in 1.."],
     ),
     ("proxy init --bits 512", 2, &["possible values: 2048"]),
-    ("proxy destroy x", 1, &["it holds no proxy"]),
+    (
+        "proxy destroy x",
+        1,
+        &["it holds no proxy: remove it with `rm` if it is of no use"],
+    ),
     ("proxy info --file none", 1, &["none: "]),
 ];
-
-pub(super) const OTHERS: &[Row] = &[
-    ("", 2, &["Usage: gridftp"]),
-    ("bogus", 2, &["unrecognized subcommand 'bogus'"]),
-    ("ls", 2, &["not provided", "<PLACE>..."]),
-    ("ls none", 1, &["none: ", "No such file"]),
-    ("ls URL/none", 1, &["none: "]),
-    ("ls URL/no*", 1, &["no name there matches", "%2A"]),
-    ("ls -", 2, &["-: is no file of a server"]),
-    (
-        "ls http://localhost:1/",
-        2,
-        &[
-            "http: web servers have no sessions",
-            "write gsiftp://, ftp://, ftps:// or sshftp://",
-        ],
-    ),
-    ("tree -L 0 d", 2, &["--depth <N>", "0 is not in 1.."]),
-    ("stat none", 1, &["none: "]),
-    (
-        "cat --json x",
-        2,
-        &["cat and head write the bytes of files, and no objects"],
-    ),
-    ("cat d", 1, &["d: "]),
-    ("head -n 1 -c 1 x", 2, &["cannot be used with"]),
-    ("head -c 1Q x", 2, &["write a number of bytes"]),
-    ("mkdir d", 2, &["d: is no URL of a server"]),
-    (
-        "mkdir URL/d",
-        1,
-        &["it is there already", "-p takes it as it is"],
-    ),
-    ("rm URL/none", 1, &["none: "]),
-    (
-        "rm -r URL/",
-        2,
-        &["usage: \"/\" is not removed; name what is in it"],
-    ),
-    (
-        "mv URL/x URL2/x",
-        2,
-        &["mv renames in one session: name one server, user and place, or copy with gridftp-cp"],
-    ),
-    (
-        "mv -n URL/x URL/d/one",
-        1,
-        &["it is there already", "leave out -n to replace it"],
-    ),
-    ("chmod 9 URL/x", 2, &["write an octal number up to 7777"]),
-    (
-        "touch --time now URL/x",
-        2,
-        &["write a time in UTC such as 20261123104500"],
-    ),
-    ("df URL/d", 1, &["does not tell its free space", "AVBL"]),
-    (
-        "sum --algorithm sha0 x",
-        2,
-        &["unknown algorithm; known are"],
-    ),
-    (
-        "sum d",
-        1,
-        &["d: is a directory", "-r takes the files below it"],
-    ),
-    ("check URL/no* d", 2, &["a pattern is no tree"]),
-    ("check none d", 1, &["none: "]),
-    ("check-receipt none", 2, &["none: open: No such file"]),
-    ("check-receipt d", 2, &["d: line 1: read: Is a directory"]),
-    ("check-receipt x", 5, &["x: line 1: expected value"]),
-    (
-        "check-receipt --unsigned --compare receipts",
-        5,
-        &[
-            "receipts: line 1: is no receipt",
-            "\\q: is no name as gridftp-cp writes it",
-            "x: the receipt has no digest",
-            "sha0: is no algorithm known here",
-        ],
-    ),
-    (
-        "check-receipt receipts",
-        5,
-        &["receipts: the last 3 receipts of a run are not signed"],
-    ),
-    ("speed x", 2, &["x: is no URL of a server"]),
-    ("speed --seconds 0 URL/d", 2, &["from 1s to 1h"]),
-    ("speed --size 1Q URL/d", 2, &["write a number of bytes"]),
-    ("speed --parallel 0 URL/d", 2, &["0 is not in 1..=256"]),
-    (
-        "speed URL/x",
-        1,
-        &["is no directory", "name the one it is in"],
-    ),
-    ("doctor x", 2, &["doctor needs an ftp://"]),
-];
-
-/// A file of settings, a command line of `gridftp-cp`, and words of the message; the exit status
-/// is 2.
-pub(super) type Settings = (&'static str, &'static str, &'static [&'static str]);
-
-pub(super) const SETTINGS: &[Settings] = &[
-    ("[defaults", "x y", &["config.toml: "]),
-    (
-        "bogus = 1",
-        "x y",
-        &["bogus: unknown; write [defaults] or [place.NAME]"],
-    ),
-    (
-        "[defaults]\nbogus = 1",
-        "x y",
-        &[
-            "[defaults]: bogus: ",
-            "has no flag --bogus, and neither has gridftp",
-        ],
-    ),
-    (
-        "[defaults]\ndelete = true",
-        "x y",
-        &["--delete comes from the command line alone; leave it out here"],
-    ),
-    (
-        "[defaults]\nparallel = 1979-05-27",
-        "x y",
-        &["parallel: write a text, a number, true, false, or a list of them"],
-    ),
-    ("[defaults]\nparallel = 0", "x y", &["0 is not in 1..=256"]),
-    (
-        "[place]\na = 1",
-        "x y",
-        &[
-            "[place.a]: ",
-            "no table; write url = \"gsiftp://HOST/\" in it",
-        ],
-    ),
-    (
-        "[place.'a b']\nurl = 'ftp://h/'",
-        "x y",
-        &["a name has letters, digits, '-', '_' and '.'"],
-    ),
-    (
-        "[place.a]\n",
-        "x y",
-        &["[place.a]: no url; write url = \"gsiftp://HOST/\""],
-    ),
-    (
-        "[place.a]\nurl = '/d'",
-        "x y",
-        &["url: /d: no server in it"],
-    ),
-    (
-        "[place.a]\nurl = 'gopher://h/'",
-        "x y",
-        &["[place.a]: url: scheme gopher: unknown"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://u:p@h/'",
-        "x y",
-        &["url: has a password; use a .netrc"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://h/'\nuser = ['u', 'v']",
-        "x y",
-        &["user: write one name"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://h/'\nca = 'x'\n[place.b]\nurl = 'ftp://h/'\nca = 'y'",
-        "a: b: y",
-        &["[place.a] and [place.b] differ for ftp://h/; name it by one of them"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://h/'\nsecurity = 'bogus'",
-        "a:/x ftp://g/y",
-        &["[place.a]: invalid value 'bogus' for '--security <HOW>'"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://h/'\nca = 'none'",
-        "a:/x ftp://g/y",
-        &["[place.a]: ", "none: ", "No such file"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://h/'\nprotect = 'clear'",
-        "a:/x ftp://g/y",
-        &["protect of [place.a] would also hold at"],
-    ),
-    (
-        "[place.a]\nurl = 'ftp://h/'\nparallel = 1\n[place.b]\nurl = 'ftp://g/'\nparallel = 2",
-        "a:/x b:/y",
-        &["parallel differs between [place.a] and [place.b]; write --parallel"],
-    ),
-];
-
-/// Receipts that are no receipts of gridftp-cp.
-pub(super) const RECEIPTS: &str = r#"{"receipt":"bogus"}
-{"receipt":"file","destination":"\\q"}
-{"receipt":"file","destination":"x"}
-{"receipt":"file","destination":"x","checksum":{"algorithm":"sha0","digest":""}}
-"#;
