@@ -47,10 +47,26 @@
 //! grows the copy goes on. One that stands still, or has no size that can be asked for, is given up
 //! after 600 s, or after [`ConnectOptions::stall`] where that is longer.
 //!
+//! A Globus server tells its ranges of a MODE E upload every five seconds, and no other proof tells
+//! them: what it took since then is sent again, also where that is more than 64 MiB.
+//!
 //! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`],
 //! and the bytes of a download stay. So is a web server that an HTTP proxy does not reach: it answers
 //! `CONNECT` by 502, 503 or 504, or not in time. Other failures have [`CopyOptions::retries`], counted
 //! anew after an attempt that brought more than any before it.
+//!
+//! # What a run tells of breaks
+//!
+//! ```text
+//! connection lost, trying again for 9:30 (--retry-for): dtn.example.org:2811: ...
+//! large.h5: continuing at 34.20 GiB of 50.00 GiB
+//! large.h5: 34.20 GiB of 50.00 GiB are kept; the same command goes on with them
+//! ftp://ftp.example.org/large.h5: may be incomplete: 12,845,056 of 50,000,000 bytes
+//! ```
+//!
+//! The last one is of a file that was written under its own name (see below) at a server that is not
+//! ours, and is there in part. With `--json` these are the events `gone`, `continue`, `kept` and
+//! `incomplete`.
 //!
 //! # Downloads that outlive a run
 //!

@@ -220,7 +220,8 @@ fn chapter(program: &Command, own: &Table) -> Result<String, clap::Error> {
             };
             let example = of(true).or_else(|| of(false)).map(|(.., line)| *line);
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            let head = format!("\n{arg}\n");
+            let short = arg.get_short().map(|short| format!("-{short}, "));
+            let head = format!("\n{}{arg}\n", short.unwrap_or_default());
             if told.insert(head.clone() + &help) {
                 text.push_str(&head);
                 text.push_str(&indented(&help));
@@ -249,14 +250,21 @@ fn indented(text: &str) -> String {
     lines + &format!("   {line}\n")
 }
 
-/// Compares a chapter with its file in the sources, or replaces that where `UPDATE_MANUAL` is set.
+/// Compares the chapter of a program with its file in the sources, as [`check_file`].
 ///
 /// # Errors
 /// The way to update a file that differs, or the error of a file or an example.
 pub fn check_chapter(program: &Command, own: &Table) -> Result<(), Box<dyn Error>> {
+    check_file(program.get_name(), &chapter(program, own)?)
+}
+
+/// Compares a chapter with its file in the sources, or replaces that where `UPDATE_MANUAL` is set.
+///
+/// # Errors
+/// The way to update a file that differs, or the error of the file.
+pub fn check_file(name: &str, chapter: &str) -> Result<(), Box<dyn Error>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/manual/options");
-    let file = Path::new(folder).join(format!("{}.md", program.get_name()));
-    let chapter = chapter(program, own)?;
+    let file = Path::new(folder).join(format!("{name}.md"));
     if std::env::var_os("UPDATE_MANUAL").is_some() {
         return Ok(std::fs::write(file, chapter)?);
     }

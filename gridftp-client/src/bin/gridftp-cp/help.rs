@@ -281,6 +281,11 @@ Configuration file, ~/.config/gridftp/config.toml:
   url = \"gsiftp://dtn.example.org/data\"
   parallel = 8
   preserve = true
+  [place.lab]
+  url = \"ftp://ftp.lab.example.org/run7\"
+  user = \"alice\"
+  security = \"tls\"
+  stack = \"tcp:cc=bbr\"
 
 ";
 
@@ -331,7 +336,8 @@ from GRIDFTP_BLOCK_SIZE), the place, or [defaults], in this order, by the rules 
 long help; a local path of that form is written as ./NAME:/PATH.
 
 Started as globus-url-copy, or with --globus as the first word, it takes the options of that program \
-and writes its output; an option or a GLOBUS_ variable that cannot be honoured is an error.
+and writes its output; an option or a GLOBUS_ variable that cannot be honoured is an error. \
+gridftp-cp --globus -help tells each option.
 
 Unless -p and -j say otherwise, a copy over a path of 2 ms or more tries more and fewer streams of a large file, and files at once, and keeps to those with the best rate for their number; the kernel's times of the sender's connections tell when more cannot help, those here or those that a server of ours tells. The numbers that served best between two ends are the start of the next copy: they are in ~/.cache/gridftp/paths, or in $XDG_CACHE_HOME, a text file that may be removed. --explain tells them. A large file that is copied alone gets more streams while it runs, up to 16, as long as twice as many have a better rate, and keeps to the best number; between other files, streams change from file to file. \
 --max-parallel and --max-concurrency bound all of that, also the numbers of earlier copies; what serves best within them is the \

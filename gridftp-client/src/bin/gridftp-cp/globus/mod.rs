@@ -1,6 +1,7 @@
 //! `globus-url-copy`: its command line, environment, output and exit statuses.
 
 mod environment;
+mod help;
 mod list;
 mod options;
 mod output;
@@ -30,6 +31,7 @@ use gridftp_client::program::values::mistake;
 use gridftp_client::{Location, Totals, copy};
 
 use self::environment::Environment;
+use self::help::SYNTAX;
 use self::options::{Options, Query};
 use self::output::Output;
 use self::pairs::{Batch, Pair, Part};
@@ -37,31 +39,6 @@ use crate::flags::Flags;
 
 /// The name that it is called by.
 const PROGRAM: &str = "globus-url-copy";
-
-const SYNTAX: &str = "\
-Syntax: globus-url-copy [-help] [-vb] [-dbg] [-r] [-rst] [-s <subject>]
-                        [-p <parallelism>] [-tcp-bs <size>] [-bs <size>]
-                        -f <filename> | <sourceURL> <destURL>";
-
-const HELP: &str = "
-Takes the options of globus-url-copy, which its manual page tells. Files are copied by gridftp-cp:
-they get their names when they are whole, and digests are compared where servers have them. Data
-connections are clear unless -dcsafe or -dcpriv is there, directories are made without -cd, and -cp
-carries over times too. An option that cannot be honoured is an error. http:// and https:// URLs are
-sources only, of one file each; $SSL_CERT_DIR and $SSL_CERT_FILE name other authorities for them than
-those of the system, and $http_proxy, $https_proxy, $all_proxy and $no_proxy the proxies before them.
-
-Environment: GLOBUS_FTP_CLIENT_DATA_IP, or else GLOBUS_HOSTNAME, is told to servers that connect to
-this end; GLOBUS_TCP_PORT_RANGE and GLOBUS_TCP_SOURCE_RANGE are the ports of data connections here.
-With GLOBUS_FTP_CLIENT_SOURCE_PASV set, downloads use MODE S, and uploads, copies between servers,
--fast and -p are errors; with GLOBUS_FTP_CLIENT_NO_SERVER_PASV, downloads without -fast and -p are.
-GLOBUS_DOMAIN_NAME is an error. GLOBUS_REMOTE_SSHFTP is the program behind ssh, and GUC_STALL_TIMEOUT
-the default of -st.
-
-Other than globus-url-copy: -r copies a directory whose URL has no slash at its end, under its name.
--list of a name or of wildcards that are not there is an error. A password in a URL of the command
-line shows in the list of processes; one in a file of -f does not.
-";
 
 /// Longest time without a byte, where nothing else is said.
 const STALL: Duration = Duration::from_secs(600);
@@ -97,7 +74,7 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     };
     match wanted.ask {
         Some(Query::Help) => {
-            plain.out(&format!("\n{SYNTAX}\n{HELP}"));
+            plain.out(&help::text());
             return ended(Status::Done, &plain);
         }
         Some(Query::Version) => {

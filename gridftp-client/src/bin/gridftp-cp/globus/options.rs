@@ -93,7 +93,7 @@ impl Options {
             let (_, meaning) = known.ok_or_else(|| failed("unknown option"))?;
             let mut value = || args.next().ok_or_else(|| failed("not enough arguments"));
             match meaning {
-                Meaning::Always => {}
+                Meaning::Always(_) => {}
                 Meaning::Words(words) => it.say(words),
                 Meaning::Flag(flag) => it.words.extend([OsString::from(flag), value()?]),
                 Meaning::Sets(choose) => choose(&mut it),

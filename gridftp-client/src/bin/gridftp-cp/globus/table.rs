@@ -10,8 +10,8 @@ use super::options::{Options, Query, Verbosity};
 
 /// The meaning of an option.
 pub(super) enum Meaning {
-    /// The behaviour of every copy.
-    Always,
+    /// Nothing changes, and why.
+    Always(&'static str),
     /// Our words.
     Words(&'static [&'static str]),
     /// Our flag with the same value.
@@ -31,6 +31,8 @@ use Meaning::{Always, Flag, Refuses, RefusesValue, Sets, Takes, Words};
 const STORAGE: &str = "storage modules of a session are not chosen by clients";
 const ASSERTION: &str = "authorization assertions are not sent";
 const POPEN: &str = "programs at servers are not run";
+const PIPELINED: &str = "commands are pipelined anyway, as far as the server allows";
+const SIZES: &str = "sizes are told to servers that take them";
 const ONE_END: &str = "both ends have one stack; use the option for both";
 
 /// Names of each option, and its meaning.
@@ -45,13 +47,15 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
         &["a", "ascii"],
         Refuses("text is not converted; files are copied as they are"),
     ),
-    (&["b", "binary"], Always),
+    (&["b", "binary"], Always("files are copied as they are")),
     (
         &["f", "filename"],
         Takes(|it, file| path(&mut it.pairs_from, file)),
     ),
-    // Directories are made anyway.
-    (&["cd", "create-dest"], Always),
+    (
+        &["cd", "create-dest"],
+        Always("missing directories are made anyway"),
+    ),
     (&["r", "recurse"], Sets(|it| it.recursive = true)),
     (
         &["fast", "fast-data-channels"],
@@ -147,8 +151,10 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
             Ok(())
         }),
     ),
-    // All stripes of a server are used anyway.
-    (&["stripe", "striped"], Always),
+    (
+        &["stripe", "striped"],
+        Always("all stripes of a server are used anyway"),
+    ),
     (
         &["sbs", "striped-block-size"],
         Takes(|it, text| {
@@ -159,11 +165,12 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
             Ok(())
         }),
     ),
-    // Both families are used anyway.
-    (&["ipv6", "IPv6"], Always),
+    (&["ipv6", "IPv6"], Always("both families are used anyway")),
     (&["udt", "u"], Words(&["--stack", "udt"])),
-    // Commands of GridFTP version 2 are not used.
-    (&["no-g2", "nogridftp2", "nog2", "g2", "gridftp2"], Always),
+    (
+        &["no-g2", "nogridftp2", "nog2", "g2", "gridftp2"],
+        Always("commands of GridFTP version 2 are not used"),
+    ),
     (
         &["dp", "delayed-pasv"],
         Refuses("servers tell their address before the file is known"),
@@ -180,8 +187,7 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
     (&["cache-aa", "cache-authz-assert"], Refuses(ASSERTION)),
     (&["cache-saa", "cache-src-authz-assert"], Refuses(ASSERTION)),
     (&["cache-daa", "cache-dst-authz-assert"], Refuses(ASSERTION)),
-    // Commands are pipelined anyway, as far as the server allows.
-    (&["pipeline", "pp"], Always),
+    (&["pipeline", "pp"], Always(PIPELINED)),
     (
         &["ppq", "pipelineq"],
         Takes(|_, text| number::<u32>(text).map(drop)),
@@ -273,11 +279,8 @@ pub(super) const OPTIONS: &[(&[&str], Meaning)] = &[
         &["preserve", "cp", "copy-perms"],
         Sets(|it| it.preserves = true),
     ),
-    (&["allo", "allocate"], Always),
-    (
-        &["no-allo", "no-allocate"],
-        Refuses("sizes are told to servers that take them"),
-    ),
+    (&["allo", "allocate"], Always(SIZES)),
+    (&["no-allo", "no-allocate"], Refuses(SIZES)),
     (
         &["X", "extentions"],
         RefusesValue("there are no extensions"),
