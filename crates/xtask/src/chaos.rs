@@ -34,9 +34,9 @@ const QUICK: u64 = 60;
 /// Seed of `cargo xtask test`.
 const SEED: u64 = 8;
 
-/// The rounds with a large file: every kill at our servers, and those at others behind which the
-/// next copy can continue. Not at vsftpd, where it first reads up to 64 MiB back.
-const LARGE: [(Program, Direction, End); 9] = [
+/// The rounds with a large file: every kill of an end of ours or of Globus servers. Not with vsftpd,
+/// where the next copy first reads up to 64 MiB back.
+const LARGE: [(Program, Direction, End); 14] = [
     (Program::Ours, Direction::Up, End::Client),
     (Program::Ours, Direction::Up, End::Destination),
     (Program::Ours, Direction::Down, End::Client),
@@ -45,7 +45,12 @@ const LARGE: [(Program, Direction, End); 9] = [
     (Program::Ours, Direction::ThirdParty, End::Source),
     (Program::Ours, Direction::ThirdParty, End::Destination),
     (Program::Globus, Direction::Up, End::Client),
+    (Program::Globus, Direction::Up, End::Destination),
     (Program::Globus, Direction::Down, End::Client),
+    (Program::Globus, Direction::Down, End::Source),
+    (Program::Globus, Direction::ThirdParty, End::Client),
+    (Program::Globus, Direction::ThirdParty, End::Source),
+    (Program::Globus, Direction::ThirdParty, End::Destination),
 ];
 
 /// The first exit statuses of rounds, and their numbers.

@@ -243,7 +243,7 @@ impl Plan {
         match program {
             Program::Ours => plan,
             // In MODE E it tells of its ranges every five seconds, and a later run takes no others.
-            Program::Globus if direction == Direction::Up => Self {
+            Program::Globus if direction != Direction::Down => Self {
                 mode: Some("stream"),
                 verifies: false,
                 ..plan.with(program)
