@@ -31,9 +31,9 @@ fn main() -> ExitCode {
 fn measure() -> Result<Vec<Line>> {
     let options = Options::parse();
     let parts: [frame::Part<'_>; 3] = [
-        ("targets", &|| path::measure(&TARGETS, &options.scale)),
-        ("fast", &|| path::measure(&FAST, &options.scale)),
-        ("slow", &|| path::measure(&SLOW, &options.scale)),
+        ("targets", &|| path::measure(&TARGETS, &options)),
+        ("fast", &|| path::measure(&FAST, &options)),
+        ("slow", &|| path::measure(&SLOW, &options)),
     ];
     frame::measure(&options.scale, &options.only, &parts)
 }

@@ -14,6 +14,8 @@ use workspace_benches::shape::Shape;
 use workspace_benches::star::{Ray, Star};
 use workspace_tests::{Host, Peer, Place, Tree, binary, run};
 
+use crate::options::Options;
+
 /// An emulated path.
 pub(crate) struct Profile {
     /// Mbit/s.
@@ -108,7 +110,7 @@ struct Ends {
 }
 
 /// Measures every path, or reports that none can be made.
-pub(crate) fn measure(profiles: &[Profile], scale: &Scale) -> Result<Vec<Line>> {
+pub(crate) fn measure(profiles: &[Profile], options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for profile in profiles {
         let star = match profile
@@ -122,9 +124,9 @@ pub(crate) fn measure(profiles: &[Profile], scale: &Scale) -> Result<Vec<Line>> 
             }
         };
         let (star, _allowed) = star;
-        let ends = Ends::new(star, profile.bytes(scale))?;
+        let ends = Ends::new(star, profile.bytes(&options.scale))?;
         for way in Way::ALL {
-            let line = ends.compare(profile, way, scale)?;
+            let line = ends.compare(profile, way, options)?;
             eprintln!("{}: {}", line.what, line.note);
             lines.push(line);
         }
@@ -185,26 +187,24 @@ impl Ends {
         })
     }
 
-    /// The rates of all settings, in bytes a second.
-    fn compare(&self, profile: &Profile, way: Way, scale: &Scale) -> Result<Line> {
+    /// The rates of all settings, or of the default flags alone.
+    fn compare(&self, profile: &Profile, way: Way, options: &Options) -> Result<Line> {
+        let others = [Setting::Bbr, Setting::Cubic, Setting::Globus];
+        let others = others.into_iter().filter(|_| !options.alone);
         let mut rates = Vec::new();
-        for setting in [
-            Setting::Default,
-            Setting::Bbr,
-            Setting::Cubic,
-            Setting::Globus,
-        ] {
-            let rate = self.rate(setting, way, scale)? * 8.0 / 1e6;
+        for setting in [Setting::Default].into_iter().chain(others) {
+            let rate = self.rate(setting, way, options)?;
             eprintln!("{setting:?}, {}: {rate:.1} Mbit/s", way.name());
             rates.push(rate);
         }
+        rates.resize(4, 0.0);
         let [own, bbr, cubic, globus] = rates.try_into().ok().context("a rate is missing")?;
         Ok(row(profile, way, own, [bbr, cubic, globus]))
     }
 
-    /// The rate of a setting; 0 without its programs.
+    /// The rate of a setting in Mbit/s; 0 without its programs.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    fn rate(&self, setting: Setting, way: Way, scale: &Scale) -> Result<f64> {
+    fn rate(&self, setting: Setting, way: Way, options: &Options) -> Result<f64> {
         let server = match setting {
             Setting::Cubic => Some(&self.cubic),
             Setting::Globus => self.globus.as_ref(),
@@ -227,14 +227,14 @@ impl Ends {
             prepare(&self.star.place(end)?, congestion)?;
         }
         let size = self.tree.path(FILE).metadata()?.len();
-        let times: Result<Vec<f64>> = (0..scale.runs_or(1))
+        let times: Result<Vec<f64>> = (0..options.scale.runs_or(1))
             .map(|_| {
                 Ok(client
                     .copy(setting.flags(), server, &self.tree, way)?
                     .as_secs_f64())
             })
             .collect();
-        Ok(size as f64 / middle(times?))
+        Ok(size as f64 * 8e-6 / middle(times?))
     }
 }
 
@@ -275,6 +275,7 @@ fn row(profile: &Profile, way: Way, own: f64, others: [f64; 3]) -> Line {
     let part = own / profile.rate as f64;
     let (target, reached) = match (profile.rate, profile.round_trip, profile.loss) {
         (200, 100, 1..) => ("85 % of the link", part >= LEAST),
+        _ if best == 0.0 => ("none alone", true),
         _ => ("0.8", own >= best * BESIDE),
     };
     let percent = f64::from(profile.loss) / 1e4;
@@ -289,7 +290,7 @@ fn row(profile: &Profile, way: Way, own: f64, others: [f64; 3]) -> Line {
             profile.round_trip,
             way.name()
         ),
-        ratio: own / best,
+        ratio: if best > 0.0 { own / best } else { part },
         cpu: None,
         target,
         reached,

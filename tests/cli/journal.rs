@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use workspace_tests::{Break, Host, Relay, Tree, binary, bytes_read, kill_once, wait_for_files};
 
 use crate::{Bed, LIMIT, command};
@@ -195,13 +195,14 @@ fn cut_power(dir: &Tree, record: &Path) -> Result<u64> {
 #[test]
 fn a_copy_goes_on_behind_the_synced_bytes_after_a_power_cut() -> Result<()> {
     for is_upload in [false, true] {
-        let mut bed = Bed::new()?;
+        let bed = Bed::new()?;
         let (from, to) = match is_upload {
             true => (&bed.here, &bed.there),
             false => (&bed.there, &bed.here),
         };
         from.file("file", SIZE, 7)?;
-        let relay = Relay::paced(bed.server.addr(), Break::Never, RATE)?;
+        // A sync begins behind 64 MiB, and its record comes long before the end.
+        let relay = Relay::paced(bed.server.addr(), Break::Never, RATE / 2)?;
         let url = bed.server.url_at(relay.addr(), "file");
         let args = match is_upload {
             true => ["-p", "4", "file", &url],
@@ -213,14 +214,25 @@ fn a_copy_goes_on_behind_the_synced_bytes_after_a_power_cut() -> Result<()> {
             false => ".file.gridftp-held",
         });
         kill_midway(&bed.here, &args, to.root(), || record.exists())?;
-        bed.server.signal(Signal::KILL)?;
-        let held = cut_power(to, &record)?;
-        ensure!(held >= 32 << 20, "{held} bytes are recorded");
+        // The address is that of the URL, by which the next copy knows the partial file.
         let port = bed.server.addr().port().to_string();
+        let Bed {
+            here,
+            there,
+            server,
+        } = bed;
+        // It is killed, and waited for.
+        drop(server);
+        let held = cut_power(if is_upload { &there } else { &here }, &record)?;
+        ensure!(held >= 32 << 20, "{held} bytes are recorded");
         let mut again = Command::new(binary("gridftp-server")?);
         again.args(["--bind", "127.0.0.1", "--port", &port, "--anonymous", "rw"]);
-        let again = again.arg("--root").arg(bed.there.root());
-        bed.server = Host::ours_from(again, bed.there.root())?;
+        let server = Host::ours_from(again.arg("--root").arg(there.root()), there.root())?;
+        let bed = Bed {
+            here,
+            there,
+            server,
+        };
         let before = relay.passed();
         let (_, said) = reads(&bed, &args)?;
         ensure!(said.contains("file: continuing at"), "{said}");

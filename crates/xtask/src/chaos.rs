@@ -34,8 +34,8 @@ const QUICK: u64 = 60;
 /// Seed of `cargo xtask test`.
 const SEED: u64 = 8;
 
-/// The rounds with a large file: every kill of an end of ours or of Globus servers. Not with vsftpd,
-/// where the next copy first reads up to 64 MiB back.
+/// The rounds with a large file: each end is killed once in each direction, with our servers and with
+/// those of Globus. vsftpd is left out: the next copy first reads up to 64 MiB back.
 const LARGE: [(Program, Direction, End); 14] = [
     (Program::Ours, Direction::Up, End::Client),
     (Program::Ours, Direction::Up, End::Destination),

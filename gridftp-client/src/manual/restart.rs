@@ -47,8 +47,8 @@
 //! grows the copy goes on. One that stands still, or has no size that can be asked for, is given up
 //! after 600 s, or after [`ConnectOptions::stall`] where that is longer.
 //!
-//! A Globus server tells its ranges of a MODE E upload every five seconds, and no other proof tells
-//! them: what it took since then is sent again, also where that is more than 64 MiB.
+//! A Globus server reports the ranges of a MODE E upload every five seconds, and nothing else does:
+//! bytes that arrived after its last report are sent again, even if they are more than 64 MiB.
 //!
 //! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`],
 //! and the bytes of a download stay. So is a web server that an HTTP proxy does not reach: it answers

@@ -131,12 +131,7 @@ fn words_of(
     let own = named.own.into_iter();
     words.own = own.map(|own| (origin(&own), own)).collect();
     settings.add(&format!("{path}: [place]"), &named.all)?;
-    let mut defaults = config.defaults.clone();
-    if named.all.contains_key("cred") {
-        // The place goes before them.
-        defaults.retain(|flag, _| flag != "src-cred" && flag != "dst-cred");
-    }
-    settings.add(&format!("{path}: [defaults]"), &defaults)?;
+    settings.add(&format!("{path}: [defaults]"), &config.defaults)?;
     let added = settings.complete();
     words.settings = (added.iter())
         .map(|(word, origin)| format!("{} ({origin})", show_text(word.as_bytes())))
@@ -183,6 +178,8 @@ impl<'a> Settings<'a> {
             let id = arg.get_id().as_str();
             let is_left_out = is_taken(id)
                 || id == "recursive" && !is_copy
+                // --cred of the command line, or of a setting before, is of both ends.
+                || ["src_cred", "dst_cred"].contains(&id) && is_taken("cred")
                 || lost_its_pair(name, all, is_taken)
                 || conflicts(self.command, arg, &self.on);
             if is_left_out {

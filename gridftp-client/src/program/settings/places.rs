@@ -64,11 +64,6 @@ impl<'a> End<'a> {
         })
     }
 
-    /// Whether it has no place, or one without flags of its server.
-    fn is_bare(&self) -> bool {
-        OF_SERVER.split(' ').all(|flag| self.named(flag).is_none())
-    }
-
     /// Its place, and those of its flags that hold at the server of `at` alone.
     fn own(
         &self,
@@ -182,8 +177,9 @@ fn hold<'a>(
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for end in &*ends {
+        let is_bare = end.own(end, &is_left_out).is_none();
         let places = ends.iter().filter(|other| {
-            let is_its = end.is_bare() && other.is_with(end) || other.url == end.url;
+            let is_its = is_bare && other.is_with(end) || other.url == end.url;
             end.site.is_some() && is_its
         });
         let mut found = places.filter_map(|other| other.own(end, &is_left_out));

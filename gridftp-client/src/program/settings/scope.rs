@@ -12,8 +12,8 @@ Settings:
   security, ca, cert, key, cred, delegation, subject, names, remote-program and
   trust-pasv-address hold at the server of the place, also for URLs that name
   that server. Receipts are signed by --cred, or else by the credential of the
-  user; the cred of a place signs them where no other server takes part. Flags
-  of accounts and of data between two servers (netrc, protect, src-cred,
+  user; the cred of a place signs them where all servers have it. Flags of
+  accounts and of data between two servers (netrc, protect, src-cred,
   dst-cred, dcau, data-cred, stack, disk-stack) are an error where another
   server takes part, unless its place has the same, or the command line or a
   variable tells them. backup-dir holds where the place is the destination.

@@ -28,6 +28,21 @@ Other than globus-url-copy: -r copies a directory whose URL has no slash at its 
 line shows in the list of processes; one in a file of -f does not.
 ";
 
+/// Options whose effect is not quite that of `globus-url-copy`, by their first names.
+const NOTES: [(&str, &str); 5] = [
+    (
+        "ppq",
+        "No effect: commands are pipelined anyway, as far as the server allows",
+    ),
+    ("data-cred", "auto alone, for a credential of this copy"),
+    ("preserve", "As in globus-url-copy, and times too"),
+    ("r", "As in globus-url-copy, but for a URL without a slash"),
+    (
+        "list",
+        "As in globus-url-copy, but for names that are not there",
+    ),
+];
+
 /// The whole help.
 pub(super) fn text() -> String {
     let options: String = OPTIONS.iter().map(line).collect();
@@ -36,6 +51,8 @@ pub(super) fn text() -> String {
 
 /// The names of an option, and below them its meaning.
 fn line((names, meaning): &(&[&str], Meaning)) -> String {
+    let mut notes = NOTES.iter();
+    let note = notes.find(|(name, _)| names.contains(name));
     let names: Vec<_> = names.iter().map(|name| format!("-{name}")).collect();
     let value = match meaning {
         Meaning::Flag(_) | Meaning::Takes(_) | Meaning::RefusesValue(_) => " <value>",
@@ -45,7 +62,9 @@ fn line((names, meaning): &(&[&str], Meaning)) -> String {
         Meaning::Always(why) => format!("No effect: {why}"),
         Meaning::Words(words) => format!("As {} of gridftp-cp", words.join(" ")),
         Meaning::Flag(flag) => format!("As {flag} of gridftp-cp"),
-        Meaning::Sets(_) | Meaning::Takes(_) => "As in globus-url-copy".to_owned(),
+        Meaning::Sets(_) | Meaning::Takes(_) => note
+            .map_or("As in globus-url-copy", |(_, note)| note)
+            .to_owned(),
         Meaning::Refuses(why) | Meaning::RefusesValue(why) => format!("An error: {why}"),
     };
     format!("  {}{value}\n      {meaning}\n", names.join(" | "))
@@ -56,6 +75,14 @@ mod tests {
     use gridftp_client::program::examples::check_file;
 
     use super::*;
+
+    #[test]
+    fn each_note_is_of_an_option() {
+        let text = text();
+        for (name, note) in NOTES {
+            assert!(text.contains(note), "{name}");
+        }
+    }
 
     #[test]
     fn the_chapter_of_the_manual_is_the_help() {
