@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// 200 Mbit/s. slow: seven of 20 to 100 Mbit/s. All need root.
     #[arg(long, value_name = "PART", value_parser = ["targets", "fast", "slow"])]
     pub(crate) only: Vec<String>,
-    /// Measure the default flags alone, beside nothing
+    /// Measure the default flags alone, without the other settings
     #[arg(long)]
     pub(crate) alone: bool,
     #[command(flatten)]

@@ -275,7 +275,7 @@ fn row(profile: &Profile, way: Way, own: f64, others: [f64; 3]) -> Line {
     let part = own / profile.rate as f64;
     let (target, reached) = match (profile.rate, profile.round_trip, profile.loss) {
         (200, 100, 1..) => ("85 % of the link", part >= LEAST),
-        _ if best == 0.0 => ("none alone", true),
+        _ if best == 0.0 => ("none", true),
         _ => ("0.8", own >= best * BESIDE),
     };
     let percent = f64::from(profile.loss) / 1e4;

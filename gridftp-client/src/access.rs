@@ -28,7 +28,7 @@ pub struct Access {
     pub roots: Option<Roots>,
     /// The certificate that it gets where it asks for one.
     pub identity: Option<Identity>,
-    /// File of the credential for Grid security, also where the options have one in memory.
+    /// File of the credential for Grid security; it replaces one in memory.
     pub credential: Option<PathBuf>,
     /// The rights that the server gets.
     pub delegation: Option<Delegation>,

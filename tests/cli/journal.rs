@@ -201,7 +201,7 @@ fn a_copy_goes_on_behind_the_synced_bytes_after_a_power_cut() -> Result<()> {
             false => (&bed.there, &bed.here),
         };
         from.file("file", SIZE, 7)?;
-        // A sync begins behind 64 MiB, and its record comes long before the end.
+        // A sync begins after 64 MiB, and its record comes long before the end.
         let relay = Relay::paced(bed.server.addr(), Break::Never, RATE / 2)?;
         let url = bed.server.url_at(relay.addr(), "file");
         let args = match is_upload {

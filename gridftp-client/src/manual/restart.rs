@@ -55,7 +55,7 @@
 //! `CONNECT` by 502, 503 or 504, or not in time. Other failures have [`CopyOptions::retries`], counted
 //! anew after an attempt that brought more than any before it.
 //!
-//! # What a run tells of breaks
+//! # Messages about broken transfers
 //!
 //! ```text
 //! connection lost, trying again for 9:30 (--retry-for): dtn.example.org:2811: ...

@@ -178,8 +178,7 @@ impl<'a> Settings<'a> {
             let id = arg.get_id().as_str();
             let is_left_out = is_taken(id)
                 || id == "recursive" && !is_copy
-                // --cred of the command line, or of a setting before, is of both ends.
-                || ["src_cred", "dst_cred"].contains(&id) && is_taken("cred")
+                || is_covered(name, is_taken)
                 || lost_its_pair(name, all, is_taken)
                 || conflicts(self.command, arg, &self.on);
             if is_left_out {
@@ -225,6 +224,11 @@ const NEEDS: [(&str, &str); 2] = [("max_delete", "delete"), ("key", "cert")];
 /// Returns whether a flag is the private key of a certificate that another setting replaces.
 fn lost_its_pair(name: &str, values: &Values, is_taken: impl Fn(&str) -> bool) -> bool {
     name == "key" && values.contains_key("cert") && is_taken("cert")
+}
+
+/// Returns whether a flag is the credential of one end, and `--cred` names that of both already.
+fn is_covered(name: &str, is_taken: impl Fn(&str) -> bool) -> bool {
+    ["src-cred", "dst-cred"].contains(&name) && is_taken("cred")
 }
 
 /// The `--NAME=` of a word that begins so, and the rest of the word.

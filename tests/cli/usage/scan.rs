@@ -34,7 +34,7 @@ const ELSEWHERE: &[&str] = &[
 
 /// Fragments of the messages that take a broken host, a session that ends at one moment, or another
 /// caller: those of methods that the programs do not call, of checks that come behind others, of
-/// trials whose failure is not told, and of the completion of names.
+/// silent trials, and of the completion of names.
 const NOT_BY_A_COMMAND_LINE: &[&str] = &[
     ": no password",
     "a local path is no URL of a server",

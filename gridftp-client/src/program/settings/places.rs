@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::config::{Config, NamedPlace, Values};
 use super::scope::{has, is_copy, settable};
-use super::{lost_its_pair, value_of};
+use super::{is_covered, lost_its_pair, value_of};
 use crate::url::{Location, Site};
 
 /// Flags that hold at the server of their place alone.
@@ -30,7 +30,7 @@ struct End<'a> {
     url: OsString,
     site: Option<Site>,
     is_destination: bool,
-    /// The place whose flags hold at the server, and those of them that hold there alone.
+    /// Name of the place in force at the server, and its flags for that server alone.
     held: Option<(&'a str, Values)>,
 }
 
@@ -49,9 +49,14 @@ impl<'a> End<'a> {
         self.place.and_then(|(_, place)| place.flags.get(flag))
     }
 
+    /// The flags for its server alone.
+    fn held(&self) -> Option<&Values> {
+        self.held.as_ref().map(|(_, flags)| flags)
+    }
+
     /// The values of a flag at its server.
     fn values(&self, flag: &str) -> Option<&Vec<OsString>> {
-        let held = self.held.as_ref().and_then(|(_, held)| held.get(flag));
+        let held = self.held().and_then(|held| held.get(flag));
         held.or_else(|| self.named(flag))
     }
 
@@ -130,6 +135,7 @@ pub(super) fn expand(
         };
         settable(command, flag).is_none_or(|arg| is_taken(arg.get_id().as_str()))
             || lost_its_pair(flag, &place.flags, &is_taken)
+            || is_covered(flag, &is_taken)
             || is_copy && flag == "cred" && is_taken(of_end)
             || flag == "backup-dir" && !at.is_destination
     };
@@ -205,10 +211,9 @@ fn hold<'a>(
 /// The flags that hold at single servers; none where all servers of the command have the same ones.
 fn own_flags(ends: &[End<'_>]) -> Vec<OwnFlags> {
     let sites: Vec<_> = ends.iter().filter(|end| end.site.is_some()).collect();
-    let flags = |end: &End<'_>| end.held.as_ref().map(|(_, flags)| flags.clone());
     let is_one = sites
         .windows(2)
-        .all(|two| matches!(two, [a, b] if flags(a) == flags(b)));
+        .all(|two| matches!(two, [a, b] if a.held() == b.held()));
     let mut found: Vec<OwnFlags> = Vec::new();
     for end in sites.into_iter().filter(|_| !is_one) {
         let Some((name, own)) = &end.held else {

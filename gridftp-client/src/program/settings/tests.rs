@@ -185,6 +185,10 @@ fn flags_of_a_server_have_their_urls_and_their_rank() {
             one("src-cred = 'c'", "--cred d one:x here"),
             "--cred d ftp://h1/a/x here",
         ),
+        (
+            one("src-cred = 'c'", "--cred d one:x two:"),
+            "--cred d ftp://h1/a/x ftp://h2/b",
+        ),
         // All servers have that flag, one of them by its place.
         (
             both("cred = 'c'", "cred = 'c'", "one:x two:y ftp://h2/z here"),

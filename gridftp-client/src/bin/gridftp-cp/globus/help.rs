@@ -1,6 +1,6 @@
-//! The help of `globus-url-copy`: its syntax, what is other than there, and each option.
+//! The help of `globus-url-copy`: its syntax, differences from the original, and each option.
 
-use super::table::{Meaning, OPTIONS};
+use super::table::{Meaning, OPTIONS, PIPELINED};
 
 /// The command line in short, for mistakes too.
 pub(super) const SYNTAX: &str = "\
@@ -28,12 +28,9 @@ Other than globus-url-copy: -r copies a directory whose URL has no slash at its 
 line shows in the list of processes; one in a file of -f does not.
 ";
 
-/// Options whose effect is not quite that of `globus-url-copy`, by their first names.
+/// Options with another effect than in `globus-url-copy`, by their names.
 const NOTES: [(&str, &str); 5] = [
-    (
-        "ppq",
-        "No effect: commands are pipelined anyway, as far as the server allows",
-    ),
+    ("ppq", PIPELINED),
     ("data-cred", "auto alone, for a credential of this copy"),
     ("preserve", "As in globus-url-copy, and times too"),
     ("r", "As in globus-url-copy, but for a URL without a slash"),
@@ -75,12 +72,14 @@ mod tests {
     use gridftp_client::program::examples::check_file;
 
     use super::*;
+    use crate::globus::options::Options;
 
     #[test]
     fn each_note_is_of_an_option() {
-        let text = text();
         for (name, note) in NOTES {
-            assert!(text.contains(note), "{name}");
+            let mut options = OPTIONS.iter();
+            let option = options.find(|(names, _)| names.contains(&name)).unwrap();
+            assert!(line(option).contains(note), "{name}");
         }
     }
 
@@ -88,6 +87,8 @@ mod tests {
     fn the_chapter_of_the_manual_is_the_help() {
         let example =
             "gridftp-cp --globus -vb -p 4 gsiftp://dtn.example.org/data/file file:///tmp/file";
+        let words = example.split(' ').skip(2).map(Into::into);
+        assert_eq!(Options::parse(words).unwrap().urls.len(), 2);
         let chapter = format!(
             "\n# `globus-url-copy`\n\nBy a link of that name to `gridftp-cp`, or by `--globus` as the \
              first word:\n\n```sh\n{example}\n```\n\n```text{}```\n",

@@ -31,7 +31,7 @@ use Meaning::{Always, Flag, Refuses, RefusesValue, Sets, Takes, Words};
 const STORAGE: &str = "storage modules of a session are not chosen by clients";
 const ASSERTION: &str = "authorization assertions are not sent";
 const POPEN: &str = "programs at servers are not run";
-const PIPELINED: &str = "commands are pipelined anyway, as far as the server allows";
+pub(super) const PIPELINED: &str = "commands are pipelined anyway, as far as the server allows";
 const SIZES: &str = "sizes are always told to servers that take them";
 const ONE_END: &str = "both ends have one stack; use the option for both";
 
